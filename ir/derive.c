@@ -411,9 +411,11 @@ static int derive_lanes(const struct uop *u)
     if (u->op == OP_SPLAT || u->op == OP_LANES || u->op == OP_RAMP ||
         (u->op == OP_LOAD && u->arg.i))
         return VECTOR_LANES(u->arg.i);
-    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_DOT || u->op == OP_NEAREST ||
-        u->op == OP_CROSS || u->op == OP_NARROW)
+    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_NEAREST || u->op == OP_CROSS ||
+        u->op == OP_NARROW)
         return u->src[0]->lanes;
+    if (u->op == OP_INTRINSIC)
+        return intrinsic_result(u->arg.i).lanes;
     if (u->op == OP_GATHER)
         return u->src[2]->lanes;
     if (u->op == OP_HALF)

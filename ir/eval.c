@@ -391,6 +391,21 @@ bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct 
     return ok;
 }
 
+bool eval_values(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
+                 union scalar *value)
+{
+    struct eval *e = eval_begin(t, env);
+    struct tensor *x = e && eval_plan(e, &root, 1) ? evaluate_root(e, root) : NULL;
+    bool ok = x && x->nelem == nelem;
+    if (ok)
+        memcpy(value, x->data, (size_t)nelem * sizeof *value);
+    if (x)
+        eval_tensor_free(e, x);
+    if (e)
+        eval_free(e);
+    return ok;
+}
+
 /* Nothing here allocates from the arena. */
 bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
                 void *data, int64_t *left)

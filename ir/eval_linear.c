@@ -20,7 +20,7 @@ enum code {
     CODE_CLOSE,
     CODE_COPY,
     CODE_FOLD,
-    CODE_DOT,
+    CODE_INTRINSIC,
     CODE_LOOKUP,
     CODE_NEAREST,
     CODE_COUNT,
@@ -46,7 +46,7 @@ struct linstr {
     bool shared;  /* OPEN, CLOSE: this run executes a part of the loop's iterations */
     int memory;                  /* LOAD, STORE, LOOKUP: index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
-     * instruction inside; DOT: `less` */
+     * instruction inside; INTRINSIC: index into meaning[] */
     int target;
 };
 
@@ -59,6 +59,14 @@ struct lanes {
     union scalar *data;
 };
 
+/* What an INTRINSIC does: a graph of its operands. */
+struct meaning {
+    struct uop *root;
+    const struct uop *leaf[INTRINSIC_OPERANDS];
+    struct tensor *value[INTRINSIC_OPERANDS];
+    int n;
+};
+
 struct linear_eval {
     struct tgc *t;
     const struct eval_env *env;
@@ -66,6 +74,7 @@ struct linear_eval {
     union scalar *reg; bool *set; int nreg; size_t cap_reg;
     struct eval_memory memory;
     struct lanes *lanes; int nlanes; size_t cap_lanes;
+    struct meaning *meaning; int nmeaning; size_t cap_meaning;
     struct slot { const struct uop *u; int reg; } *table; size_t table_size, table_used;
     const struct uop **of; size_t cap_of;        /* by register */
     /* code positions of loops and guards to be closed */
@@ -192,6 +201,30 @@ static void declare_lanes(struct linear_eval *e, const struct uop *u)
     e->lanes[e->nlanes++] = l;
 }
 
+/* Operands are buffers of the graph, and tensors of ours that are filled whenever it runs. */
+static int meaning_of(struct linear_eval *e, const struct uop *u)
+{
+    struct meaning m = {.n = u->nsrc};
+    struct uop *in[INTRINSIC_OPERANDS], *dim[MAX_RANK];
+    struct tgc *t = e->t;
+    if (!reserve(e, &e->meaning, &e->cap_meaning, (size_t)e->nmeaning + 1, sizeof *e->meaning))
+        return 0;
+    for (int k = 0; k < m.n; k++) {
+        struct intrinsic_shape shape = intrinsic_shape(u->arg.i, k);
+        struct tensor *x = MEM_NEW(t, struct tensor);
+        *x = (struct tensor){.dtype = u->src[k]->dtype, .ndim = shape.ndim, .nelem = shape.lanes};
+        x->data = mem_array(t, (size_t)shape.lanes, sizeof(union scalar));
+        for (int a = 0; a < shape.ndim; a++)
+            dim[a] = uop_int(t, x->dim[a] = shape.dim[a]);
+        in[k] = uop_buffer(t, buffer_new(t, BUFFER_INPUT, x->dtype, dim, shape.ndim, NULL));
+        m.leaf[k] = in[k];
+        m.value[k] = x;
+    }
+    m.root = intrinsic_meaning(t, u->arg.i, in);
+    e->meaning[e->nmeaning] = m;
+    return e->nmeaning++;
+}
+
 static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, int first)
 {
     for (int k = first; k < u->nsrc; k++) {
@@ -299,8 +332,8 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_CROSS:
         emit(e, (struct linstr){.code = CODE_CROSS, .target = (int)u->arg.i}, u, 0);
         break;
-    case OP_DOT:
-        emit(e, (struct linstr){.code = CODE_DOT, .target = (int)u->arg.i}, u, 0);
+    case OP_INTRINSIC:
+        emit(e, (struct linstr){.code = CODE_INTRINSIC, .target = meaning_of(e, u)}, u, 0);
         break;
     case OP_LOOKUP:
         emit(e,
@@ -426,14 +459,15 @@ static void run_fold(struct linear_eval *e, const struct linstr *in)
     e->reg[in->dst] = v[0];
 }
 
-static void run_dot(struct linear_eval *e, const struct linstr *in)
+static void run_intrinsic(struct linear_eval *e, const struct linstr *in)
 {
-    for (int l = 0; l < in->lanes; l++) {
-        int64_t sum = e->reg[in->src[0] + l].i;
-        for (int k = l * DOT_BYTES; k < (l + 1) * DOT_BYTES; k++)
-            sum += (e->reg[in->src[1] + k].i - in->target) * e->reg[in->src[2] + k].i;
-        e->reg[in->dst + l].i = (int32_t)sum;
-    }
+    struct meaning *m = &e->meaning[in->target];
+    struct eval_env env = {.leaf = m->leaf, .value = m->value, .n = m->n, .budget = -1};
+    for (int k = 0; k < m->n; k++)
+        memcpy(m->value[k]->data, &e->reg[in->src[k]],
+               (size_t)m->value[k]->nelem * sizeof(union scalar));
+    if (!eval_values(e->t, m->root, in->lanes, &env, &e->reg[in->dst]))
+        e->failed = true;
 }
 
 static void run_lookup(struct linear_eval *e, const struct linstr *in)
@@ -505,7 +539,7 @@ static int64_t loop_bound(const struct linear_eval *e, const struct linstr *in, 
 
 static bool run(struct linear_eval *e)
 {
-    for (int pc = 0; pc < e->ncode;) {
+    for (int pc = 0; pc < e->ncode && !e->failed;) {
         const struct linstr *in = &e->code[pc++];
         if (e->budget >= 0 && e->budget-- == 0)
             return false;
@@ -544,8 +578,8 @@ static bool run(struct linear_eval *e)
         case CODE_CROSS:
             run_cross(e, in);
             break;
-        case CODE_DOT:
-            run_dot(e, in);
+        case CODE_INTRINSIC:
+            run_intrinsic(e, in);
             break;
         case CODE_LOOKUP:
             run_lookup(e, in);
@@ -579,7 +613,7 @@ static bool run(struct linear_eval *e)
         }
         e->set[in->dst] = true;
     }
-    return true;
+    return !e->failed;
 }
 
 static void linear_free(struct linear_eval *e)
@@ -588,6 +622,7 @@ static void linear_free(struct linear_eval *e)
     for (int i = 0; i < e->nlanes; i++)
         free(e->lanes[i].data);
     free(e->lanes);
+    free(e->meaning);
     free(e->code);
     free(e->reg);
     free(e->set);

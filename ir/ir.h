@@ -359,11 +359,11 @@ enum worker {
 #define RANGE_WORKER(bits) ((enum worker)((bits) >> 40 & 255))
 const char *axis_name(enum axis a);
 char axis_letter(enum axis a);           /* the letter of its loops' names in text, as in r12 */
-/* DOT: how many neighbouring bytes a lane multiplies, and what is subtracted from unsigned values
+/* Products of bytes: how many neighbours a lane multiplies, and what is subtracted from unsigned values
  * where signed ones are meant. */
 enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and the stride
- * between them in elements. Groups of bytes are for DOT: with a stride, it is that between a
+ * between them in elements. Groups of bytes are for dot products: with a stride, it is that between a
  * group's bytes, while the groups are neighbours. */
 #define VECTOR_BITS(lanes, part, stride)                                                           \
     ((int64_t)(lanes) | (int64_t)(part) << 8 | ((int64_t)(stride) - 1) * 65536)
@@ -376,6 +376,18 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 #define CROSS_BITS(by, odd) ((int64_t)(by) << 1 | (odd))
 #define CROSS_BY(bits) ((int)((bits) >> 1))
 #define CROSS_IS_ODD(bits) (((bits) & 1) != 0)
+/* INTRINSIC: its row, and the parameters that the row names, at most 4095 each. */
+enum intrinsic {
+#define INTRINSIC(name, text, params, shapes, meaning) INTRINSIC_##name,
+#include "ir/intrinsics.def"
+#undef INTRINSIC
+    INTRINSIC_COUNT
+};
+enum { INTRINSIC_PARAMS = 4, INTRINSIC_OPERANDS = 4, INTRINSIC_PARAM_MAX = 4095 };
+#define INTRINSIC_BITS(row, a, b, c)                                                               \
+    ((int64_t)(row) | (int64_t)(a) << 8 | (int64_t)(b) << 20 | (int64_t)(c) << 32)
+#define INTRINSIC_ROW(bits) ((enum intrinsic)((bits) & 255))
+#define INTRINSIC_PARAM(bits, i) ((bits) >> (8 + 12 * (i)) & INTRINSIC_PARAM_MAX)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
@@ -559,6 +571,19 @@ enum agreement sym_must_broadcast(struct tgc *t, struct uop *a, struct uop *b, i
 /* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset
  * var. */
 bool sym_eval(const struct uop *u, const int64_t *value, int nvalue, int64_t *result);
+
+/* ---------------------------------------------------------------------------------- intrinsic.c */
+/* What the rows of intrinsics.def say. bits: INTRINSIC_BITS() of a use. */
+struct intrinsic_shape { enum dtype dtype; int64_t dim[4]; int ndim, lanes; };
+const char *intrinsic_name(enum intrinsic of);
+bool intrinsic_find(const char *name, enum intrinsic *of);
+const char *intrinsic_params(enum intrinsic of);                  /* a letter each */
+int intrinsic_nsrc(enum intrinsic of);
+struct intrinsic_shape intrinsic_shape(int64_t bits, int k);      /* of operand k */
+struct intrinsic_shape intrinsic_result(int64_t bits);
+/* The same by tensors: a graph of the operands, which have their shapes. */
+struct uop *intrinsic_meaning(struct tgc *t, int64_t bits, struct uop *const *in);
+bool uop_is_intrinsic(const struct uop *u, enum intrinsic of);
 
 /* ------------------------------------------------------------------------------------- tensor.c */
 /* Builders of graph uops: check, broadcast, infer shapes. Axis arguments are 0..ndim-1. */
@@ -794,6 +819,9 @@ bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct 
  * runs out of budget has done no more work than that. */
 bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
                 void *data, int64_t *left);
+/* The values of one root as they are computed, in value, which has room for nelem of them. */
+bool eval_values(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
+                 union scalar *value);
 /* eval_kernel.c: runs a kernel's AST on buffers, store after store. */
 bool eval_kernel(struct tgc *t, const struct uop *ast, const struct eval_env *env);
 /* Runs a linear program on buffers. */

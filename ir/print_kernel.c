@@ -135,6 +135,15 @@ static void print_value(struct printer *p, const struct uop *u, int outer)
 
 /* ---------------------------------------------------------------------------------------- lines */
 
+static void print_params(struct text *out, const struct uop *u)
+{
+    const char *params = intrinsic_params(INTRINSIC_ROW(u->arg.i));
+    for (int i = 0; params[i]; i++)
+        text_printf(out, "%s%c=%lld", i ? ", " : " {", params[i],
+                    (long long)INTRINSIC_PARAM(u->arg.i, i));
+    text_puts(out, *params ? "}" : "");
+}
+
 static void print_argument(struct text *out, const struct uop *u)
 {
     long long bits = (long long)u->arg.i;
@@ -160,8 +169,8 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_NARROW:
         text_printf(out, " {limit=%lld}", bits);
         break;
-    case OP_DOT:
-        text_printf(out, " {less=%lld}", bits);
+    case OP_INTRINSIC:
+        print_params(out, u);
         break;
     case OP_ACC:
     case OP_GUARD:
@@ -207,7 +216,8 @@ static void print_line(struct printer *p, const struct uop *u)
             text_printf(p->out, " : %s", dtype_name(u->dtype));
         text_puts(p->out, " = ");
     }
-    text_printf(p->out, "%s(", op_name(u->op));
+    text_printf(p->out, "%s(", u->op == OP_INTRINSIC ? intrinsic_name(INTRINSIC_ROW(u->arg.i))
+                                                     : op_name(u->op));
     if (u->op == OP_STAGE)
         print_buffer(p->out, u->arg.p);
     for (int k = 0; k < u->nsrc; k++) {

@@ -485,7 +485,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
         if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
-            u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_DOT ||
+            u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_INTRINSIC ||
             u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES ||
             u->op == OP_NARROW || u->op == OP_GATHER)
             verify_violation(&l->v, u, "is computed again where it is known");
@@ -635,15 +635,18 @@ static void check_assign(struct linear_verifier *l, const struct uop *u)
     }
 }
 
-static void check_dot(struct linear_verifier *l, const struct uop *u)
+/* Operands and result are as the row says. */
+static void check_intrinsic(struct linear_verifier *l, const struct uop *u)
 {
-    int bytes = u->lanes * DOT_BYTES;
-    require(&l->v, u, u->dtype == DTYPE_I32 && u->src[0]->dtype == DTYPE_I32, "no sum of i32");
-    require(&l->v, u, u->src[1]->dtype == DTYPE_U8 && u->src[2]->dtype == DTYPE_I8,
-            "not u8 times i8");
-    require(&l->v, u, u->src[1]->lanes == bytes && u->src[2]->lanes == bytes,
-            "not four bytes for each lane");
-    require(&l->v, u, u->arg.i == 0 || u->arg.i == DOT_MIDDLE, "bytes less something odd");
+    require(&l->v, u, INTRINSIC_ROW(u->arg.i) < INTRINSIC_COUNT, "no row of intrinsics.def");
+    require(&l->v, u, u->nsrc == intrinsic_nsrc(INTRINSIC_ROW(u->arg.i)),
+            "not as many operands as its row has");
+    require(&l->v, u, u->dtype == intrinsic_result(u->arg.i).dtype, "a result of another dtype");
+    for (int k = 0; k < u->nsrc; k++) {
+        struct intrinsic_shape shape = intrinsic_shape(u->arg.i, k);
+        require(&l->v, u, u->src[k]->dtype == shape.dtype, "an operand of another dtype");
+        require(&l->v, u, u->src[k]->lanes == shape.lanes, "an operand of another shape");
+    }
 }
 
 static void check_lookup(struct linear_verifier *l, const struct uop *u)
@@ -730,8 +733,8 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         require(&l->v, u, u->src[0]->dtype == DTYPE_F32 && dtype_is_byte(u->dtype) && u->lanes > 1,
                 "no vector of floats to bytes");
         break;
-    case OP_DOT:
-        check_dot(l, u);
+    case OP_INTRINSIC:
+        check_intrinsic(l, u);
         break;
     case OP_LOOKUP:
         check_lookup(l, u);

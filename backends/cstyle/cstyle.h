@@ -65,8 +65,9 @@ struct expr expr_lanes(struct program *p, int lanes);
 struct expr expr_narrow(struct program *p, const struct uop *u, const struct expr *e);
 struct expr expr_gather(struct program *p, const char *from, const struct expr *at,
                         bool conditional);
-/* OP_DOT on acc, values, weights, with this instruction set's functions */
-struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src);
+/* OP_INTRINSIC, with this instruction set's functions */
+struct expr expr_intrinsic(struct program *p, enum isa isa, const struct uop *u,
+                           const struct expr *src);
 /* reduces the lanes of a vector by op (add, mul, max, min) to a scalar */
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e);
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,

@@ -747,10 +747,16 @@ struct expr expr_ramp(struct program *p, const struct expr *e, int lanes)
     return vector_call(p, "ramp", e->s, 'X', lanes);
 }
 
-struct expr expr_dot(struct program *p, enum isa isa, const struct expr *src)
+struct expr expr_intrinsic(struct program *p, enum isa isa, const struct uop *u,
+                           const struct expr *src)
 {
-    const char *args = mem_printf(p->t, "%s, %s, %s", src[0].s, src[1].s, src[2].s);
-    return vector_call(p, isa_table[isa].dot, args, 'W', src[0].lanes);
+    const char *args = src[0].s;
+    const char *function = isa_function(isa, INTRINSIC_ROW(u->arg.i));
+    if (!function)
+        TGC_BUG(p->t, "%s has no %s", isa_name(isa), intrinsic_name(INTRINSIC_ROW(u->arg.i)));
+    for (int k = 1; k < u->nsrc; k++)
+        args = mem_printf(p->t, "%s, %s", args, src[k].s);
+    return vector_call(p, function, args, vector_kind(u->dtype), u->lanes);
 }
 
 struct expr expr_lanes(struct program *p, int lanes)

@@ -105,7 +105,7 @@ static int room(const struct writer *w) { return LINE_WIDTH - 4 * w->depth; }
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
-           u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_DOT ||
+           u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_INTRINSIC ||
            u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES || u->op == OP_NARROW ||
            u->op == OP_GATHER;
 }
@@ -683,11 +683,11 @@ static void write_narrow(struct writer *w, const struct uop *u)
     define_as(w, u, expr_narrow(w->p, u, &e));
 }
 
-static void write_dot(struct writer *w, const struct uop *u)
+static void write_intrinsic(struct writer *w, const struct uop *u)
 {
-    struct expr src[3];
-    take_operands(w, u, 3, src);
-    define_as(w, u, expr_dot(w->p, w->f->v ? w->f->v->isa : ISA_GENERIC, src));
+    struct expr src[INTRINSIC_OPERANDS];
+    take_operands(w, u, u->nsrc, src);
+    define_as(w, u, expr_intrinsic(w->p, w->f->v ? w->f->v->isa : ISA_GENERIC, u, src));
 }
 
 static void write_lookup(struct writer *w, const struct uop *u)
@@ -738,7 +738,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_LANES: write_lanes(w, u); break;
     case OP_NARROW: write_narrow(w, u); break;
     case OP_GATHER: write_gather(w, u); break;
-    case OP_DOT: write_dot(w, u); break;
+    case OP_INTRINSIC: write_intrinsic(w, u); break;
     case OP_LOOKUP: write_lookup(w, u); break;
     case OP_ACC: write_acc(w, u); break;
     case OP_ASSIGN: write_assign(w, u); break;

@@ -16,7 +16,7 @@
 
 static const struct { const char *arch, *compilers, *header, *features; } isa_text[ISA_COUNT] = {
 #define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
-            attribute, dot, centered)                                                              \
+            attribute)                                                                             \
     {arch, compilers, header, features},
 #include "passes/target/isa.def"
 #undef ISA

@@ -151,13 +151,16 @@ static bool read_operands(struct kernel_reader *k, struct uop **src, int *n)
     return expect(&k->r, ')', "behind the operands");
 }
 
-/* op or op.dtype; *d: the dtype, VOID if there is none. */
-static bool find_op(struct kernel_reader *k, const struct token *at, enum op *op, enum dtype *d)
+/* op or op.dtype, or a row of intrinsics.def; *d: the dtype, VOID if there is none. */
+static bool find_op(struct kernel_reader *k, const struct token *at, enum op *op, enum dtype *d,
+                    enum intrinsic *row)
 {
     const char *dot = strchr(at->text, '.');
     const char *name = dot ? mem_printf(k->r.t, "%.*s", (int)(dot - at->text), at->text) : at->text;
     *d = DTYPE_VOID;
-    if (!op_parse(name, op) || !is_of_kernels(k, *op))
+    if (k->linear && intrinsic_find(name, row))
+        *op = OP_INTRINSIC;
+    else if (!op_parse(name, op) || !is_of_kernels(k, *op) || *op == OP_INTRINSIC)
         return read_error(&k->r, at, "'%.60s' is no op of a %s", name,
                           k->linear ? "linear program" : "kernel");
     if (dot && !dtype_parse(dot + 1, d))
@@ -169,10 +172,11 @@ static bool find_op(struct kernel_reader *k, const struct token *at, enum op *op
 static bool read_call_of(struct kernel_reader *k, const struct token *at, struct uop **e)
 {
     struct uop *src[SOURCES_MAX];
+    enum intrinsic row;
     enum op op;
     enum dtype d;
     int n = 0;
-    if (!find_op(k, at, &op, &d) || !read_operands(k, src, &n) ||
+    if (!find_op(k, at, &op, &d, &row) || !read_operands(k, src, &n) ||
         !check_operands(k, at, op, src, n))
         return false;
     bool cast = op == OP_CAST || op == OP_BITCAST;
@@ -461,19 +465,31 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t lanes, part, stride, groups, by, odd, limit, less, id;
+    int64_t lanes, part, stride, groups, by, odd, limit, id;
+    enum intrinsic row;
+    const char *params;          /* of an intrinsic, a letter each */
+    int64_t param[INTRINSIC_PARAMS];
 };
 
-static bool read_arguments_of(struct kernel_reader *k, struct arguments *a)
+/* Where the parameter of an intrinsic goes that is named next; NULL: none is. */
+static int64_t *accept_param(struct kernel_reader *k, struct arguments *a)
+{
+    for (int i = 0; a->params[i]; i++)
+        if (accept_word(&k->r, (char[]){a->params[i], 0}))
+            return &a->param[i];
+    return NULL;
+}
+
+static bool read_arguments_of(struct kernel_reader *k, const char *params, struct arguments *a)
 {
     struct {
         const char *name;
         int64_t *v;
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"by", &a->by},     {"odd", &a->odd},
-                 {"limit", &a->limit},   {"less", &a->less}, {"id", &a->id}};
+                 {"limit", &a->limit},   {"id", &a->id}};
     enum { NAMED = sizeof named / sizeof *named };
-    *a = (struct arguments){.op = OP_COUNT};
+    *a = (struct arguments){.op = OP_COUNT, .params = params};
     if (!accept(&k->r, '{'))
         return true;
     do {
@@ -486,17 +502,32 @@ static bool read_arguments_of(struct kernel_reader *k, struct arguments *a)
             lex_next(&k->r);
             continue;
         }
-        while (i < NAMED && !accept_word(&k->r, named[i].name))
+        int64_t *v = accept_param(k, a);
+        while (!v && i < NAMED && !accept_word(&k->r, named[i].name))
             i++;
-        if (i == NAMED)
+        if (!v && i == NAMED)
             return read_error(&k->r, &at, "%s is no argument", token_describe(&k->r, &at));
-        if (!expect(&k->r, '=', "and its value") || !read_int(k, named[i].v))
+        if (!expect(&k->r, '=', "and its value") || !read_int(k, v ? v : named[i].v))
             return false;
     } while (accept(&k->r, ','));
     return expect(&k->r, '}', "behind the arguments");
 }
 
 static bool is_between(int64_t v, int64_t lo, int64_t hi) { return v >= lo && v <= hi; }
+
+/* Sizes of which none is 0, and of which no operand has more elements than fit a kernel's. */
+static bool pack_params(const struct arguments *a, int64_t *bits)
+{
+    enum { LANES_MAX = 1 << 16 };
+    *bits = INTRINSIC_BITS(a->row, a->param[0], a->param[1], a->param[2]);
+    for (int i = 0; a->params[i]; i++)
+        if (!is_between(a->param[i], 1, INTRINSIC_PARAM_MAX))
+            return false;
+    for (int k = 0; k <= intrinsic_nsrc(a->row); k++)
+        if (!is_between(intrinsic_shape(*bits, k).lanes, 1, LANES_MAX))
+            return false;
+    return true;
+}
 
 /* The argument of an op, as the IR packs it. */
 static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
@@ -528,9 +559,8 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_NARROW:
         *bits = a->limit;
         return is_between(a->limit, 1, INT32_MAX);
-    case OP_DOT:
-        *bits = a->less;
-        return is_between(a->less, 0, 255);
+    case OP_INTRINSIC:
+        return pack_params(a, bits);
     case OP_ACC:
     case OP_GUARD:
         *bits = a->id;
@@ -553,14 +583,17 @@ static bool read_op(struct kernel_reader *k, const struct token *name, enum dtyp
     struct uop *src[SOURCES_MAX] = {0}, **from = src;
     struct arguments a;
     union arg arg = {0};
+    enum intrinsic row = INTRINSIC_COUNT;
     enum op op;
     enum dtype to;
     int n = 0;
     if (at.kind != TOKEN_NAME)
         return found(k, "an op");
     lex_next(&k->r);
-    if (!find_op(k, &at, &op, &to) || !read_operands(k, src, &n) || !read_arguments_of(k, &a))
+    if (!find_op(k, &at, &op, &to, &row) || !read_operands(k, src, &n) ||
+        !read_arguments_of(k, op == OP_INTRINSIC ? intrinsic_params(row) : "", &a))
         return false;
+    a.row = row;
     if (op == OP_STAGE) {
         if (n < 3 || src[0]->op != OP_BUFFER)
             return read_error(&k->r, &at, "a stage without its memory, value and offset");

@@ -7,7 +7,8 @@
  *
  * x is u8 and contiguous along k, w is i8: a weight, which tile.c packs with its groups inside the
  * lanes, or a run-time value that runtime_products.c has regrouped in that order. expand.c turns a
- * group and a vector of columns into one DOT; in the portable kernel the group stays a loop.
+ * group and a vector of columns into one dot product; in the portable kernel the group stays a
+ * loop.
  */
 #include "passes/kernel/tile.h"
 

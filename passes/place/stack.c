@@ -475,7 +475,8 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
     early += excess > file / 3 ? (excess - file / 3) / 4 * 5 : 0;
     early = early < file / 16 * 11 ? early : file / 16 * 11;
     for (int i = 0; i < n && excess > -file / 2; i++)
-        if (u[i]->op == OP_DOT)
+        if (uop_is_intrinsic(u[i], INTRINSIC_DOT) ||
+            uop_is_intrinsic(u[i], INTRINSIC_DOT_CENTERED))
             /* products of bytes: the sums and what is computed from them; AVX2 has no instruction
              * for them and widens bytes to pairs, which gcc hoists */
             early = isa_lanes(isa) == 8 ? vectors / 2 * 7 : vectors / 4 * 3;

@@ -5,11 +5,23 @@
 
 const struct isa_info isa_table[ISA_COUNT] = {
 #define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
-            attribute, dot, centered)                                                              \
-    {text, arch, lanes, narrow, registers, title, attribute, dot, centered},
+            attribute)                                                                             \
+    {text, arch, lanes, narrow, registers, title, attribute},
 #include "passes/target/isa.def"
 #undef ISA
 };
+
+static const struct has {
+    enum isa isa;
+    enum intrinsic of;
+    const char *function;
+    bool one;
+} has[] = {
+#define INTRINSIC_OF(isa, of, function, one) {ISA_##isa, INTRINSIC_##of, #function, one},
+#include "passes/target/intrinsics.def"
+#undef INTRINSIC_OF
+};
+enum { NHAS = sizeof has / sizeof *has };
 
 enum isa isa_portable(void) { return ISA_GENERIC; }
 bool isa_is_portable(enum isa isa) { return isa == ISA_GENERIC; }
@@ -54,6 +66,33 @@ int64_t isa_register_nbytes(enum isa isa)
     return (int64_t)isa_table[isa].registers * isa_table[isa].lanes * (int64_t)sizeof(float);
 }
 
-bool isa_adds_bytes(enum isa isa) { return strcmp(isa_table[isa].dot, "dot") != 0; }
-bool isa_centers_bytes(enum isa isa) { return isa_table[isa].centered; }
+const char *isa_function(enum isa isa, enum intrinsic of)
+{
+    for (int i = 0; i < NHAS; i++)
+        if (has[i].isa == isa && has[i].of == of)
+            return has[i].function;
+    return NULL;
+}
+
+static const struct has *find_dot(enum isa isa)
+{
+    for (int i = 0; i < NHAS; i++)
+        if (has[i].isa == isa && (has[i].of == INTRINSIC_DOT || has[i].of == INTRINSIC_DOT_CENTERED))
+            return &has[i];
+    return NULL;
+}
+
+enum intrinsic isa_dot(enum isa isa)
+{
+    const struct has *h = find_dot(isa);
+    return h ? h->of : INTRINSIC_DOT;
+}
+
+bool isa_adds_bytes(enum isa isa)
+{
+    const struct has *h = find_dot(isa);
+    return h && h->one;
+}
+
+bool isa_centers_bytes(enum isa isa) { return isa_dot(isa) == INTRINSIC_DOT_CENTERED; }
 bool isa_computes_f16(enum isa isa) { return isa == ISA_AVX2; }

@@ -10,7 +10,7 @@
 
 enum isa {
 #define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
-            attribute, dot, centered)                                                              \
+            attribute)                                                                             \
     ISA_##name,
 #include "passes/target/isa.def"
 #undef ISA
@@ -20,8 +20,7 @@ enum isa {
 struct isa_info {
     const char *text, *arch;
     int lanes, narrow, registers;
-    const char *title, *attribute, *dot;
-    bool centered;
+    const char *title, *attribute;
 };
 extern const struct isa_info isa_table[ISA_COUNT];
 /* A set of them: bit i is enum isa i. The portable one is always in it. */
@@ -43,7 +42,11 @@ int isa_registers(enum isa isa);                                  /* that a tile
  * of the rows; where no instruction adds up products of bytes, the even and the odd ones. */
 int isa_step_registers(enum isa isa, bool bytes, int blocks);
 int64_t isa_register_nbytes(enum isa isa);                        /* of all of them */
-/* Sums of products of bytes: whether one instruction adds up four, and whether values less 128. */
+/* intrinsics.def: the function of runtime/ for an intrinsic; NULL: this one has none. */
+const char *isa_function(enum isa isa, enum intrinsic of);
+/* What sums of products of bytes are made of; whether that is one instruction, and whether it takes
+ * values less 128. */
+enum intrinsic isa_dot(enum isa isa);
 bool isa_adds_bytes(enum isa isa);
 bool isa_centers_bytes(enum isa isa);
 /* Whether casts to and from f16 are computed, where there is no instruction that all have. */

@@ -11,7 +11,7 @@
  *          for column                          acc0 := mulacc(splat a[k], w, acc0)
  *            acc := acc + a * b                acc1 := mulacc(splat a[k + K], w, acc1)
  *
- * The products of a group of bytes and their sum are one DOT, see bytes.c.
+ * The products of a group of bytes and their sum are one dot product, see byte_groups.c.
  *
  * A value that two lanes share is computed once. A product that is added becomes one MULACC. needs:
  * optimize.c has made sure that everything that varies along a vector's lane has an operation on
@@ -155,7 +155,7 @@ struct uop *expand_splat(struct expander *e, struct uop *u, int lanes)
     return v;
 }
 
-/* Whether u is inside a group: casts of bytes, their products and sums, all part of its DOT. */
+/* Whether u is inside a group: casts of bytes, their products and sums, all part of its dot product. */
 static bool is_of_group(const struct expander *e, const struct uop *u)
 {
     return e->group && u->dtype == DTYPE_I32;
@@ -412,7 +412,7 @@ static void expand_store(struct expander *e, struct uop *u)
 
 static bool opens_group(const struct expander *e, int at);
 
-/* The weights of a sum of products of bytes that becomes a DOT; NULL: acc is no such sum. */
+/* The weights of a sum of products of bytes that becomes a dot product; NULL: acc is no such sum. */
 static const struct uop *find_weights(const struct expander *e, const struct uop *acc)
 {
     const struct uop *group = NULL;
@@ -454,7 +454,7 @@ static void expand_acc(struct expander *e, struct uop *u)
     struct accs a = {.acc = u, .each = mem_array(e->t, (size_t)n, sizeof *a.each)};
     for (int64_t i = 0; i < n; i++)
         a.each[i] = new_acc(e, u->dtype, src, nsrc);
-    a.weights = e->isa->centered && lanes > 1 ? find_weights(e, u) : NULL;
+    a.weights = e->dot == INTRINSIC_DOT_CENTERED && lanes > 1 ? find_weights(e, u) : NULL;
     for (int k = 1; k < u->nsrc && a.weights; k++)
         nweights *=
             is_unrolled(u->src[k]) && is_of_weights(e, &a, k) ? u->src[k]->src[0]->arg.i : 1;
@@ -470,8 +470,14 @@ static void assign(struct expander *e, struct uop *acc, struct uop *value)
     expand_push(e, uop_intern(e->t, OP_ASSIGN, acc->dtype, src, 2, (union arg){0}));
 }
 
-/* Adds the correction term -DOT_MIDDLE * sum(w) of centered dot products for the present weights,
- * once for all sums that share them: a DOT of zeros, less DOT_MIDDLE. */
+static struct uop *intern_dot(struct expander *e, struct uop *const *src)
+{
+    return uop_intern(e->t, OP_INTRINSIC, DTYPE_I32, src, 3,
+                      (union arg){.i = INTRINSIC_BITS(e->dot, src[0]->lanes, 0, 0)});
+}
+
+/* What the sums of the weights that are open lack, at the first of them: products with bytes of 0,
+ * less DOT_MIDDLE. */
 static void sum_weights(struct expander *e, const struct accs *a, struct uop *weights)
 {
     for (int k = 1; k < a->acc->nsrc; k++) {
@@ -482,7 +488,7 @@ static void sum_weights(struct expander *e, const struct accs *a, struct uop *we
     struct uop *acc = a->less[lane_index(e, a, true)];
     struct uop *none = expand_splat(e, uop_consti(e->t, DTYPE_U8, 0), weights->lanes);
     struct uop *src[3] = {acc, none, weights};
-    struct uop *dot = uop_intern(e->t, OP_DOT, DTYPE_I32, src, 3, (union arg){.i = DOT_MIDDLE});
+    struct uop *dot = intern_dot(e, src);
     expand_need(e, dot);
     assign(e, acc, dot);
 }
@@ -501,8 +507,7 @@ static struct uop *dot_of(struct expander *e, const struct uop *u, struct uop *a
         src[k] = expand_splat(e, src[k], DOT_BYTES * acc->lanes);
     if (a->less)
         sum_weights(e, a, src[2]);
-    struct uop *dot = uop_intern(e->t, OP_DOT, DTYPE_I32, src, 3,
-                                 (union arg){.i = a->less ? DOT_MIDDLE : 0});
+    struct uop *dot = intern_dot(e, src);
     expand_need(e, dot);
     return dot;
 }
@@ -646,7 +651,8 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
 {
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
-    *e = (struct expander){.t = t, .isa = &isa_table[isa], .in = *linear, .nin = *nlinear};
+    *e = (struct expander){.t = t, .isa = &isa_table[isa], .dot = isa_dot(isa),
+                           .in = *linear, .nin = *nlinear};
     e->value = e->stride = e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     e->facts = (struct rule_facts){.bounds = {.t = t}, .most = {.t = t, .most = true}};
     expand_all(e);

@@ -259,6 +259,19 @@ for cpu in ("neondot", "neoni8mm"):
     suite.add(f"--cpu={cpu}, emulated, on processors with and without it", emulated, cpu)
 
 
+@suite.case("NEON's intrinsics are what they mean, emulated")
+def meanings():
+    if not shutil.which(COMPILER) or not shutil.which(EMULATOR):
+        raise Skip(f"{COMPILER} and {EMULATOR} are not here")
+    folder = T.scratch(SCRATCH / "intrinsics")
+    sources = [T.ROOT / "tests" / "unit" / "test_intrinsic.c", *sorted((T.ROOT / "ir").glob("*.c"))]
+    T.must(T.run([COMPILER, "-std=gnu11", "-O1", "-static", f"-I{T.ROOT}", *sources, "-lm", "-o",
+                  folder / "rows"], timeout=300))
+    for processor, rows in zip(PROCESSORS, (1, 2, 3)):
+        said = T.must(T.run([EMULATOR, "-cpu", processor, folder / "rows"], timeout=300)).out.decode()
+        expect(f"{rows} rows, 0 values differ" in said, f"{processor}: {said}")
+
+
 @suite.case("of NEON's dot products those are taken that the processor has")
 def chosen():
     source = emulated("auto")

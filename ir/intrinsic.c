@@ -1,0 +1,109 @@
+/* intrinsic.c - the rows of intrinsics.def: their operands' shapes, and what they mean, by tensors.
+ *
+ * A meaning is a graph like a model's, so whatever reads graphs can read it: the interpreter runs
+ * an INTRINSIC by it, and knows of no row.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/ir.h"
+
+/* ------------------------------------------------------------------------------------- meanings */
+
+static struct uop *sum_of_products(struct tgc *t, struct uop *sum, struct uop *a, struct uop *b)
+{
+    struct uop *products = uop_binary(t, OP_MUL, a, uop_cast(t, DTYPE_I32, b));
+    uint32_t last = 1u << (products->ndim - 1);
+    return uop_binary(t, OP_ADD, sum, tensor_sum(t, products, last, false));
+}
+
+static struct uop *dot(struct tgc *t, struct uop *const *in)
+{
+    return sum_of_products(t, in[0], uop_cast(t, DTYPE_I32, in[1]), in[2]);
+}
+
+static struct uop *dot_centered(struct tgc *t, struct uop *const *in)
+{
+    struct uop *middle = uop_consti(t, DTYPE_I32, DOT_MIDDLE);
+    struct uop *a = uop_binary(t, OP_SUB, uop_cast(t, DTYPE_I32, in[1]), middle);
+    return sum_of_products(t, in[0], a, in[2]);
+}
+
+/* ------------------------------------------------------------------------------------- the rows */
+
+static const struct row {
+    const char *name, *params, *shapes;
+    struct uop *(*meaning)(struct tgc *t, struct uop *const *in);
+} rows[INTRINSIC_COUNT] = {
+#define INTRINSIC(name, text, params, shapes, meaning) {text, params, shapes, meaning},
+#include "ir/intrinsics.def"
+#undef INTRINSIC
+};
+
+const char *intrinsic_name(enum intrinsic of) { return rows[of].name; }
+
+bool intrinsic_find(const char *name, enum intrinsic *of)
+{
+    for (int i = 0; i < INTRINSIC_COUNT; i++)
+        if (strcmp(name, rows[i].name) == 0) {
+            *of = (enum intrinsic)i;
+            return true;
+        }
+    return false;
+}
+
+const char *intrinsic_params(enum intrinsic of) { return rows[of].params; }
+
+/* "u8[n,4]" at s; returns what follows. */
+static const char *read_shape(const char *s, int64_t bits, struct intrinsic_shape *shape)
+{
+    const char *params = rows[INTRINSIC_ROW(bits)].params;
+    size_t n = strcspn(s, "[");
+    char name[8] = {0};
+    memcpy(name, s, n < sizeof name ? n : sizeof name - 1);
+    *shape = (struct intrinsic_shape){.lanes = 1};
+    (void)dtype_parse(name, &shape->dtype);
+    for (s += n + 1; s[-1] != ']'; s++) {
+        char *end = (char *)(uintptr_t)s + 1;
+        int64_t size = isdigit((unsigned char)*s)
+                           ? strtol(s, &end, 10)
+                           : INTRINSIC_PARAM(bits, strchr(params, *s) - params);
+        shape->dim[shape->ndim++] = size;
+        shape->lanes = (int)sat_mul(shape->lanes, size);
+        s = end;
+    }
+    return s + strspn(s, " ->");
+}
+
+int intrinsic_nsrc(enum intrinsic of)
+{
+    int n = 0;
+    for (const char *s = rows[of].shapes; *s; s++)
+        n += *s == '[';
+    return n - 1;
+}
+
+struct intrinsic_shape intrinsic_shape(int64_t bits, int k)
+{
+    struct intrinsic_shape shape;
+    const char *s = rows[INTRINSIC_ROW(bits)].shapes;
+    for (int i = 0; i <= k; i++)
+        s = read_shape(s, bits, &shape);
+    return shape;
+}
+
+struct intrinsic_shape intrinsic_result(int64_t bits)
+{
+    return intrinsic_shape(bits, intrinsic_nsrc(INTRINSIC_ROW(bits)));
+}
+
+struct uop *intrinsic_meaning(struct tgc *t, int64_t bits, struct uop *const *in)
+{
+    return rows[INTRINSIC_ROW(bits)].meaning(t, in);
+}
+
+bool uop_is_intrinsic(const struct uop *u, enum intrinsic of)
+{
+    return u->op == OP_INTRINSIC && INTRINSIC_ROW(u->arg.i) == of;
+}

@@ -1,0 +1,209 @@
+/* test_intrinsic.c - the functions of runtime/ for the rows of passes/target/intrinsics.def, on the
+ * processor at hand, against what ir/intrinsics.def says that they mean; and that a linear program
+ * is held to the shapes of its row.
+ *
+ * Compiled for ARM, too, where tests/exec/integer_test.py runs it by an emulator.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/ir.h"
+
+#pragma GCC diagnostic ignored "-Wunused-function"
+#if defined __x86_64__
+#include "runtime/vector_avx2.c"
+#include "runtime/vector_avx512.c"
+#include "runtime/vector_avx512vnni.c"
+#elif defined __AARCH64EL__
+#include "runtime/vector_neon.c"
+#include "runtime/vector_neondot.c"
+#include "runtime/vector_neoni8mm.c"
+#endif
+
+/* ---------------------------------------------------------------------------------- the functions
+ * NAME_ISA(result, operands): the function of that row, on vectors in memory. */
+
+typedef void (*function)(void *result, const void *const *in);
+
+/* Three vectors of words. */
+#define THREE(isa, of, function, in, type)                                                         \
+    static in void of##_##isa(void *result, const void *const *operand)                           \
+    {                                                                                              \
+        type a, b, c;                                                                              \
+        memcpy(&a, operand[0], sizeof a);                                                          \
+        memcpy(&b, operand[1], sizeof b);                                                          \
+        memcpy(&c, operand[2], sizeof c);                                                          \
+        a = function(a, b, c);                                                                     \
+        memcpy(result, &a, sizeof a);                                                              \
+    }
+#define DEFINE_DOT(isa, of, function, in, type) THREE(isa, of, function##_##type, in, type)
+#define DEFINE_DOT_CENTERED(isa, of, function, in, type) DEFINE_DOT(isa, of, function, in, type)
+
+#if defined __x86_64__
+#define X86(...) __VA_ARGS__
+#define ARM(...)
+#else
+#define X86(...)
+#define ARM(...) __VA_ARGS__
+#endif
+#define ON_AVX2(define, of, function) X86(define(AVX2, of, function, IN_f32x8, i32x8))
+#define ON_AVX512(define, of, function) X86(define(AVX512, of, function, IN_f32x16, i32x16))
+#define ON_AVX512VNNI(define, of, function) X86(define(AVX512VNNI, of, function, IN_vnni, i32x16))
+#define ON_NEON(define, of, function) ARM(define(NEON, of, function, IN_f32x4, i32x4))
+#define ON_NEONDOT(define, of, function) ARM(define(NEONDOT, of, function, IN_dotprod, i32x4))
+#define ON_NEONI8MM(define, of, function) ARM(define(NEONI8MM, of, function, IN_i8mm, i32x4))
+
+#define INTRINSIC_OF(isa, of, function, one) ON_##isa(DEFINE_##of, of, function)
+#include "passes/target/intrinsics.def"
+#undef INTRINSIC_OF
+
+/* Whether the processor has what an instruction set is called by. */
+static bool has(const char *features)
+{
+#if defined __x86_64__
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           (!strstr(features, "avx512f") ||
+            (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))) &&
+           (!strstr(features, "avx512vnni") || __builtin_cpu_supports("avx512vnni"));
+#elif defined __AARCH64EL__
+    return (!strstr(features, "dotprod") || has_dotprod()) &&
+           (!strstr(features, "i8mm") || has_i8mm());
+#else
+    return false;
+#endif
+}
+
+static const struct {
+    const char *name, *features;
+    int lanes;
+} sets[] = {
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
+            attribute)                                                                             \
+    {text, features, lanes},
+#include "passes/target/isa.def"
+#undef ISA
+};
+enum {
+#define ISA(name, ...) SET_##name,
+#include "passes/target/isa.def"
+#undef ISA
+    SET_COUNT
+};
+
+static const struct {
+    int set;
+    enum intrinsic of;
+    function call;
+} table[] = {
+#define ROW(isa, of, function, in, type) {SET_##isa, INTRINSIC_##of, of##_##isa},
+#define INTRINSIC_OF(isa, of, function, one) ON_##isa(ROW, of, function)
+#include "passes/target/intrinsics.def"
+#undef INTRINSIC_OF
+};
+
+/* --------------------------------------------------------------------------------- the comparison */
+
+enum { LANES_MAX = 1024, ROUNDS = 200 };
+
+static uint64_t next_random(uint64_t *s)
+{
+    *s ^= *s << 13;
+    *s ^= *s >> 7;
+    return *s ^= *s << 17;
+}
+
+struct operand {
+    struct intrinsic_shape shape;
+    struct tensor value;
+    union scalar wide[LANES_MAX];
+    _Alignas(64) unsigned char bytes[LANES_MAX * 4];
+};
+
+/* Any bits; in every fourth round those at the ends of a dtype, where sums of pairs saturate. */
+static void fill(struct operand *x, bool extreme, uint64_t *seed)
+{
+    size_t size = dtype_nbytes(x->shape.dtype);
+    for (int i = 0; i < x->shape.lanes; i++) {
+        uint64_t r = next_random(seed) >> 8;
+        int64_t ends[] = {dtype_min(x->shape.dtype), dtype_max(x->shape.dtype), -1, 0};
+        union scalar v = {.i = extreme ? ends[r % 4] : (int64_t)r};
+        scalar_store(x->shape.dtype, x->bytes + (size_t)i * size,
+                     scalar_cast(x->shape.dtype, DTYPE_I64, v));
+        x->wide[i] = scalar_load(x->shape.dtype, x->bytes + (size_t)i * size);
+    }
+}
+
+static struct uop *operand_new(struct tgc *t, struct operand *x, int64_t bits, int k)
+{
+    struct uop *dim[MAX_RANK];
+    x->shape = intrinsic_shape(bits, k);
+    x->value = (struct tensor){.dtype = x->shape.dtype, .ndim = x->shape.ndim,
+                               .nelem = x->shape.lanes, .data = x->wide};
+    for (int a = 0; a < x->shape.ndim; a++)
+        dim[a] = uop_int(t, x->value.dim[a] = x->shape.dim[a]);
+    return uop_buffer(t, buffer_new(t, BUFFER_INPUT, x->shape.dtype, dim, x->shape.ndim, NULL));
+}
+
+/* One row with these parameters, on many inputs; the number of those that differ. */
+static int check_row(struct tgc *t, const char *set, int64_t bits, function call)
+{
+    static struct operand in[INTRINSIC_OPERANDS];
+    static union scalar want[LANES_MAX];
+    _Alignas(64) unsigned char got[LANES_MAX * 4];
+    const void *bytes[INTRINSIC_OPERANDS];
+    const struct uop *leaf[INTRINSIC_OPERANDS];
+    struct tensor *value[INTRINSIC_OPERANDS];
+    struct uop *operand[INTRINSIC_OPERANDS];
+    int n = intrinsic_nsrc(INTRINSIC_ROW(bits)), wrong = 0;
+    uint64_t seed = 88172645463325252u;
+    for (int k = 0; k < n; k++) {
+        leaf[k] = operand[k] = operand_new(t, &in[k], bits, k);
+        value[k] = &in[k].value;
+        bytes[k] = in[k].bytes;
+    }
+    struct uop *meaning = intrinsic_meaning(t, bits, operand);
+    struct intrinsic_shape result = intrinsic_result(bits);
+    struct eval_env env = {.leaf = leaf, .value = value, .n = n, .budget = -1};
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int k = 0; k < n; k++)
+            fill(&in[k], round % 4 == 0, &seed);
+        if (!eval_values(t, meaning, result.lanes, &env, want))
+            return 1;
+        call(got, bytes);
+        for (int i = 0; i < result.lanes; i++) {
+            size_t size = dtype_nbytes(result.dtype);
+            if (scalar_load(result.dtype, got + (size_t)i * size).i != want[i].i && wrong++ == 0)
+                printf("%s, %s: round %d, lane %d differs\n", set,
+                       intrinsic_name(INTRINSIC_ROW(bits)), round, i);
+        }
+    }
+    return wrong;
+}
+
+int main(void)
+{
+    struct tgc *t = tgc_new(0);
+    int wrong = 0, run = 0;
+    if (!t)
+        return 1;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const char *set = sets[table[i].set].name;
+        bool runs = has(sets[table[i].set].features);
+        printf("%-12s %-14s %s\n", set, intrinsic_name(table[i].of),
+               runs ? "" : "skipped: the processor has not got it");
+        if (!runs)
+            continue;
+        int64_t bits = INTRINSIC_BITS(table[i].of, sets[table[i].set].lanes, 0, 0);
+        wrong += check_row(t, set, bits, table[i].call);
+        run++;
+    }
+    tgc_free(t);
+    printf("%d rows, %d values differ\n", run, wrong);
+    return wrong > 0 || run == 0;
+}
