@@ -1,9 +1,9 @@
-/* embed.c - turns runtime/ into tables of C strings for backends/program/snippets.c. Runs at
- * build time: embed OUT FILE...
+/* embed.c - turns runtime/ into tables of C strings for backends/program/snippets.c. Runs at build
+ * time: embed OUT FILE...
  *
  * A file of runtime/ is C that compiles by itself (but main.c). A line "//@ name need need" opens a
- * piece, which ends at the next such line; what stands before the first one (includes and typedefs,
- * for compiling alone) is left out. Each piece becomes
+ * piece, which ends at the next such line; everything before the first one (includes and typedefs,
+ * for compiling the file by itself) is left out. Each piece becomes
  *      SNIPPET(file, name, needs, text)
  * A line "//@for f32:float i64:int64_t" makes the pieces up to the next such line once for each: _T
  * at the end of a word becomes _f32, the word T float.
@@ -76,7 +76,7 @@ static int read_types(const char *s, struct type *type, int most)
     return n;
 }
 
-/* The file's name without its ending; "host" for all of host/. */
+/* The file's name without its extension; "host" for all of host/. */
 static void stem_of(const char *path, char *stem, size_t size)
 {
     const char *slash = strrchr(path, '/');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: 0BSD */
-/* number.c - what C lacks in numbers: integers that wrap, divisions that never trap, and the narrow
+/* number.c - arithmetic that C lacks: integers that wrap, divisions that never trap, and the narrow
  * float formats.
  *
  * Values of f16, bf16 and the 8- and 4-bit floats are computed in float and rounded to their format

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: 0BSD */
-/* opencl.c - OpenCL from a program that is linked with libc alone: the driver is loaded when the model
- * is opened; and what OpenCL C has in place of pieces of number.c and math.c.
+/* opencl.c - OpenCL from a program that is linked with libc alone: the driver is loaded when the
+ * model is opened; and OpenCL C's versions of pieces of number.c and math.c.
  *
- * The model's intermediates, inputs and outputs lie in one buffer of the device, its weights in
- * another. Where the host has to look (a condition, a host step, the inputs and results of a run),
- * the first one is mapped, which costs nothing where both share their memory. Only what OpenCL 1.2
- * has is called. Numbers of the API are those of the specification's cl.h.
+ * The model's intermediates, inputs and outputs are in one buffer of the device, its weights in
+ * another. When the host accesses tensors (a condition, a host step, the inputs and results of a
+ * run), the first one is mapped, which costs nothing if host and device share their memory. Only
+ * functions of OpenCL 1.2 are called. The API's constants are those of the specification's cl.h.
  */
 #include <dlfcn.h>
 #include <stdint.h>

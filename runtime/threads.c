@@ -2,19 +2,19 @@
 /* threads.c - threads that wait for work together, for models compiled with --threads.
  *
  * A call of team_run() is one turn: every worker, and the caller, runs the body with a part of its
- * own. Who is done takes the parts of those who have not begun, so that nobody waits for a thread
- * that still sleeps or has no processor; the caller waits for those who have begun. A part is
- * claimed by setting its worker's number from the last turn to this one: who comes late claims
- * nothing.
+ * own. A thread that is done takes the parts of workers that have not begun, so that no one waits
+ * for a thread that still sleeps or has no processor; the caller waits for those that have begun. A
+ * part is claimed by changing its worker's number from the last turn to this one: a late worker
+ * claims nothing.
  *
- * Who waits spins, since the next kernel is near; after some microseconds it offers its processor
- * to others, among whom may be the thread that it waits for; after some more it sleeps. To wake
- * sleepers takes longer than small kernels do. Those have to add up to something before anybody is
- * woken for them; who is awake takes part in any case.
+ * A waiting thread spins, since the next kernel comes soon; after some microseconds it yields,
+ * perhaps to the thread for which it waits; after some more it sleeps. Waking sleepers takes longer
+ * than a small kernel, so they are woken only when the time that they missed in several kernels
+ * adds up; threads that are awake always take part.
  *
- * The counters go first, the flags of sleepers after them, all in one order (seq_cst): either the
- * one who counts sees the sleeper, or the sleeper sees the count. The condition variables are only
- * for those who sleep.
+ * Counters are written before the flags of sleepers are read, all in one order (seq_cst): either
+ * the counting thread sees the sleeper, or the sleeper sees the count. The condition variables are
+ * only for sleepers.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: 0BSD */
 /* vector_avx2.c - vectors of floats for AVX2 with FMA: f32x8.
  *
- * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); what
- * they do not reach is an intrinsic. A comparison gives lanes of all ones or zeros (mask_f32x8),
- * and what chooses by one is a blend: no compiler has to rediscover it in a formula of and, or and
- * not. Integers are unsigned to C, so that they wrap. Each function carries the target it needs, so
- * that no compiler flags are needed.
+ * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); the
+ * rest are intrinsics. A comparison gives lanes of all ones or zeros (mask_f32x8), and a choice by
+ * one is a blend: no compiler has to recognize it in a formula of and, or and not. Integers are
+ * unsigned in C, so that they wrap. Each function has a target attribute, so that no compiler flags
+ * are needed.
  */
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: 0BSD */
 /* vector_avx512.c - vectors of floats for AVX-512: f32x16.
  *
- * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); what
- * they do not reach is an intrinsic. A comparison gives one bit a lane (mask_f32x16), and what
- * chooses by one is a blend: no compiler has to recognize one in a formula of and, or, not, which
- * clang 19 does wrongly. Vectors of integers are unsigned: overflow wraps. Each function carries the
- * target it needs, so that no compiler flags are needed.
+ * Arithmetic and bits are the compiler's own (gcc's vector extensions, which clang has, too); the
+ * rest are intrinsics. A comparison gives one bit a lane (mask_f32x16), and a choice by one is a
+ * blend: no compiler has to recognize one in a formula of and, or, not, which clang 19 does
+ * wrongly. Vectors of integers are unsigned: overflow wraps. Each function has a target attribute,
+ * so that no compiler flags are needed.
  *
- * Many intrinsics without a mask begin with a vector that is undefined, of which g++ warns. Those
- * with a mask do not; of all lanes (ALL_f32x16) they are the same instructions.
+ * Many intrinsics without a mask start from an undefined vector, about which g++ warns. Those with
+ * a mask do not; with all lanes (ALL_f32x16) they are the same instructions.
  */
 #include <immintrin.h>
 #include <stdint.h>

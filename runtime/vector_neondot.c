@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /* vector_neondot.c - sums of products of bytes for NEON with the dot product instructions; all else
- * is as in vector_neon.c. Compilers before clang 16 have no intrinsics for what their flags do not
- * ask for, so the instructions stand here as such.
+ * is as in vector_neon.c. Compilers before clang 16 have intrinsics only for features that their
+ * flags enable, so the instructions are written in assembly.
  */
 #include <arm_neon.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* find.c - where in a sorted list of keys each element stands, by bisection.
+/* find.c - the position of each element in a sorted list of keys, by bisection.
  *
- * In the order of floats all NaN are one, so that NaN finds a NaN.
+ * All NaN are equal in this order, so NaN finds a NaN.
  */
 #include <stdbool.h>
 #include <stdint.h>

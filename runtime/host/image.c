@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* image.c - pictures in files: BMP, PNM, PNG and baseline TIFF are decoded here, without memory of
- * their own; JPEG, JPEG 2000 and WebP by libraries, where the program is built with them. A file
- * that cannot be decoded is an image without pixels. source: ONNX ImageDecoder; RFC 1950 and 1951;
- * PNG
+/* image.c - pictures in files: BMP, PNM, PNG and baseline TIFF are decoded here, without
+ * allocation; JPEG, JPEG 2000 and WebP by libraries, if the program is built with them. A file that
+ * cannot be decoded is an image without pixels. source: ONNX ImageDecoder; RFC 1950 and 1951; PNG
  */
 #include <stdbool.h>
 #include <stdint.h>
