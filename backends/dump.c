@@ -1,5 +1,6 @@
 /* dump.c - a schedule as text for people (.uops), as a graph (.dot) and as data (.json). */
 #include "backends/program/program.h"
+#include "passes/analysis/kernel_cost.h"
 
 static const char *buffer_label(struct tgc *t, const struct buffer *b)
 {
@@ -157,7 +158,8 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
             }
             text_putc(out, ']');
         }
-        text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f}", k->flop, k->nbytes);
+        text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f, \"predicted_us\": %.4g}", k->flop,
+                    k->nbytes, kernel_cost(t, s, k).ns / 1000);
     }
 }
 

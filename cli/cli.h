@@ -357,10 +357,12 @@ bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s);
 /* least[] from the only run. */
 void times_of_one_run(struct kernel_times *s);
 /* A line for each kernel: us, share of all kernels, GFLOP/s and GB/s at the dimensions' upper
- * bounds. */
-void times_write(struct text *out, const struct schedule *s, const struct kernel_times *times);
+ * bounds, us by the cost model (kernel_cost.h). */
+void times_write(struct text *out, struct tgc *t, const struct schedule *s,
+                 const struct kernel_times *times);
 /* The same as the elements of a JSON list. */
-void times_write_json(struct text *out, const struct schedule *s, const struct kernel_times *times);
+void times_write_json(struct text *out, struct tgc *t, const struct schedule *s,
+                      const struct kernel_times *times);
 /* The table on standard error, at DEBUG=2. */
 void times_print_one_run(struct tgc *t, const struct model *m, struct kernel_times *times);
 

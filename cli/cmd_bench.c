@@ -78,7 +78,7 @@ static void print_result(struct tgc *t, const struct options *o, const struct pr
                     "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu,\"kernel_times\":[",
                     info->target, o->threads, n * at_once, least, median, info->flop, rate / 1e9,
                     info->kernel_count, info->arena_bytes, info->weights_bytes);
-        times_write_json(&x, s, times);
+        times_write_json(&x, t, s, times);
         text_puts(&x, "]}\n");
     } else {
         text_printf(&x, "%s:", info->name);
@@ -86,7 +86,7 @@ static void print_result(struct tgc *t, const struct options *o, const struct pr
         put_seconds(&x, ", median", median);
         text_printf(&x, " of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n", n * at_once,
                     rate / 1e9, info->kernel_count, o->threads, o->threads == 1 ? "" : "s");
-        times_write(&x, s, times);
+        times_write(&x, t, s, times);
     }
     fputs(x.s, stdout);
 }

@@ -146,6 +146,8 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     t->error_limit = o->error;
     t->machine = o->machine;
     t->cache_nbytes = o->cache;
+    if (o->cache > 0 && o->cache != CACHE_OF_MACHINE)
+        t->machine = machine_with_l2(t, machine_of(t), o->cache);
     t->weight_dtype = o->weight_dtype;
     if (format_of(o, m->base) == FORMAT_TG) {
         m->text = tg_load(t, o->model, &m->text_nbytes);

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "backends/program/program.h"
+#include "passes/analysis/kernel_cost.h"
 
 #include <string.h>
 
@@ -71,15 +72,16 @@ static double times_sum(const struct kernel_times *s)
     return sum;
 }
 
-void times_write(struct text *out, const struct schedule *s, const struct kernel_times *times)
+void times_write(struct text *out, struct tgc *t, const struct schedule *s,
+                 const struct kernel_times *times)
 {
     double sum = times_sum(times);
     int width = 6;
     for (int i = 0; i < s->nkernel; i++)
         if ((int)strlen(s->kernel[i]->name) > width)
             width = (int)strlen(s->kernel[i]->name);
-    text_printf(out, "%10s %6s %8s %8s  %-*s  what\n", "us", "share", "GFLOP/s", "GB/s", width,
-                "kernel");
+    text_printf(out, "%10s %6s %8s %8s %10s  %-*s  what\n", "us", "share", "GFLOP/s", "GB/s",
+                "predicted", width, "kernel");
     for (int i = 0; i < s->nkernel; i++) {
         const struct kernel *k = s->kernel[i];
         double seconds = times->least[i];
@@ -88,13 +90,14 @@ void times_write(struct text *out, const struct schedule *s, const struct kernel
             text_printf(out, "%8.3g %8.3g", k->flop / seconds / 1e9, k->nbytes / seconds / 1e9);
         else
             text_printf(out, "%8s %8s", "-", "-");     /* in a branch that was not taken */
-        text_printf(out, "  %-*s  ", width, k->name);
+        text_printf(out, " %10.2f  %-*s  ", kernel_cost(t, s, k).ns / 1000, width, k->name);
         text_comment(out, k->title ? k->title : "");
         text_putc(out, '\n');
     }
 }
 
-void times_write_json(struct text *out, const struct schedule *s, const struct kernel_times *times)
+void times_write_json(struct text *out, struct tgc *t, const struct schedule *s,
+                      const struct kernel_times *times)
 {
     double sum = times_sum(times);
     for (int i = 0; i < s->nkernel; i++) {
@@ -102,7 +105,8 @@ void times_write_json(struct text *out, const struct schedule *s, const struct k
         double seconds = times->least[i];
         text_printf(out, "%s{\"name\":\"%s\",\"title\":", i ? "," : "", k->name);
         text_json(out, k->title ? k->title : "");
-        text_printf(out, ",\"us\":%.6g,\"share\":%.6g", 1e6 * seconds, sum > 0 ? seconds / sum : 0);
+        text_printf(out, ",\"us\":%.6g,\"predicted_us\":%.4g,\"share\":%.6g", 1e6 * seconds,
+                    kernel_cost(t, s, k).ns / 1000, sum > 0 ? seconds / sum : 0);
         if (seconds > 0)
             text_printf(out, ",\"gflops\":%.6g,\"gbytes_per_second\":%.6g}", k->flop / seconds / 1e9,
                         k->nbytes / seconds / 1e9);
@@ -117,7 +121,7 @@ void times_print_one_run(struct tgc *t, const struct model *m, struct kernel_tim
     if (t->debug < 2)
         return;
     times_of_one_run(times);
-    times_write(&x, m->schedule, times);
+    times_write(&x, t, m->schedule, times);
     for (const char *s = x.s; *s; s += strcspn(s, "\n") + 1) {
         print_escaped(stderr, mem_printf(t, "%.*s", (int)strcspn(s, "\n"), s));
         fputc('\n', stderr);

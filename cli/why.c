@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "backends/program/program.h"
+#include "passes/analysis/kernel_cost.h"
 
 #include <string.h>
 
@@ -82,10 +83,12 @@ static void put_threads(struct text *x, const struct tuning *s, const struct cho
     text_putc(x, '\n');
 }
 
-static void put_kernel(struct text *x, const struct tuning *s, const struct kernel *k)
+static void put_kernel(struct text *x, const struct schedule *program, const struct tuning *s,
+                       const struct kernel *k)
 {
     bool any = false;
-    text_printf(x, "%s: %s\n", k->name, k->title);
+    text_printf(x, "%s: %s; predicted %.4g us\n", k->name, k->title,
+                kernel_cost(x->t, program, k).ns / 1000);
     for (int i = 0; i < s->nchoice; i++) {
         const struct choice *c = &s->choice[i];
         if (c->kernel != k)
@@ -115,7 +118,7 @@ void why_write(struct text *out, struct tgc *t, const struct schedule *s)
         put_winograd(out, tuning, c);
     }
     for (int k = 0; k < s->nkernel; k++)
-        put_kernel(out, tuning, s->kernel[k]);
+        put_kernel(out, s, tuning, s->kernel[k]);
 }
 
 static void put_json_line(struct text *out, struct tgc *t, const struct tuned *e)

@@ -51,20 +51,31 @@ double cost_in_additions(const struct machine *m, enum op op)
 
 double cost_of_addition(const struct machine *m) { return cost_of_flop(m, FLOP_LOOP, 1); }
 
-/* The cost of the slowest resource: multiply-add units, latency of a sum, load ports, the decoder
- * (with two instructions for the loop), the L2. */
+/* The cost of the slowest resource: multiply-add units, latency of a sum, load and store ports, the
+ * decoder. */
+double cost_of_body(const struct machine *m, const struct cost_body *b)
+{
+    double cycles = b->work / m->fma_cycle;
+    if (cycles < b->chain)
+        cycles = b->chain;
+    if (cycles < b->loads / m->loads_cycle)
+        cycles = b->loads / m->loads_cycle;
+    if (cycles < b->stores)
+        cycles = b->stores;
+    if (cycles < b->instructions / m->decoded_cycle)
+        cycles = b->instructions / m->decoded_cycle;
+    return cycles;
+}
+
+/* A body (with two instructions for the loop), and the L2. */
 double cost_of_step(const struct machine *m, const struct cost_step *s)
 {
     double halves = s->lanes > m->lanes ? (double)s->lanes / m->lanes : 1;
-    double cycles = s->work * halves / m->fma_cycle;
+    struct cost_body body = {s->work * halves, s->loads * halves, 0, s->work + s->loads + 2,
+                             s->reduces ? m->fma_latency : 0};
+    double cycles = cost_of_body(m, &body);
     double panel = s->panel * (double)s->lanes * (double)sizeof(float) /
                    (m->level[LEVEL_L2].bytes_cycle * traffic[TRAFFIC_PANEL].share);
-    if (s->reduces && cycles < m->fma_latency)
-        cycles = m->fma_latency;
-    if (cycles < s->loads * halves / m->loads_cycle)
-        cycles = s->loads * halves / m->loads_cycle;
-    if (cycles < (s->work + s->loads + 2) / m->decoded_cycle)
-        cycles = (s->work + s->loads + 2) / m->decoded_cycle;
     if (s->reduces && cycles < panel)
         cycles = panel;
     return cost_of_cycles(m, cycles + RATIO_LOADS * s->loads);

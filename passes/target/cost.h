@@ -35,6 +35,11 @@ double cost_of_addition(const struct machine *m);
 double cost_of_cycles(const struct machine *m, double cycles);
 double cost_to_cycles(const struct machine *m, double ns);
 
+/* Straight-line code, one turn of a loop: operations, loads and stores, as vectors of the machine's
+ * lanes; instructions; cycles until the next turn can add to a sum, 0: there is none. */
+struct cost_body { double work, loads, stores, instructions, chain; };
+double cost_of_body(const struct machine *m, const struct cost_body *b);           /* cycles */
+
 /* One step of a tile's reduction: vectors of `lanes` that are multiplied and added, or otherwise
  * computed; vectors that are loaded; those of them that come from the L2. */
 struct cost_step { double work, loads, panel; int64_t lanes; bool reduces; };

@@ -25,6 +25,13 @@ const struct machine *machine_find(const char *text)
 
 const struct machine *machine_of(const struct tgc *t) { return t->machine ? t->machine : rows; }
 
+const struct machine *machine_with_l2(struct tgc *t, const struct machine *m, size_t nbytes)
+{
+    struct machine *own = mem_copy(t, m, sizeof *m);
+    own->level[LEVEL_L2].nbytes = (double)nbytes;
+    return own;
+}
+
 int64_t machine_way_nbytes(const struct machine *m, enum memory_level level)
 {
     return (int64_t)(m->level[level].nbytes / m->level[level].ways);

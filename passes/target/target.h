@@ -84,6 +84,8 @@ const struct machine *machine_rows(int *n);
 const struct machine *machine_find(const char *text);             /* NULL: there is no such row */
 /* Whose row t's cost models read: t->machine, or the first one. */
 const struct machine *machine_of(const struct tgc *t);
+/* The row with an L2 of so many bytes (--cache), for as long as t lives. */
+const struct machine *machine_with_l2(struct tgc *t, const struct machine *m, size_t nbytes);
 /* Bytes between places that share a set of the level's cache: one way of it. */
 int64_t machine_way_nbytes(const struct machine *m, enum memory_level level);
 

@@ -513,6 +513,18 @@ def _(folder):
     expect(info["weight_bytes"] == 4 * (8 * 16 + 16 + 16 * 4 + 4), f"{info['weight_bytes']} bytes")
 
 
+@case("info --json predicts each kernel's time, by the machine that --machine names")
+def _(folder):
+    def predict(rows, *options):
+        onnx.save(G.model([G.node("MatMul", ["x", "w"], ["y"])], [G.value("x", [rows, 64])], [G.value("y", [rows, 256])],
+                          [G.weight("w", np.ones((64, 256), np.float32))]), folder / "product.onnx")
+        kernels = json.loads(tgc(folder, "info", "product.onnx", "--json", *options).out)["kernel_list"]
+        return sum(k["predicted_us"] for k in kernels)
+    few, many = predict(64), predict(512)
+    expect(4 < many / few < 16, f"eight times as many rows: {few} us, then {many}")
+    expect(predict(512, "--machine=icelake-sp") != many, "another machine takes as long")
+
+
 @case("equal weights are written once, and info counts them once")
 def _(folder):
     w = np.arange(4096, dtype=np.float32).reshape(64, 64) % 7

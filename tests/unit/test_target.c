@@ -82,6 +82,12 @@ static void test_cache(void **state)
     assert_true(cost_cache_nbytes(t) == 512 << 10);
     t->cache_nbytes = 0;
     assert_true(cost_cache_nbytes(t) == 0);
+    /* another L2 is seen by all that ask what fits it, and by nothing else */
+    const struct machine *large = machine_with_l2(t, &m, 4 << 20);
+    assert_true(cost_fit(large, FIT_TILE) == 8 * cost_fit(&m, FIT_TILE));
+    assert_true(cost_fit(large, FIT_KEYS) == 8 * cost_fit(&m, FIT_KEYS));
+    assert_true(cost_fit(large, FIT_FAR) == cost_fit(&m, FIT_FAR));
+    assert_true(cost_alias_nbytes(large) == cost_alias_nbytes(&m));
     tgc_free(t);
 }
 

@@ -1,0 +1,282 @@
+/* kernel_cost.c - how long a kernel takes: a walk through its linear program.
+ *
+ *      for r < 605                    a loop's turn: what stands in it, as long as the slowest of
+ *        for k < 64                   units, ports, decoder and the latency of a sum need
+ *          ... 10 loads, 20 MULACC    (cost_of_body()), and the loops inside
+ *        ... 5 stores
+ *
+ * Beside it stand the bytes. All that one turn of a loop touches is its footprint; the outermost
+ * loop whose footprint a cache holds finds there again what its turns have in common, and whatever
+ * is outside of it reads anew. What no turn of this kernel has read before comes from where it
+ * lies: weights from the cache that holds all of the program's, values from the one that holds what
+ * this kernel touches, since they were stored not long before.
+ *
+ * Computing and reading go on at the same time: the longest counts, the others partly
+ * (RATIO_HIDDEN). Places that are data, guards and trip counts that depend on others are taken as if
+ * all were run.
+ */
+#include "passes/analysis/kernel_cost.h"
+
+#include "passes/analysis/access.h"
+#include "passes/analysis/stationary.h"
+#include "passes/target/cost.h"
+
+enum { DEPTH_MAX = 64 };
+
+struct turns {
+    const struct uop *range;     /* NULL: the kernel itself */
+    int outer;                   /* the loop around it; -1 */
+    double trips, footprint;
+    struct cost_body body;       /* of one turn, without the loops inside */
+    double inside;               /* cycles of these */
+};
+
+/* One load or store, within `depth` loops; bit d of `moves`: it touches other places in each turn
+ * of the loop at depth d. */
+struct access {
+    const struct buffer *b;
+    double nbytes;               /* of one time */
+    int loop[DEPTH_MAX], depth;
+    uint64_t moves;
+};
+
+struct walk {
+    struct tgc *t;
+    const struct machine *m;
+    struct turns *loop; int nloop; size_t cap_loop;
+    struct access *access; int naccess; size_t cap_access;
+    const struct buffer **buffer; int nbuffer; size_t cap_buffer;
+    int open[DEPTH_MAX], depth;
+};
+
+/* ------------------------------------------------------------------------------------ computing */
+
+/* Vectors of the machine's units that u is. */
+static double vectors_of(const struct machine *m, const struct uop *u)
+{
+    double lanes = (double)u->lanes * (double)dtype_nbytes(u->dtype) / (double)sizeof(float);
+    return lanes > m->lanes ? lanes / m->lanes : 1;
+}
+
+static bool is_product(const struct uop *u)
+{
+    return u->op == OP_MUL && dtype_is_float(u->dtype);
+}
+
+/* Operations of vectors. A sum takes none if a product comes with it; address arithmetic none. */
+static double work_of(const struct machine *m, const struct uop *u)
+{
+    double vectors = vectors_of(m, u);
+    switch (u->op) {
+    case OP_ADD: case OP_SUB:
+        return u->dtype == DTYPE_INDEX || is_product(u->src[0]) || is_product(u->src[1]) ? 0
+                                                                                      : vectors;
+    case OP_SPLAT:
+        return u->src[0]->op == OP_LOAD ? 0 : 1;
+    case OP_LOOKUP: case OP_GATHER:
+        return m->lookup * vectors;
+    case OP_FOLD:
+        return (double)u->src[0]->lanes / 2;
+    case OP_INTRINSIC: case OP_RAMP: case OP_HALF: case OP_CROSS: case OP_NARROW: case OP_NEAREST:
+        return vectors;
+    default:
+        if (!op_is_elementwise(u->op) || u->dtype == DTYPE_INDEX || u->op == OP_CONST)
+            return 0;
+        return cost_in_additions(m, u->op) * vectors;
+    }
+}
+
+static void tally(const struct machine *m, const struct uop *u, struct cost_body *b)
+{
+    if (u->op == OP_LOAD || u->op == OP_STORE) {
+        const struct uop *value = u->op == OP_STORE ? u->src[2] : u;
+        bool strided = value->lanes > 1 && VECTOR_STRIDE(u->arg.i) != 1;
+        double each = u->op == OP_STORE ? m->strided_cycles : 1;
+        *(u->op == OP_STORE ? &b->stores : &b->loads) +=
+            strided ? value->lanes * each : vectors_of(m, value);
+        b->instructions += strided ? value->lanes : 1;
+        return;
+    }
+    if (u->op == OP_ASSIGN)
+        b->chain = m->fma_latency;
+    double work = work_of(m, u);
+    b->work += work;
+    b->instructions += work > 0 ? work / vectors_of(m, u) : 0;
+}
+
+/* ------------------------------------------------------------------------------------- the walk */
+
+static double trips_of(const struct uop *range)
+{
+    return range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1;
+}
+
+static void open_loop(struct walk *w, const struct uop *range)
+{
+    struct turns l = {.range = range, .outer = w->depth ? w->open[w->depth - 1] : -1,
+                     .trips = range ? trips_of(range) : 1,
+                     .body.instructions = range ? 2 : 0};
+    if (w->depth == DEPTH_MAX)
+        TGC_BUG(w->t, "more than %d loops in each other", w->depth);
+    w->open[w->depth++] = w->nloop;
+    SCRATCH_PUSH(w->t, w->loop, w->nloop, w->cap_loop, l);
+}
+
+/* What a loop takes in all goes to the one around it. A sum that ends is waited for. */
+static double close_loop(struct walk *w)
+{
+    struct turns *l = &w->loop[w->open[--w->depth]];
+    double cycles = l->trips * (cost_of_body(w->m, &l->body) + l->inside) + l->body.chain;
+    if (l->outer >= 0)
+        w->loop[l->outer].inside += cycles;
+    return cycles;
+}
+
+static int find_buffer(struct walk *w, const struct buffer *b)
+{
+    for (int i = 0; i < w->nbuffer; i++)
+        if (w->buffer[i] == b)
+            return i;
+    SCRATCH_PUSH(w->t, w->buffer, w->nbuffer, w->cap_buffer, b);
+    return w->nbuffer - 1;
+}
+
+static void note_access(struct walk *w, const struct uop *u)
+{
+    const struct uop *value = u->op == OP_STORE ? u->src[2] : u;
+    struct access a = {.depth = w->depth,
+                       .nbytes = (double)value->lanes * (double)dtype_nbytes(value->dtype)};
+    a.b = u->src[0]->op == OP_BUFFER ? uop_buffer_of(u->src[0]) : u->src[0]->arg.p;
+    for (int d = 0; d < w->depth; d++) {
+        const struct uop *r = w->loop[w->open[d]].range;
+        a.loop[d] = w->open[d];
+        a.moves |= (uint64_t)(r && uop_depends_on(w->t, u->src[1], r)) << d;
+    }
+    find_buffer(w, a.b);
+    SCRATCH_PUSH(w->t, w->access, w->naccess, w->cap_access, a);
+}
+
+static double walk_program(struct walk *w, struct uop *const *u, int n)
+{
+    open_loop(w, NULL);
+    for (int i = 0; i < n; i++) {
+        if (u[i]->op == OP_RANGE)
+            open_loop(w, u[i]);
+        else if (u[i]->op == OP_END)
+            (void)close_loop(w);
+        else
+            tally(w->m, u[i], &w->loop[w->open[w->depth - 1]].body);
+        if (u[i]->op == OP_LOAD || u[i]->op == OP_STORE || u[i]->op == OP_GATHER)
+            note_access(w, u[i]);
+    }
+    return close_loop(w);
+}
+
+/* ------------------------------------------------------------------------------------ the bytes */
+
+/* What the access touches within one turn of the loop at depth d: the whole buffer at most. */
+static double touched_within(const struct walk *w, const struct access *a, int d)
+{
+    double n = a->nbytes, all = buffer_most_nbytes(a->b);
+    for (int k = d + 1; k < a->depth; k++)
+        n *= a->moves >> k & 1 ? w->loop[a->loop[k]].trips : 1;
+    return n < all ? n : all;
+}
+
+/* Of each loop, what one turn touches: of a buffer no more than it has. */
+static void find_footprints(struct walk *w)
+{
+    double *of = scratch_array(w->t, (size_t)w->nbuffer + 1, sizeof *of);
+    for (int l = 0; l < w->nloop; l++) {
+        for (int i = 0; i < w->nbuffer; i++)
+            of[i] = 0;
+        for (int i = 0; i < w->naccess; i++)
+            for (int d = 0; d < w->access[i].depth; d++)
+                if (w->access[i].loop[d] == l)
+                    of[find_buffer(w, w->access[i].b)] += touched_within(w, &w->access[i], d);
+        for (int i = 0; i < w->nbuffer; i++) {
+            double all = buffer_most_nbytes(w->buffer[i]);
+            w->loop[l].footprint += of[i] < all ? of[i] : all;
+        }
+    }
+}
+
+/* How often the access's bytes are brought to a cache of so many: once for each turn of the loops
+ * whose turns it does not hold. `depth`: of the loop of which it holds one turn; 0: the kernel. */
+static double brought_to(const struct walk *w, const struct access *a, double cache, int *depth)
+{
+    int d = 0;
+    double times = 1;
+    while (d < a->depth - 1 && w->loop[a->loop[d]].footprint > cache)
+        d++;
+    *depth = d;
+    for (int k = 1; k <= d; k++)
+        times *= w->loop[a->loop[k]].trips;
+    return times * touched_within(w, a, d);
+}
+
+static double weights_of(const struct schedule *s)
+{
+    double n = 0;
+    for (int i = 0; i < s->nweight; i++)
+        n += buffer_most_nbytes(s->weight[i]);
+    return n;
+}
+
+static enum memory_level level_of(const struct machine *m, double nbytes)
+{
+    int level = LEVEL_L1;
+    while (level < LEVEL_MEMORY && nbytes > m->level[level].nbytes)
+        level++;
+    return (enum memory_level)level;
+}
+
+/* Bytes from each level. Those of a buffer are shared by all accesses to it: no more come for the
+ * first time than it has. */
+static void find_bytes(struct walk *w, const struct schedule *s, double *nbytes)
+{
+    double *first = scratch_array(w->t, (size_t)w->nbuffer + 1, sizeof *first);
+    for (int i = 0; i < w->nbuffer; i++)
+        first[i] = 0;
+    enum memory_level weights = level_of(w->m, weights_of(s)),
+                      values = level_of(w->m, w->loop[0].footprint);
+    for (int i = 0; i < w->naccess; i++) {
+        const struct access *a = &w->access[i];
+        enum memory_level home = buffer_is_stationary(a->b) ? weights : values;
+        double once = touched_within(w, a, 0), left = buffer_most_nbytes(a->b);
+        double *seen = &first[find_buffer(w, a->b)];
+        left = left > *seen ? left - *seen : 0;
+        *seen += once;
+        once = once < left ? once : left;
+        for (int level = LEVEL_L2; level < LEVEL_COUNT; level++) {
+            int depth;
+            double n = brought_to(w, a, w->m->level[level - 1].nbytes, &depth);
+            if (depth == 0)
+                n = (int)home >= level ? once : 0;
+            nbytes[level] += n;
+        }
+    }
+}
+
+struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const struct kernel *k)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct walk w = {.t = t, .m = machine_of(t)};
+    struct kernel_cost c = {0};
+    if (s->on_device)
+        return c;
+    const struct variant *v = k->nvariant ? &k->variant[k->nvariant - 1] : NULL;
+    double cycles = v ? walk_program(&w, v->linear, v->nlinear)
+                      : walk_program(&w, k->linear, k->nlinear);
+    double longest = c.compute_ns = cost_of_cycles(w.m, cycles), sum = c.compute_ns;
+    find_footprints(&w);
+    find_bytes(&w, s, c.nbytes);
+    for (int level = LEVEL_L2; level < LEVEL_COUNT; level++) {
+        double ns = cost_of_cycles(w.m, c.nbytes[level] / w.m->level[level].bytes_cycle);
+        longest = ns > longest ? ns : longest;
+        sum += ns;
+    }
+    c.ns = longest + RATIO_HIDDEN * (sum - longest);
+    scratch_release(t, mark);
+    return c;
+}
