@@ -52,7 +52,7 @@ static const char *option_form(struct tgc *t, size_t i)
     return x.s;
 }
 
-/* A term, and its text wrapped beside it. */
+/* A term, and its text wrapped in a second column. */
 static void put_entry(struct text *out, const char *term, const char *text)
 {
     enum { INDENT = 28, WIDTH = 100 };

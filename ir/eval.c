@@ -3,9 +3,9 @@
  * A uop's value is computed where it is read (eval_program.c) unless it gets a tensor: reduce,
  * concat, scatter, contiguous, the results of control, values with several readers, values that
  * EXPAND, WINDOW or INDEX read repeatedly, and those that would make a program too long. So the
- * product under a convolution's sum never lies in memory, a chain of any length is cut into pieces,
- * and nothing is computed more often than a fixed number of times. Only where the factors of such
- * products are small they are computed before (eval_product.c).
+ * product under a convolution's sum is never in memory, a chain of any length is cut into pieces,
+ * and nothing is computed more often than a fixed number of times. Only the factors of such
+ * products, if they are small, are computed before (eval_product.c).
  *
  * Tensors are computed on demand: a stack of tasks, each of which either finds all its operands
  * computed, or pushes the missing ones and is tried again. Nothing recurses on the depth of the

@@ -1,5 +1,5 @@
-/* eval_kernel.c - runs a kernel's AST as it stands, at any stage: the meaning that linearize.c must
- * keep.
+/* eval_kernel.c - interprets a kernel's AST directly, at any stage: the semantics that linearize.c
+ * has to preserve.
  *
  * Stores run one after the other; those of the same bands do so once for each band. A store runs
  * its loops, and in each iteration computes the uops below it, sources first. A REDUCE runs its own

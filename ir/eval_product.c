@@ -2,9 +2,9 @@
  *
  *      sum[b, i, j] = x[b, i, 0] * y[b, 0, j] + x[b, i, 1] * y[b, 1, j] + ...
  *
- * A program would load both factors of every product anew. Here each factor is computed once, by a
+ * A program would load both factors for every product. Here each factor is computed once, by a
  * program over the axes that it depends on, with the axes' roles: batch (both factors change), row
- * (the first), column (the second), depth (reduced). What is left is a loop over doubles in blocks
+ * (the first), column (the second), depth (reduced). The rest is a loop over doubles in blocks
  * that stay in a cache:
  *
  *                    y[DEPTH][COLUMNS]

@@ -1,7 +1,8 @@
-/* intrinsic.c - the rows of intrinsics.def: their operands' shapes, and what they mean, by tensors.
+/* intrinsic.c - the rows of intrinsics.def: their operands' shapes, and their semantics as tensor
+ * graphs.
  *
- * A meaning is a graph like a model's, so whatever reads graphs can read it: the interpreter runs
- * an INTRINSIC by it, and knows of no row.
+ * The semantics are a graph like a model's, so all readers of graphs can use it: the interpreter
+ * runs an INTRINSIC by it, without knowing the rows.
  */
 #include <ctype.h>
 #include <stdlib.h>

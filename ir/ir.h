@@ -30,7 +30,7 @@ char *mem_printf(struct tgc *t, const char *format, ...) __attribute__((format(p
 #define MEM_NEW(t, type) ((type *)mem_alloc((t), sizeof(type)))
 void *mem_array(struct tgc *t, size_t n, size_t size);            /* checked n * size */
 
-/* Scratch: a stack beside the arena, for a function's temporary data. scratch_release() frees all
+/* Scratch: a stack separate from the arena, for a function's temporary data. scratch_release() frees all
  * that was taken since the mark. */
 struct mem_mark { struct mem_block *block; size_t used; };
 struct mem_mark scratch_mark(struct tgc *t);
@@ -259,7 +259,7 @@ struct state {
     int axis;
     struct uop *rows;
     struct state_part *part; int npart; size_t cap_part;
-    struct uop *join;            /* `out`, made of its parts' leaves; NULL: it is one part */
+    struct uop *join;            /* `out` as a join of its parts' leaves; NULL: a single part */
     bool is_updated;  /* set by the schedule: a run stores some of its elements, in place */
     /* set by the memory plan, offsets in the states' part of the arena: where runs 0, 2, 4 ... read
      * it, and where runs 1, 3, 5 ... do, which is where the run before stores it; equal where one
@@ -348,7 +348,7 @@ enum axis {
     AXIS_COUNT
 };
 enum worker {
-    WORKER_EACH,                 /* whoever runs the kernel runs all iterations */
+    WORKER_EACH,                 /* every thread that runs the kernel runs all iterations */
     /* threads share them: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1 */
     WORKER_TEAM
 };
@@ -436,7 +436,7 @@ struct tgc {
     bool scalar;                 /* emit no vector variants */
     /* BF16 or I8: the storage format of large f32 weights; VOID: unchanged */
     enum dtype weight_dtype;
-    /* measured choices, see passes/kernel/tune.h; NULL: the cost models choose */
+    /* measured choices, see passes/target/tune.h; NULL: the cost models choose */
     struct tuning *tuning;
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
@@ -531,7 +531,7 @@ void map_set(struct uop_map *m, const struct uop *u, void *value);
  * again. */
 struct uop *uop_substitute_all(struct tgc *t, struct uop *u, const struct uop_map *by);
 
-/* origins: provenance beside the graph, outside the hash key. Set while the frontend lowers a node;
+/* origins: provenance of uops, stored outside the graph and the hash key. Set while the frontend lowers a node;
  * rewriting keeps the first. */
 /* model's node name (may be ""), operator, number */
 struct origin { const char *node; const char *op_type; int index; };
@@ -819,7 +819,7 @@ bool eval_graph(struct tgc *t, struct uop *const *root, int nroot, const struct 
  * runs out of budget has done no more work than that. */
 bool eval_store(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
                 void *data, int64_t *left);
-/* The values of one root as they are computed, in value, which has room for nelem of them. */
+/* The values of one root, not rounded to its dtype, in value, which has room for nelem. */
 bool eval_values(struct tgc *t, struct uop *root, int64_t nelem, const struct eval_env *env,
                  union scalar *value);
 /* eval_kernel.c: runs a kernel's AST on buffers, store after store. */

@@ -5,7 +5,7 @@
  *      input %input0 : f32[4, 'N'] "x"                 memory: its kind, shape and name
  *      weight %weight1 : f32[2] "w" = 1.0 2.0          small ones list their elements
  *      temp %temp3 : f32[8] in %temp2 + 16             a part of another one
- *      let %0 : i64 = max('N', 8)                      a part of such a size that is long
+ *      let %0 : i64 = max('N', 8)                      a long expression in such a size
  *      range r4.team < 'N' "row"                       axis (axes.def) and number, who shares it
  *      %0 : f32 = load(%input0, r4*4 + r5)             an op of ops.def, its sources and argument
  *      %1 : f32 = reduce(%0, r5) {op=add}

@@ -1,6 +1,4 @@
-/* buffers.c - what the other files ask about buffers: how they are declared, where they lie, which
- * share memory.
- */
+/* buffers.c - questions about buffers: their declarations, their places, which share memory. */
 #include "backends/program/program.h"
 
 bool program_has_shape_field(const struct buffer *b)

@@ -71,7 +71,7 @@ static int position_of(const struct var *const *list, const struct var *v)
     return -1;
 }
 
-/* A state that grows is `parts` pieces, `stride` bytes apart, of rows of `row` bytes. */
+/* A state that grows is `parts` pieces with stride `stride` bytes, of rows of `row` bytes. */
 struct pieces {
     size_t parts, stride, row;
 };

@@ -1,5 +1,4 @@
-/* lower_attention.c - attention, rotary embeddings, and the recurrences that stand in for
- * attention.
+/* lower_attention.c - attention, rotary embeddings, and recurrences that replace attention.
  *
  * What a query may see is one bool tensor (causal, windows, the number of real keys, a bool mask)
  * and one float tensor (a float mask); lib_attention() does the rest. The scores themselves are

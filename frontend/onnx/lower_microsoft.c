@@ -1,7 +1,7 @@
 /* lower_microsoft.c - com.microsoft: activations, normalizations, and convolutions and products
  * with the ops that ONNX Runtime's optimizer has fused with them.
  *
- * Fused operators are taken apart again: the compiler's own fusion decides what becomes one loop.
+ * Fused operators are decomposed: the compiler's own fusion decides what becomes one loop.
  */
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * AffineGrid, which makes the points; Col2Im.
  *
  * A sample is a weighted sum of taps: 1 (nearest), 2 (linear) or 4 (cubic) on each axis. Each tap
- * is one INDEX, which reads 0 outside of the tensor: that is the padding mode "zeros". The other
+ * is one INDEX, which reads 0 outside the tensor: that is the padding mode "zeros". The other
  * modes clamp or reflect the coordinates, those of the sample (except for cubic) and of each tap.
  */
 #include <string.h>

@@ -37,7 +37,7 @@ struct onnx_load_options {
     size_t budget_per_external_byte;
 };
 
-struct onnx_site;                   /* where a node stands, see site.c */
+struct onnx_site;                   /* the place of a node, see site.c */
 /* A list of nodes with a scope of names: the main graph, a function's body, or a subgraph in an
  * attribute of a node of these. */
 struct onnx_body {
@@ -84,7 +84,7 @@ void onnx_close(struct onnx_model *m);
  * (tensor_proto__descriptor, ...). NULL: diagnostics. */
 ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path,
                                     const ProtobufCMessageDescriptor *type);
-/* The tensor type inside of a sequence or an optional; NULL if there is none. */
+/* The tensor type inside a sequence or an optional; NULL if there is none. */
 const TypeProto *onnx_element_type(const TypeProto *type, bool *is_optional, bool *is_sequence);
 
 /* --------------------------------------------------------------------------------------- wire.c */

@@ -281,7 +281,7 @@ bool onnx_decode_tensor(struct onnx_model *m, const struct place *at, const Tens
     } else if (p->has_raw_data && !(p->raw_data.len == 0 && out->nelem)) {
         ok = decode_raw(&s, "raw_data", p->raw_data.data, p->raw_data.len, out);
     } else {
-        /* also where writers set an empty raw_data beside the typed field */
+        /* also where writers set an empty raw_data next to the typed field */
         ok = decode_typed(&s, out);
     }
     static const double nothing[2]; /* an empty tensor's data is no null pointer */

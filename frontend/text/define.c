@@ -242,8 +242,8 @@ static bool check_host_sizes(struct reader *r, const struct token *at,
     return true;
 }
 
-/* What a function lets through as found lies in the bounds of what `vars` name: that is what the
- * results have memory for, and what the rest of the graph takes for granted. */
+/* The sizes that a function may find are within the bounds of the symbols in `vars`: the results
+ * have memory for these, and the rest of the graph relies on them. */
 static bool check_host_found(struct reader *r, const struct token *at,
                              const struct host_function *f, struct uop *const *param,
                              struct var *const *found)
@@ -501,7 +501,7 @@ bool read_definition(struct reader *r)
                               token_describe(r, &name));
     }
     r->t->current_origin = 0;
-    /* uses of what was to be defined stay silent */
+    /* uses of the names that it would have defined are not reported */
     if (!ok)
         for (int i = 0; i < n; i++) {
             bool found;

@@ -1,5 +1,5 @@
-/* nest.c - reads a store's loop nest: its reduction, its loads, which of them change with which
- * range; and divides a store into two along a range.
+/* nest.c - reads a store's loop nest: its reduction, its loads, and which of them vary along which
+ * range; splits a store in two along a range.
  */
 #include "passes/analysis/nest.h"
 #include "passes/analysis/stationary.h"

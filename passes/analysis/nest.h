@@ -1,4 +1,4 @@
-/* nest.h - a store's loop nest as its operands see it: what changes with which range. */
+/* nest.h - a store's loop nest, and the dependence of its operands on its ranges. */
 #ifndef TGC_NEST_H
 #define TGC_NEST_H
 

@@ -1,5 +1,5 @@
-/* value.c - what a tensor's value is, by itself: how large, whether a layer, or made of weights or
- * places alone. Each question visits only a few ops below it.
+/* value.c - classifies values of tensors: their size, whether they are layers, or computed from
+ * weights or coordinates alone. Each question visits only a few ops below the value.
  */
 #include "passes/analysis/value.h"
 #include "passes/analysis/contraction.h"

@@ -1,4 +1,4 @@
-/* value.h - what a tensor's value is, by itself. */
+/* value.h - classification of values of tensors. */
 #ifndef TGC_VALUE_H
 #define TGC_VALUE_H
 

@@ -1,4 +1,4 @@
-/* order_gathers.c - the order of loops where what is read lies at places that are data. */
+/* order_gathers.c - the order of loops around loads at data-dependent indices. */
 #include "passes/kernel/tile.h"
 
 /* Whether u is loaded at a data-dependent index, or under such a condition, that depends on the

@@ -146,7 +146,7 @@ static double rows_gain(const struct steps *of, int64_t size, int64_t rows, int6
     return RATIO_REMAINDER * (double)size / time;        /* two loop nests instead of one */
 }
 
-/* ------------------------------------------------------------------------------- what is beside */
+/* ------------------------------------------------------------------------------- other factors */
 
 /* Rows that are neighbours in a window read the same vectors, as in a depthwise convolution: step k
  * of row i reads what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them

@@ -3,7 +3,7 @@
  *
  * The steps are structured: IF..ELSE..ENDIF and LOOP..ENDLOOP nest. A buffer is live from its first
  * to its last access, and
- *   - through a whole LOOP if it is accessed inside and outside of it, or is read there before it
+ *   - through a whole LOOP if it is accessed inside and outside it, or is read there before it
  *     is written: another iteration needs it;
  *   - not in a branch of an IF that does not use it, if the other branch has its first write or its
  *     last read.

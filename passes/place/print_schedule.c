@@ -1,5 +1,5 @@
-/* print_schedule.c - a schedule as text, for tests and people: what runs in which order, and where
- * everything lies. Kernels print for themselves (ir/print_kernel.c). Nothing reads it again.
+/* print_schedule.c - a schedule as text, for tests and people: the steps in order, and the place of
+ * every buffer. ir/print_kernel.c prints kernels. There is no reader for it.
  *
  *      schedule: arena 192, weights 64
  *      %temp3 f32[4, 8]: 128 bytes at 64

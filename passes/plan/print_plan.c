@@ -1,5 +1,5 @@
-/* print_plan.c - a plan as text, for DEBUG=4 and for tests: what is known of each value, and the
- * kernels that there are so far. Nothing reads it again.
+/* print_plan.c - a plan as text, for DEBUG=4 and for tests: the state of each value, and the
+ * kernels so far. There is no reader for it.
  *
  *      plan
  *      %0 : f32[4, 8] = exp(%input0)                     computed where it is used, in kernel 0
@@ -12,7 +12,7 @@
 struct printer {
     struct text *out;
     struct plan *p;
-    int *number;                 /* by node: which of those that are printed; -1: none */
+    int *number;  /* by node: its number among those that are printed; -1: not printed */
 };
 
 /* Constants, coordinates and buffers are named where they are read. */
@@ -47,7 +47,7 @@ static void print_memory(const struct printer *x, struct buffer *b)
         print_list(x, " strides ", b->storage->stride, b->storage->ndim);
 }
 
-/* The kernels that compute it or keep it in scratch. */
+/* The kernels that compute it or stage it. */
 static void print_uses(const struct printer *x, const struct node *n)
 {
     for (int scratch = 0; scratch < 2; scratch++) {

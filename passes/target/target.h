@@ -31,30 +31,31 @@ enum isa isa_portable(void);
 bool isa_is_portable(enum isa isa);
 enum isa isa_last(void);
 enum isa isa_before(enum isa isa);       /* narrower, or the last of the architecture before */
-/* The one that this one differs from in its sums of products of bytes alone; else isa. */
+/* The set from which this one differs only in sums of products of bytes; else isa. */
 enum isa isa_base(enum isa isa);
-bool isa_find(const char *text, enum isa *isa);                   /* by what --cpu= calls it */
+bool isa_find(const char *text, enum isa *isa);                   /* by its name in --cpu= */
 const char *isa_name(enum isa isa);
 int isa_lanes(enum isa isa);                                      /* f32 in a register */
-int isa_half_lanes(enum isa isa);                /* of a half register; 0: that is of no use */
-int isa_registers(enum isa isa);                                  /* that a tile may take */
-/* Registers that a step of a tile takes beside its sums: a vector of each block of columns, a value
- * of the rows; where no instruction adds up products of bytes, the even and the odd ones. */
+int isa_half_lanes(enum isa isa);                /* in a half register; 0: not used */
+int isa_registers(enum isa isa);  /* vector registers that a tile may take */
+/* Registers that a step of a tile needs besides its sums: a vector of each block of columns, a
+ * value of the rows; without an instruction for products of bytes, the even and the odd ones. */
 int isa_step_registers(enum isa isa, bool bytes, int blocks);
-int64_t isa_register_nbytes(enum isa isa);                        /* of all of them */
+int64_t isa_register_nbytes(enum isa isa);                        /* of all registers */
 /* intrinsics.def: the function of runtime/ for an intrinsic; NULL: this one has none. */
 const char *isa_function(enum isa isa, enum intrinsic of);
-/* What sums of products of bytes are made of; whether that is one instruction, and whether it takes
- * values less 128. */
+/* The intrinsic for sums of products of bytes; whether it is a single instruction, and whether it
+ * takes values less 128. */
 enum intrinsic isa_dot(enum isa isa);
 bool isa_adds_bytes(enum isa isa);
 bool isa_centers_bytes(enum isa isa);
-/* Whether casts to and from f16 are computed, where there is no instruction that all have. */
+/* Whether casts to and from f16 are computed, because not all such processors have an
+ * instruction. */
 bool isa_computes_f16(enum isa isa);
 
 /* ------------------------------------------------------------------------------------ machine.c */
 
-/* Where data lies: what a core loads it from. */
+/* From where a core loads data. */
 enum memory_level { LEVEL_L1, LEVEL_L2, LEVEL_L3, LEVEL_MEMORY, LEVEL_COUNT };
 
 /* One core of a machine, see machines.def. */
@@ -72,17 +73,17 @@ struct machine {
     struct { double nbytes; int ways; double bytes_cycle; } level[LEVEL_COUNT];
     /* of one element in vectors, as a multiple of an addition's time */
     double division, function;   /* division, root, remainder; exponential and the like */
-    double lookup;               /* an element at a place that is data */
+    double lookup;               /* a load at a data-dependent index */
     double strided_cycles;       /* to store one lane of a vector by itself */
-    double nest_cycles;          /* to begin a loop nest anew, with what it finds in no cache */
-    double wake_ns;              /* what a kernel must gain by threads, or they stay asleep */
+    double nest_cycles;          /* to start a loop nest, with cold caches */
+    double wake_ns;              /* what a kernel must gain for threads to be woken */
 };
 
-/* All rows. The first is what the cost models read unless another one is named, so the same input
- * gives the same bytes on any machine. */
+/* All rows. The first is the cost models' default, so the same input gives the same bytes on any
+ * machine. */
 const struct machine *machine_rows(int *n);
 const struct machine *machine_find(const char *text);             /* NULL: there is no such row */
-/* Whose row t's cost models read: t->machine, or the first one. */
+/* The row that t's cost models use: t->machine, or the first one. */
 const struct machine *machine_of(const struct tgc *t);
 /* The row with an L2 of so many bytes (--cache), for as long as t lives. */
 const struct machine *machine_with_l2(struct tgc *t, const struct machine *m, size_t nbytes);

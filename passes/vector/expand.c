@@ -182,7 +182,7 @@ static struct uop *value_now(struct expander *e, struct uop *u)
  * coordinate at which they turn. */
 static bool expand_places(struct expander *e, struct uop *u)
 {
-    enum { DISTANCE_MAX = 1 << 20 };          /* floats tell such integers apart */
+    enum { DISTANCE_MAX = 1 << 20 };          /* such integers are exact as floats */
     struct tgc *t = e->t;
     int64_t along;
     if (!e->vector || u->dtype != DTYPE_BOOL || !tile_compares_places(t, u, e->vector))
@@ -476,8 +476,8 @@ static struct uop *intern_dot(struct expander *e, struct uop *const *src)
                       (union arg){.i = INTRINSIC_BITS(e->dot, src[0]->lanes, 0, 0)});
 }
 
-/* What the sums of the weights that are open lack, at the first of them: products with bytes of 0,
- * less DOT_MIDDLE. */
+/* Adds the correction term -DOT_MIDDLE * sum(w) of centered dot products for the present weights,
+ * once for all sums that share them: a dot product of zeros, less DOT_MIDDLE. */
 static void sum_weights(struct expander *e, const struct accs *a, struct uop *weights)
 {
     for (int k = 1; k < a->acc->nsrc; k++) {

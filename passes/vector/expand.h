@@ -29,7 +29,7 @@ struct scopes { struct uop_map known; struct uop **u; int n; size_t cap; };
 struct expander {
     struct tgc *t;
     const struct isa_info *isa;
-    enum intrinsic dot;          /* what sums of products of bytes are made of */
+    enum intrinsic dot;          /* the intrinsic for sums of products of bytes */
     struct uop *const *in; int nin;
     struct uop **out; int nout; size_t cap;
     struct uop_map value;        /* uop of `in` -> uop of `out`; a lane -> its present value */
