@@ -166,7 +166,8 @@ void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule 
 void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *s);
 void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s,
                          const char *name);
-/* Its kernels as the elements of a JSON list: name, title, what each reads and writes, FLOP, bytes. */
+/* Its kernels as the elements of a JSON list: name, title, what each reads and writes, FLOP,
+ * bytes. */
 void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedule *s);
 
 /* ------------------------------------------------------------------------------------ compile.c */

@@ -1,7 +1,7 @@
 /* cmd_verify.c - tgc verify: runs a model on recorded inputs and compares with recorded outputs, in
  * the layout of ONNX's tests: DIR/input_K.pb, DIR/output_K.pb, or .npy for tensors. Or runs two
- * models, or one with two sets of options, on the same inputs, and compares the second's outputs with
- * the first's. */
+ * models, or one with two sets of options, on the same inputs, and compares the second's outputs
+ * with the first's. */
 #include "cli/cli.h"
 
 #include <stdlib.h>

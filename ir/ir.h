@@ -30,8 +30,8 @@ char *mem_printf(struct tgc *t, const char *format, ...) __attribute__((format(p
 #define MEM_NEW(t, type) ((type *)mem_alloc((t), sizeof(type)))
 void *mem_array(struct tgc *t, size_t n, size_t size);            /* checked n * size */
 
-/* Scratch: a stack separate from the arena, for a function's temporary data. scratch_release() frees all
- * that was taken since the mark. */
+/* Scratch: a stack separate from the arena, for a function's temporary data. scratch_release()
+ * frees all that was taken since the mark. */
 struct mem_mark { struct mem_block *block; size_t used; };
 struct mem_mark scratch_mark(struct tgc *t);
 void scratch_release(struct tgc *t, struct mem_mark mark);
@@ -359,12 +359,12 @@ enum worker {
 #define RANGE_WORKER(bits) ((enum worker)((bits) >> 40 & 255))
 const char *axis_name(enum axis a);
 char axis_letter(enum axis a);           /* the letter of its loops' names in text, as in r12 */
-/* Products of bytes: how many neighbours a lane multiplies, and what is subtracted from unsigned values
- * where signed ones are meant. */
+/* Products of bytes: how many neighbours a lane multiplies, and what is subtracted from unsigned
+ * values where signed ones are meant. */
 enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and the stride
- * between them in elements. Groups of bytes are for dot products: with a stride, it is that between a
- * group's bytes, while the groups are neighbours. */
+ * between them in elements. Groups of bytes are for dot products: with a stride, it is that between
+ * a group's bytes, while the groups are neighbours. */
 #define VECTOR_BITS(lanes, part, stride)                                                           \
     ((int64_t)(lanes) | (int64_t)(part) << 8 | ((int64_t)(stride) - 1) * 65536)
 #define VECTOR_LANES(bits) ((int)((bits) & 0x7f))
@@ -531,8 +531,8 @@ void map_set(struct uop_map *m, const struct uop *u, void *value);
  * again. */
 struct uop *uop_substitute_all(struct tgc *t, struct uop *u, const struct uop_map *by);
 
-/* origins: provenance of uops, stored outside the graph and the hash key. Set while the frontend lowers a node;
- * rewriting keeps the first. */
+/* origins: provenance of uops, stored outside the graph and the hash key. Set while the frontend
+ * lowers a node; rewriting keeps the first. */
 /* model's node name (may be ""), operator, number */
 struct origin { const char *node; const char *op_type; int index; };
 /* also becomes current */

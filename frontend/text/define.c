@@ -209,7 +209,7 @@ static bool check_host_sizes(struct reader *r, const struct token *at,
             all[n++] = dim[a];
     }
     struct bounds b = bounds_of(r, all, n, upper, found, f->nresult);
-    bool runs = true;                     /* no size is negative: a run with these symbols ends before */
+    bool runs = true;  /* no size is negative: a run with these symbols ends before */
     for (int i = f->nparam; i < n; i++) {
         int64_t v;
         runs &= !sym_eval(all[i], b.value, b.n, &v) || v >= 0;

@@ -55,8 +55,8 @@ struct kernel_text {
     struct buffer **buffer; int nbuffer;
 };
 bool tg_is_kernel(const void *bytes, size_t nbytes);
-/* Reads what kernel_print() and program_print() write, and checks it as the verifier does. path: for
- * messages. false: a diagnostic with line and column. */
+/* Reads what kernel_print() and program_print() write, and checks it as the verifier does. path:
+ * for messages. false: a diagnostic with line and column. */
 bool tg_read_kernel(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
                     struct kernel_text *text);
 

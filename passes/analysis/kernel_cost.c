@@ -12,8 +12,8 @@
  * this kernel touches, since they were stored not long before.
  *
  * Computing and reading go on at the same time: the longest counts, the others partly
- * (RATIO_HIDDEN). Places that are data, guards and trip counts that depend on others are taken as if
- * all were run.
+ * (RATIO_HIDDEN). Places that are data, guards and trip counts that depend on others are taken as
+ * if all were run.
  */
 #include "passes/analysis/kernel_cost.h"
 

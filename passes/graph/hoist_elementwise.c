@@ -5,8 +5,8 @@
  *      f(w)[i]              =  i within w ? f(w[i]) : 0    a few rows of an embedding in bytes
  *
  * f are elementwise ops whose other operands are constants; behind an INDEX of weights they may be
- * weights, too. Quantizers write both: between a Pad and its convolution there are QuantizeLinear and
- * DequantizeLinear, between a table of bytes and its Gather DequantizeLinear.
+ * weights, too. Quantizers write both: between a Pad and its convolution there are QuantizeLinear
+ * and DequantizeLinear, between a table of bytes and its Gather DequantizeLinear.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/analysis/value.h"

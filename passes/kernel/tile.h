@@ -77,7 +77,8 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
 /* UNROLL: the store's range r becomes a lane. */
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
-/* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of DOT_BYTES. */
+/* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of
+ * DOT_BYTES. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* merge_clamps.c: the store of a byte without redundant roundings and clamps. */
 struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);

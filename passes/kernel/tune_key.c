@@ -1,6 +1,6 @@
-/* tune_key.c - keys of choices in a tune file: a hash of the nest's tree after lowering: operations,
- * types, sizes and strides, independent of names and ids of buffers and loops, and of the order of a
- * commutative op's operands.
+/* tune_key.c - keys of choices in a tune file: a hash of the nest's tree after lowering:
+ * operations, types, sizes and strides, independent of names and ids of buffers and loops, and of
+ * the order of a commutative op's operands.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"

@@ -183,8 +183,8 @@ static struct uop *uniform_scalar(struct uop *u)
     return u->op == OP_RESHAPE && u->src[0]->ndim == 0 ? u->src[0] : NULL;
 }
 
-/* Elementwise ops accept scalars next to tensors: op(x, full(s)) is op(x, s), and op(full(a), full(b))
- * is full(op(a, b)). */
+/* Elementwise ops accept scalars next to tensors: op(x, full(s)) is op(x, s), and op(full(a),
+ * full(b)) is full(op(a, b)). */
 static struct uop *unwrap_scalars(struct tgc *t, struct uop *u)
 {
     struct uop *src[3], *scalar;

@@ -322,7 +322,8 @@ static struct node *parse_call(struct parser *s, const char *name, const char *a
                name);
 }
 
-/* name@pattern: the name stands for what the pattern matched, on the right side and in the guard. */
+/* name@pattern: the name stands for what the pattern matched, on the right side and in the
+ * guard. */
 static struct node *parse_alias(struct parser *s, const char *name)
 {
     int k = s->nalias++;

@@ -50,8 +50,8 @@ double cost_fit(const struct machine *m, enum fit of);
 int64_t cost_fit_nelem(const struct machine *m, enum fit of);   /* the same in floats */
 /* Bytes: addresses that differ by a multiple of it share a few sets of the L1. */
 int64_t cost_alias_nbytes(const struct machine *m);
-/* Bytes of t's cache that bands should fit: --cache, or the machine's L2; 0: bands are made wherever
- * possible. */
+/* Bytes of t's cache that bands should fit: --cache, or the machine's L2; 0: bands are made
+ * wherever possible. */
 double cost_cache_nbytes(const struct tgc *t);
 
 #endif

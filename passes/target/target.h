@@ -85,9 +85,9 @@ const struct machine *machine_rows(int *n);
 const struct machine *machine_find(const char *text);             /* NULL: there is no such row */
 /* The row that t's cost models use: t->machine, or the first one. */
 const struct machine *machine_of(const struct tgc *t);
-/* The row with an L2 of so many bytes (--cache), for as long as t lives. */
+/* The row with an L2 of this size (--cache); lives as long as t. */
 const struct machine *machine_with_l2(struct tgc *t, const struct machine *m, size_t nbytes);
-/* Bytes between places that share a set of the level's cache: one way of it. */
+/* The stride in bytes of addresses that share a set of the level's cache: one way of it. */
 int64_t machine_way_nbytes(const struct machine *m, enum memory_level level);
 
 #endif

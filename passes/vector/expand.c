@@ -155,7 +155,8 @@ struct uop *expand_splat(struct expander *e, struct uop *u, int lanes)
     return v;
 }
 
-/* Whether u is inside a group: casts of bytes, their products and sums, all part of its dot product. */
+/* Whether u is inside a group: casts of bytes, their products and sums, all part of its dot
+ * product. */
 static bool is_of_group(const struct expander *e, const struct uop *u)
 {
     return e->group && u->dtype == DTYPE_I32;
@@ -412,7 +413,8 @@ static void expand_store(struct expander *e, struct uop *u)
 
 static bool opens_group(const struct expander *e, int at);
 
-/* The weights of a sum of products of bytes that becomes a dot product; NULL: acc is no such sum. */
+/* The weights of a sum of products of bytes that becomes a dot product; NULL: acc is no such
+ * sum. */
 static const struct uop *find_weights(const struct expander *e, const struct uop *acc)
 {
     const struct uop *group = NULL;
