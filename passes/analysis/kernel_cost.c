@@ -1,19 +1,19 @@
-/* kernel_cost.c - how long a kernel takes: a walk through its linear program.
+/* kernel_cost.c - estimates a kernel's time by a walk through its linear program.
  *
- *      for r < 605                    a loop's turn: what stands in it, as long as the slowest of
- *        for k < 64                   units, ports, decoder and the latency of a sum need
+ *      for r < 605                    one iteration: its own operations, as long as the slowest of
+ *        for k < 64                   units, ports, decoder and the latency of a sum takes
  *          ... 10 loads, 20 MULACC    (cost_of_body()), and the loops inside
  *        ... 5 stores
  *
- * Beside it stand the bytes. All that one turn of a loop touches is its footprint; the outermost
- * loop whose footprint a cache holds finds there again what its turns have in common, and whatever
- * is outside of it reads anew. What no turn of this kernel has read before comes from where it
- * lies: weights from the cache that holds all of the program's, values from the one that holds what
- * this kernel touches, since they were stored not long before.
+ * The traffic is estimated separately. The footprint of a loop is what one of its iterations
+ * accesses. A cache that holds the footprint of a loop reuses what its iterations share; loops
+ * outside it read that again. Data that this kernel has not read before comes from the level where
+ * it was left: weights from the smallest cache that holds all of the program's, values from the
+ * smallest that holds what this kernel accesses, since they were stored shortly before.
  *
- * Computing and reading go on at the same time: the longest counts, the others partly
- * (RATIO_HIDDEN). Places that are data, guards and trip counts that depend on others are taken as
- * if all were run.
+ * Computation and traffic overlap: the longest counts, the others partly (RATIO_HIDDEN).
+ * Data-dependent indices, guards and trip counts that depend on other loops are counted as if all
+ * iterations ran.
  */
 #include "passes/analysis/kernel_cost.h"
 
@@ -25,17 +25,17 @@ enum { DEPTH_MAX = 64 };
 
 struct turns {
     const struct uop *range;     /* NULL: the kernel itself */
-    int outer;                   /* the loop around it; -1 */
+    int outer;                   /* index of the surrounding loop; -1: none */
     double trips, footprint;
-    struct cost_body body;       /* of one turn, without the loops inside */
-    double inside;               /* cycles of these */
+    struct cost_body body;       /* of one iteration, without the loops inside */
+    double inside;               /* cycles of the loops inside */
 };
 
-/* One load or store, within `depth` loops; bit d of `moves`: it touches other places in each turn
- * of the loop at depth d. */
+/* One load or store, within `depth` loops; bit d of `moves`: its address changes with the loop at
+ * depth d. */
 struct access {
     const struct buffer *b;
-    double nbytes;               /* of one time */
+    double nbytes;               /* of one execution */
     int loop[DEPTH_MAX], depth;
     uint64_t moves;
 };
@@ -51,7 +51,7 @@ struct walk {
 
 /* ------------------------------------------------------------------------------------ computing */
 
-/* Vectors of the machine's units that u is. */
+/* The number of the machine's vectors in u. */
 static double vectors_of(const struct machine *m, const struct uop *u)
 {
     double lanes = (double)u->lanes * (double)dtype_nbytes(u->dtype) / (double)sizeof(float);
@@ -63,7 +63,7 @@ static bool is_product(const struct uop *u)
     return u->op == OP_MUL && dtype_is_float(u->dtype);
 }
 
-/* Operations of vectors. A sum takes none if a product comes with it; address arithmetic none. */
+/* Vector operations. An addition with a product costs nothing, nor does address arithmetic. */
 static double work_of(const struct machine *m, const struct uop *u)
 {
     double vectors = vectors_of(m, u);
@@ -122,7 +122,7 @@ static void open_loop(struct walk *w, const struct uop *range)
     SCRATCH_PUSH(w->t, w->loop, w->nloop, w->cap_loop, l);
 }
 
-/* What a loop takes in all goes to the one around it. A sum that ends is waited for. */
+/* Adds a loop's total to the loop around it. A sum that ends here has its latency. */
 static double close_loop(struct walk *w)
 {
     struct turns *l = &w->loop[w->open[--w->depth]];
@@ -174,7 +174,8 @@ static double walk_program(struct walk *w, struct uop *const *u, int n)
 
 /* ------------------------------------------------------------------------------------ the bytes */
 
-/* What the access touches within one turn of the loop at depth d: the whole buffer at most. */
+/* The bytes that the access covers within one iteration of the loop at depth d: at most the whole
+ * buffer. */
 static double touched_within(const struct walk *w, const struct access *a, int d)
 {
     double n = a->nbytes, all = buffer_most_nbytes(a->b);
@@ -183,7 +184,7 @@ static double touched_within(const struct walk *w, const struct access *a, int d
     return n < all ? n : all;
 }
 
-/* Of each loop, what one turn touches: of a buffer no more than it has. */
+/* The footprint of each loop; at most a buffer's size for each buffer. */
 static void find_footprints(struct walk *w)
 {
     double *of = scratch_array(w->t, (size_t)w->nbuffer + 1, sizeof *of);
@@ -201,8 +202,9 @@ static void find_footprints(struct walk *w)
     }
 }
 
-/* How often the access's bytes are brought to a cache of so many: once for each turn of the loops
- * whose turns it does not hold. `depth`: of the loop of which it holds one turn; 0: the kernel. */
+/* How often the access's bytes are loaded into a cache of this size: once for each iteration of the
+ * loops whose footprint it does not hold. `depth`: of the outermost loop whose footprint it holds;
+ * 0: the kernel. */
 static double brought_to(const struct walk *w, const struct access *a, double cache, int *depth)
 {
     int d = 0;
@@ -231,8 +233,8 @@ static enum memory_level level_of(const struct machine *m, double nbytes)
     return (enum memory_level)level;
 }
 
-/* Bytes from each level. Those of a buffer are shared by all accesses to it: no more come for the
- * first time than it has. */
+/* Bytes from each level. All accesses to a buffer share its bytes: the first reads together are at
+ * most its size. */
 static void find_bytes(struct walk *w, const struct schedule *s, double *nbytes)
 {
     double *first = scratch_array(w->t, (size_t)w->nbuffer + 1, sizeof *first);

@@ -1,18 +1,16 @@
-/* kernel_cost.h - how long one kernel of a program takes, by the machine's description: what all
- * choices about it come to in the end, to be held against what was measured.
+/* kernel_cost.h - estimates the time of one kernel of a program by the machine's description, to be
+ * compared with measurements: the sum of what all choices cost.
  */
 #ifndef TGC_KERNEL_COST_H
 #define TGC_KERNEL_COST_H
 
 #include "passes/passes.h"
 
-/* ns of one thread on machine_of(t), once. `nbytes`: of L2, L3 and memory each, what comes from
- * there. */
+/* ns of one thread on machine_of(t), for one run. `nbytes`: traffic from L2, L3 and memory. */
 struct kernel_cost { double ns, compute_ns, nbytes[LEVEL_COUNT]; };
 
-/* Of the widest program that the kernel has; at the dimensions' upper bounds. 0 for devices: the
- * machines are processors.
- * needs: VECTORS, SIZES. Nothing is changed. */
+/* Of the kernel's widest program, at the dimensions' upper bounds. 0 for devices: the machines are
+ * processors. needs: VECTORS, SIZES. Changes nothing. */
 struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const struct kernel *k);
 
 #endif
