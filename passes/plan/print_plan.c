@@ -2,10 +2,10 @@
  * kernels so far. There is no reader for it.
  *
  *      plan
- *      %0 : f32[4, 8] = exp(%input0)                     computed where it is used, in kernel 0
- *      %1 : f32[4, 1] = reduce(%0), scratch of kernel 0
- *      %2 : f32[4, 8] = div(%0, %1), in %temp2 order [1, 0] strides [1, 4]
- *      kernel 0: %temp2 = %2 over r0 < 4, r1 < 8, inside r2 < 8
+ *      %0 : f32[4, 8] = exp(%input0), scratch of kernel 0
+ *      %1 : f32[4, 1] = reduce(%0), in kernel 0                    computed where it is used
+ *      %2 : f32[4, 8] = div(%0, %1), stored in %temp2 [4, 8] order [1, 0]
+ *      kernel 0: %temp2 = %2 over r0 < 4, r1 < 8, inside r2 < 8    these range over sums and stages
  */
 #include "passes/plan/plan.h"
 
@@ -121,7 +121,7 @@ static void print_segment(const struct printer *x, const struct segment *s)
         uop_print(x->out, b->range);
         text_printf(x->out, " < ");
         uop_print(x->out, b->range->src[0]);
-        text_printf(x->out, ": of axis %d %lld from ", b->axis, (long long)b->extent);
+        text_printf(x->out, ": %lld of axis %d from ", (long long)b->extent, b->axis);
         uop_print(x->out, b->start);
     }
     if (s->clip.rows) {
@@ -141,7 +141,8 @@ void plan_print(struct text *out, struct plan *p)
         if (x.number[i] >= 0)
             print_node(&x, &p->node[i]);
     for (int i = 0; i < p->nsegment; i++)
-        for (const struct segment *s = p->segment[i]; s && !p->segment[i]->absorbed; s = s->next)
+        for (const struct segment *s = p->segment[i];
+             s && p->segment[i]->value && !p->segment[i]->absorbed; s = s->next)
             if (s->value)
                 print_segment(&x, s);
 }

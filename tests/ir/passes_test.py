@@ -50,10 +50,10 @@ def numbered(text):
     if not text.startswith(("plan", "schedule", "kernel")):
         return text
     names = {}
-    for name in re.findall(r"\br\d+\b|%(?:temp|scratch|weight|output|input)\d+\b", text):
+    for name in re.findall(r"\b[rb]\d+\b|%(?:temp|scratch|weight|output|input)\d+\b", text):
         kind = name.rstrip("0123456789")
         names.setdefault(name, f"{kind}{sum(other.startswith(kind) for other in names.values())}")
-    return re.sub(r"\br\d+\b|%(?:temp|scratch|weight|output|input)\d+\b", lambda match: names[match.group()], text)
+    return re.sub(r"\b[rb]\d+\b|%(?:temp|scratch|weight|output|input)\d+\b", lambda match: names[match.group()], text)
 
 
 def short(text):

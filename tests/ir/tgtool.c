@@ -6,7 +6,7 @@
  *      tgtool [-O0] eval FILE                     each output, as  name : dtype[dims] = values
  *      tgtool [-b] [-i ISA] [-t N] pass NAME FILE     what the pass makes of a graph, of a kernel's
  *      AST or of a linear program. Of a pass of the plan, the plan of a graph behind it, and of a
- *      later one the schedule and its kernels, all passes from `nodes` on being run up to it. -b:
+ *      later one the schedule and its kernels, all passes before it being run, too. -b:
  *      without the pass itself. -c: a cache of so many bytes. -p: products by parts (--strassen). -w:
  *      the dtype of large weights (--weight-type). -E: what rewrites may err (--error)
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
@@ -266,13 +266,17 @@ static int pass_on_kernel(struct tgc *t, const struct command *c, const struct p
                           const struct kernel_text *text)
 {
     struct kernel *k = kernel_of(t, text, c->isa);
-    struct schedule s = {.kernel = &k, .nkernel = 1, .threads = c->threads, .isa = 1u << c->isa};
-    if (!pass->kernel || (pass->stage == STAGE_CODE) != (text->linear != NULL)) {
+    struct step step = {.kind = STEP_KERNEL, .kernel = k};
+    struct schedule s = {.kernel = &k, .nkernel = 1, .step = &step, .nstep = 1,
+                         .threads = c->threads, .isa = 1u << c->isa};
+    bool takes = pass->kernel ? (pass->stage == STAGE_CODE) == (text->linear != NULL)
+                              : pass->schedule && text->ast;
+    if (!takes) {
         fprintf(stderr, "pass %s does not take this: it is one of the stage %s\n", pass->name,
                 stage_name(pass->stage));
         return 2;
     }
-    if (!c->before && !pass->kernel(t, &s, k))
+    if (!c->before && !(pass->kernel ? pass->kernel(t, &s, k) : pass->schedule(t, &s)))
         return 1;
     if (k->linear)
         linear_verify(t, k->linear, k->nlinear, pass->name);
@@ -299,13 +303,13 @@ static void print_behind(struct tgc *t, const struct passing *p, const struct pa
         print_kernels(t, p->schedule);
 }
 
-/* All passes from the plan's first up to this one, or to the one before it. */
+/* All passes up to this one, or to the one before it. */
 static int passes_up_to(struct tgc *t, const struct command *c, struct graph *g)
 {
     struct passing p = {.graph = g, .isa = 1u << c->isa, .threads = c->threads,
-                        .facts = 1u << FACT_TENSORS | 1u << FACT_CONSTANTS};
+                        .facts = 1u << FACT_TENSORS};
     const struct pass *pass = pass_find(c->pass), *last = c->before ? pass - 1 : pass;
-    if (last >= pass_find("nodes") && !passes_run_rows(t, &p, "nodes", last->name))
+    if (!passes_run_rows(t, &p, pass_at(0)->name, last->name))
         return 1;
     if (p.plan)
         print_behind(t, &p, pass);
