@@ -63,7 +63,7 @@ static struct bounds of_operation(const struct uop *u, const struct bounds *a)
 
 static struct bounds find(struct bounds_memo *m, const struct uop *u, int depth);
 
-/* A maximum or minimum: its result is one of its operands. */
+/* A maximum or minimum of at least one element: the result is one of them. */
 static bool is_most(const struct uop *u)
 {
     bool most =

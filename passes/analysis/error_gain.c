@@ -362,8 +362,8 @@ static double square_of(const struct field *f, int64_t entry)
     return sum / PIXELS;
 }
 
-/* Walks all results and terms. Adds operand k's share to its gain; returns the sum of gains times
- * the operand's own squares. */
+/* Walks all results and terms. give: adds to operand k's gain that of the result times the other
+ * factor's square; otherwise returns the sum of these, each times the operand's own square. */
 static double walk_terms(const struct pixels *p, const struct pixel_step *s, int k, bool give)
 {
     const struct field *x = &s->in[k], *w = &s->in[1 - k];
