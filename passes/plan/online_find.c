@@ -1,6 +1,5 @@
-/* online_find.c - finds the attention for which online softmax pays (online_softmax.c): with rows
- * of scores that exceed scratch, or have no fixed length, or of which a mask hides a part by
- * position.
+/* online_find.c - finds the attention for which online softmax pays: with rows of scores that
+ * exceed scratch, or have no fixed length, or of which a mask hides a part by position.
  */
 #include "passes/plan/fuse.h"
 #include "passes/plan/plan.h"
