@@ -4,7 +4,6 @@
 
 #include "backends/program/program.h"
 
-/* -------------------------------------------------------------------------------------- exprs.c */
 /* C expressions of uops: text, precedence and C type. */
 
 /* Lowest precedence first. Other than in C, && and || have no order: a mixture is always
@@ -29,24 +28,40 @@ struct expr {
     enum dtype round;            /* not VOID: the rounding to this narrow float format is pending */
 };
 
+/* ------------------------------------------------------------------------------------ convert.c */
+
 /* of values of this dtype; an I64 may have a narrower kind: see expr_apply */
 char expr_kind(enum dtype d);
 const char *expr_type(struct program *p, const struct expr *e);   /* "int64_t", "f32x8" */
+/* in parentheses if its precedence is lower than `least` */
+const char *expr_operand(struct program *p, const struct expr *e, enum prec least);
+struct expr expr_name(const char *name, char kind);
+/* function(args), with its piece of runtime/ if it is one; (type)e */
+struct expr expr_call(struct program *p, const char *function, const char *args, char kind);
+struct expr expr_cast(struct program *p, const char *type, const struct expr *e, char kind);
 struct expr expr_const(struct program *p, enum dtype d, union arg v);
-/* An elementwise op on rendered operands. I64 arithmetic is done in int where bounds and operands
- * allow. */
-struct expr expr_apply(struct program *p, const struct uop *u, const struct expr *src);
+struct expr expr_int(struct program *p, enum dtype d, int64_t v);
+/* OP_CAST, OP_BITCAST of a scalar */
+struct expr expr_convert(struct program *p, const struct uop *u, const struct expr *e);
+struct expr expr_bitcast(struct program *p, const struct uop *u, const struct expr *e);
+/* e, of a value of `from`, as an integer of dtype d; an int or wider wrapped to d's width */
+struct expr expr_to_int(struct program *p, enum dtype d, const struct uop *from,
+                        const struct expr *e);
+struct expr expr_wrap(struct program *p, enum dtype d, const struct expr *e);
 /* Loads a value of dtype d from `place`, an lvalue such as x[i]; stores one to it. */
 struct expr expr_load(struct program *p, enum dtype d, const char *place, bool trusted);
 const char *expr_stored(struct program *p, enum dtype d, const struct expr *e);
 /* The value itself, with a pending rounding carried out. */
 struct expr expr_resolve(struct program *p, struct expr e);
+
+/* -------------------------------------------------------------------------------------- exprs.c */
+
+/* An elementwise op on rendered operands. I64 arithmetic is done in int where bounds and operands
+ * allow. */
+struct expr expr_apply(struct program *p, const struct uop *u, const struct expr *src);
 /* `valid ? value : otherwise` */
 struct expr expr_choose(struct program *p, const struct expr *cond, const struct expr *a,
                         const struct expr *b);
-/* in parentheses if its precedence is lower than `least` */
-const char *expr_operand(struct program *p, const struct expr *e, enum prec least);
-struct expr expr_name(const char *name, char kind);
 /* Vectors: of `lanes` contiguous elements in memory (from an lvalue such as x[i]), of equal
  * elements; and the statement that stores one. bits: VECTOR_BITS(). */
 struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits);

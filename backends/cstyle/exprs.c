@@ -3,13 +3,11 @@
  * Signed overflow, division by zero, wide shifts and float conversions out of range are undefined
  * in C and defined in the IR. Where the bounds of the operands exclude these the plain operator is
  * written; otherwise a helper of runtime/number.c. Integers of at most 32 bits (except u32) are
- * computed in int and wrapped to their width where they could leave it. Narrow floats are computed
- * in float; their rounding is pending until the value has a use other than a store, which rounds by
- * itself.
+ * computed in int and wrapped to their width where they could leave it.
  */
 #include "backends/cstyle/cstyle.h"
+#include "passes/target/legal.h"
 
-#include <math.h>
 #include <string.h>
 
 struct line { enum op op; const char *kinds; enum prec prec; const char *text; bool wrap; };
@@ -20,184 +18,6 @@ static const struct line table[] = {
 #undef EXPR
 #undef WRAP
 };
-
-char expr_kind(enum dtype d)
-{
-    switch (d) {
-    case DTYPE_BOOL: return 'B';
-    case DTYPE_I64: return 'L';
-    case DTYPE_U32: return 'U';
-    case DTYPE_U64: return 'V';
-    case DTYPE_F64: return 'D';
-    case DTYPE_STRING: return 'S';
-    default: return dtype_is_float(d) ? 'F' : 'I';
-    }
-}
-
-const char *expr_type(struct program *p, const struct expr *e)
-{
-    switch (e->kind) {
-    case 'X': return mem_printf(p->t, "f32x%d", e->lanes);
-    case 'W': return mem_printf(p->t, "i32x%d", e->lanes);
-    case 'M': return mem_printf(p->t, "mask_f32x%d", e->lanes);
-    case 'P': return mem_printf(p->t, "%s *", dtype_ctype(e->of));
-    case 'B': return "bool";
-    case 'I': return "int";
-    case 'L': return "int64_t";
-    case 'U': return "uint32_t";
-    case 'V': return "uint64_t";
-    case 'F': return "float";
-    case 'S': return "const char *";
-    default: return "double";
-    }
-}
-
-struct expr expr_name(const char *name, char kind)
-{
-    return (struct expr){.s = name, .prec = PREC_CALL, .kind = kind};
-}
-
-static struct expr call(struct program *p, const char *function, const char *args, char kind)
-{
-    if (snippet_find(function))
-        snippet_use(&p->snippets, function);
-    return expr_name(mem_printf(p->t, "%s(%s)", function, args), kind);
-}
-
-static struct expr cast(struct program *p, const char *type, const struct expr *e, char kind)
-{
-    return (struct expr){.s = mem_printf(p->t, "(%s)%s", type, expr_operand(p, e, PREC_UNARY)),
-                         .prec = PREC_UNARY,
-                         .kind = kind};
-}
-
-const char *expr_operand(struct program *p, const struct expr *e, enum prec least)
-{
-    return e->prec < least ? mem_printf(p->t, "(%s)", e->s) : e->s;
-}
-
-/* ------------------------------------------------------------------------------------ constants */
-
-static struct expr const_int(struct program *p, enum dtype d, int64_t v)
-{
-    struct expr e = {.prec = v < 0 ? PREC_UNARY : PREC_CALL, .kind = expr_kind(d)};
-    bool narrow = v >= INT32_MIN && v <= INT32_MAX;
-    if (d == DTYPE_BOOL)
-        e.s = v ? "true" : "false";
-    else if (e.kind == 'U')
-        e.s = mem_printf(p->t, "%lluu", (unsigned long long)v);
-    else if (e.kind == 'V')
-        e.s = mem_printf(p->t, "UINT64_C(%llu)", (unsigned long long)v);
-    else if (v == INT64_MIN || v == INT32_MIN)
-        e.s = v == INT64_MIN ? "INT64_MIN" : "INT32_MIN";
-    else if (narrow)
-        e.s = mem_printf(p->t, "%lld", (long long)v);
-    else
-        e.s = mem_printf(p->t, "INT64_C(%lld)", (long long)v);
-    if (e.kind == 'L' && narrow)
-        e.kind = 'I';
-    if (e.kind == 'U' || e.kind == 'V' || v == INT64_MIN || v == INT32_MIN || !narrow)
-        e.prec = PREC_CALL;
-    return e;
-}
-
-struct expr expr_const(struct program *p, enum dtype d, union arg v)
-{
-    if (d == DTYPE_STRING) {
-        struct text quoted = {.t = p->t};
-        text_string(&quoted, v.p ? v.p : "");
-        return (struct expr){.s = quoted.s, .prec = PREC_CALL, .kind = 'S'};
-    }
-    if (!dtype_is_float(d))
-        return const_int(p, d, v.i);
-    struct text s = {.t = p->t};
-    if (d == DTYPE_F64)
-        text_double(&s, v.f);
-    else
-        text_float(&s, (float)v.f);
-    return (struct expr){
-        .s = s.s, .prec = s.s[0] == '-' ? PREC_UNARY : PREC_CALL, .kind = expr_kind(d)};
-}
-
-/* --------------------------------------------------------------------------------------- bounds */
-
-struct bounds { int64_t lo, hi; };
-
-static struct bounds bounds_sum(struct bounds a, struct bounds b)
-{
-    return (struct bounds){sat_add(a.lo, b.lo), sat_add(a.hi, b.hi)};
-}
-
-static int64_t sat_neg(int64_t v) { return v == INT64_MIN ? INT64_MAX : -v; }
-
-static struct bounds bounds_negated(struct bounds a)
-{
-    return (struct bounds){sat_neg(a.hi), sat_neg(a.lo)};
-}
-
-static struct bounds bounds_product(struct bounds a, struct bounds b)
-{
-    int64_t v[4] = {sat_mul(a.lo, b.lo), sat_mul(a.lo, b.hi), sat_mul(a.hi, b.lo),
-                    sat_mul(a.hi, b.hi)};
-    struct bounds r = {v[0], v[0]};
-    for (int i = 1; i < 4; i++) {
-        r.lo = v[i] < r.lo ? v[i] : r.lo;
-        r.hi = v[i] > r.hi ? v[i] : r.hi;
-    }
-    return r;
-}
-
-/* Bounds of the op's result in unlimited integers. INT64_MIN and INT64_MAX mean that they may be
- * beyond these. */
-static struct bounds bounds_exact(const struct uop *u)
-{
-    struct bounds v[3] = {{0, 0}, {0, 0}, {0, 0}};
-    for (int i = 0; i < u->nsrc && i < 3; i++)
-        v[i] = (struct bounds){u->src[i]->vmin, u->src[i]->vmax};
-    switch (u->op) {
-    case OP_NEG: return bounds_negated(v[0]);
-    case OP_ABS: {
-        struct bounds n = bounds_negated(v[0]);
-        return (struct bounds){0, v[0].hi > n.hi ? v[0].hi : n.hi};
-    }
-    case OP_ADD: return bounds_sum(v[0], v[1]);
-    case OP_SUB: return bounds_sum(v[0], bounds_negated(v[1]));
-    case OP_MUL: return bounds_product(v[0], v[1]);
-    case OP_MULACC: return bounds_sum(bounds_product(v[0], v[1]), v[2]);
-    case OP_SHL:
-        if (v[0].lo < 0 || v[1].lo < 0 || v[1].hi > 30)
-            return (struct bounds){INT64_MIN, INT64_MAX};
-        return bounds_product(v[0], (struct bounds){1, (int64_t)1 << v[1].hi});
-    case OP_NOT: return (struct bounds){-1 - v[0].hi, -1 - v[0].lo};
-    default: return (struct bounds){u->vmin, u->vmax};
-    }
-}
-
-static bool within(struct bounds b, int64_t lo, int64_t hi)
-{
-    return b.lo >= lo && b.hi <= hi && b.lo > INT64_MIN && b.hi < INT64_MAX;
-}
-
-/* Whether C's operator on a type of `bits` has the IR's meaning here. */
-static bool is_plain(const struct uop *u, int bits)
-{
-    int64_t lo = bits == 32 ? INT32_MIN : INT64_MIN, hi = bits == 32 ? INT32_MAX : INT64_MAX;
-    const struct uop *a = u->src[0], *b = u->nsrc > 1 ? u->src[1] : NULL;
-    switch (u->op) {
-    case OP_NEG: case OP_ABS: case OP_ADD: case OP_SUB: case OP_MUL: case OP_MULACC: case OP_SHL:
-        return within(bounds_exact(u), lo, hi);
-    case OP_DIV: case OP_MOD:
-        return b->vmin > 0 || (b->vmax < 0 && (a->vmin > lo || b->vmax < -1));
-    case OP_FLOORDIV: case OP_FLOORMOD:
-        return a->vmin >= 0 && b->vmin > 0;
-    case OP_SHR:
-        return a->vmin >= 0 && b->vmin >= 0 && b->vmax < bits;
-    case OP_POW:
-        return false;
-    default:
-        return true;
-    }
-}
 
 /* ------------------------------------------------------------------------------------ templates */
 
@@ -300,7 +120,7 @@ static struct expr product(struct program *p, const struct uop *u, const struct 
     v[0].prec = PREC_UNARY;
     if (c == -1)
         return (struct expr){.s = v[0].s, .prec = PREC_UNARY, .kind = kind};
-    v[1] = const_int(p, DTYPE_I64, -c);
+    v[1] = expr_int(p, DTYPE_I64, -c);
     return expand(p, l, v, kind);
 }
 
@@ -312,8 +132,8 @@ static struct expr less(struct program *p, const struct uop *u, const struct exp
     struct expr e = {.prec = PREC_COMPARE, .kind = 'B'};
     const char *a = expr_operand(p, &src[0], PREC_SHIFT), *b = expr_operand(p, &src[1], PREC_SHIFT);
     if (integer && uop_const_int(u->src[0], &c) && c < dtype_max(u->src[0]->dtype)) {
-        e.s = mem_printf(p->t, "%s >= %s", b, const_int(p, u->src[0]->dtype, c + 1).s);
-        e.negated = mem_printf(p->t, "%s < %s", b, const_int(p, u->src[0]->dtype, c + 1).s);
+        e.s = mem_printf(p->t, "%s >= %s", b, expr_int(p, u->src[0]->dtype, c + 1).s);
+        e.negated = mem_printf(p->t, "%s < %s", b, expr_int(p, u->src[0]->dtype, c + 1).s);
         return e;
     }
     e.s = mem_printf(p->t, "%s < %s", a, b);
@@ -321,144 +141,9 @@ static struct expr less(struct program *p, const struct uop *u, const struct exp
     return e;
 }
 
-/* ---------------------------------------------------------------------------------- conversions */
-
-/* Wraps an int (or wider) to the width of d. */
-static struct expr wrap_to(struct program *p, enum dtype d, const struct expr *e)
-{
-    switch (d) {
-    case DTYPE_I4: return call(p, "wrap_i4", e->s, 'I');
-    case DTYPE_I2: return call(p, "wrap_i2", e->s, 'I');
-    case DTYPE_U4: case DTYPE_U2: {
-        struct expr r = {.prec = PREC_BIT, .kind = 'I'};
-        r.s = mem_printf(p->t, "%s & %d", expr_operand(p, e, PREC_UNARY), d == DTYPE_U4 ? 15 : 3);
-        if (e->kind != 'I' && e->kind != 'B')
-            return cast(p, "int", &r, 'I');
-        return r;
-    }
-    default: return cast(p, dtype_ctype(d), e, expr_kind(d));
-    }
-}
-
-static struct expr cast_to_int(struct program *p, enum dtype d, const struct uop *from,
-                               const struct expr *e)
-{
-    char kind = expr_kind(d);
-    if (e->kind == 'F' || e->kind == 'D') {
-        if (kind == 'I' && d != DTYPE_I32)
-            return call(p, "to_int",
-                        mem_printf(p->t, "%s, %lld, %lld", e->s, (long long)dtype_min(d),
-                                   (long long)dtype_max(d)),
-                        'I');
-        return call(p,
-                    kind == 'I'   ? "to_i32"
-                    : kind == 'L' ? "to_i64"
-                    : kind == 'U' ? "to_u32"
-                                  : "to_u64",
-                    e->s, kind);
-    }
-    if (kind == 'L' && (e->kind == 'I' || e->kind == 'B')) {
-        struct expr r = *e;
-        r.kind = 'I';            /* an int is a valid int64_t */
-        return r;
-    }
-    if (kind == e->kind && kind != 'I')
-        return *e;
-    bool fits = from->dtype != DTYPE_U64 && from->vmin >= dtype_min(d) &&
-                from->vmax <= dtype_max(d);
-    if (kind == 'I' && fits) {
-        struct expr r = *e;
-        if (e->kind != 'I' && e->kind != 'B')
-            return cast(p, "int", e, 'I');
-        r.kind = 'I';
-        return r;
-    }
-    return wrap_to(p, d, e);
-}
-
-static struct expr cast_to_float(struct program *p, enum dtype d, const struct uop *from,
-                                 const struct expr *e)
-{
-    struct expr r = *e, one = expr_const(p, d, (union arg){.f = 1}),
-                zero = expr_const(p, d, (union arg){.f = 0});
-    char kind = expr_kind(d);
-    if (e->kind == 'B')
-        return expr_choose(p, e, &one, &zero);
-    if (kind == 'D')
-        return e->kind == 'D' ? r : cast(p, "double", e, 'D');
-    bool narrow = d != DTYPE_F32;
-    bool exact = e->kind == 'F' || ((e->kind != 'D') && from->dtype != DTYPE_U64 &&
-                                    from->vmin >= -(1 << 24) && from->vmax <= 1 << 24);
-    if (narrow && !exact && e->kind != 'D')
-        r = cast(p, "double", e, 'D');
-    if (narrow && !exact)
-        r = call(p, "f32_odd", r.s, 'F');
-    else if (e->kind != 'F')
-        r = cast(p, "float", e, 'F');
-    r.round = narrow && from->dtype != d ? d : DTYPE_VOID;
-    return r;
-}
-
-static struct expr cast_expr(struct program *p, const struct uop *u, const struct expr *e)
-{
-    const struct uop *from = u->src[0];
-    if (from->dtype == DTYPE_STRING || u->dtype == DTYPE_STRING)
-        TGC_BUG(p->t, "cast of strings reached the renderer");
-    if (dtype_is_float(u->dtype))
-        return cast_to_float(p, u->dtype, from, e);
-    if (u->dtype != DTYPE_BOOL)
-        return cast_to_int(p, u->dtype, from, e);
-    if (e->kind == 'B')
-        return *e;
-    return (struct expr){.s = mem_printf(p->t, "%s != 0", expr_operand(p, e, PREC_SHIFT)),
-                         .prec = PREC_COMPARE,
-                         .kind = 'B'};
-}
-
-static struct expr bitcast_expr(struct program *p, const struct uop *u, const struct expr *e)
-{
-    enum dtype to = u->dtype, from = u->src[0]->dtype;
-    bool to_float = dtype_is_float(to), from_float = dtype_is_float(from);
-    struct expr r = *e;
-    if (dtype_nbytes(to) != dtype_nbytes(from))
-        TGC_BUG(p->t, "bitcast from %s to %s", dtype_name(from), dtype_name(to));
-    if (from_float && from == to)
-        return r;
-    if (from == DTYPE_F32 || from == DTYPE_F64)
-        r = call(p, from == DTYPE_F32 ? "bits_f32" : "bits_f64", e->s,
-                 from == DTYPE_F32 ? 'U' : 'V');
-    else if (from_float)
-        r = call(p, mem_printf(p->t, "f32_to_%s", dtype_name(from)), e->s, 'I');
-    if (to == DTYPE_F32 || to == DTYPE_F64) {
-        char kind = to == DTYPE_F32 ? 'U' : 'V';
-        if (r.kind != kind)
-            r = cast(p, expr_type(p, &(struct expr){.kind = kind}), &r, kind);
-        return call(p, to == DTYPE_F32 ? "float_bits" : "double_bits", r.s, expr_kind(to));
-    }
-    if (to_float) {
-        if (!from_float)
-            r = cast(p, dtype_ctype(to), &r, 'I');
-        return call(p, mem_printf(p->t, "%s_to_f32", dtype_name(to)), r.s, 'F');
-    }
-    return wrap_to(p, to, &r);
-}
-
 /* ------------------------------------------------------------------------------------- applying */
 
 static bool is_comparison(enum op op) { return op == OP_LT || op == OP_EQ || op == OP_NE; }
-
-/* Ops whose results need no rounding if the operands are values of the format. */
-static bool is_exact(enum op op)
-{
-    switch (op) {
-    case OP_NEG: case OP_ABS: case OP_MAX: case OP_MIN: case OP_WHERE: case OP_FLOOR: case OP_CEIL:
-    case OP_TRUNC: case OP_ROUND:
-    case OP_MOD:
-        return true;
-    default:
-        return false;
-    }
-}
 
 struct expr expr_choose(struct program *p, const struct expr *cond, const struct expr *a,
                         const struct expr *b)
@@ -474,7 +159,7 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
         /* arithmetic yields another vector type than functions return */
         for (int k = 1; k < 3; k++)
             if (src[k].prec < PREC_CALL)
-                src[k] = cast(p, expr_type(p, &src[k]), &src[k], 'X');
+                src[k] = expr_cast(p, expr_type(p, &src[k]), &src[k], 'X');
         struct expr e = expand(p, find_line(p, OP_WHERE, 'F', false), src, kind);
         e.lanes = a->lanes;
         return e;
@@ -489,29 +174,29 @@ static char index_kind(struct program *p, const struct uop *u, struct expr *src,
     bool narrow = true;
     for (int i = first; i < u->nsrc; i++)
         narrow &= src[i].kind == 'I';
-    if (narrow && (is_comparison(u->op) || (u->op != OP_POW && is_plain(u, 32) &&
-                                            within(bounds_exact(u), INT32_MIN, INT32_MAX))))
+    if (narrow && (is_comparison(u->op) || (u->op != OP_POW && legal_is_plain(u, 32) &&
+                                            legal_fits(u, INT32_MIN, INT32_MAX))))
         return 'I';
     if (narrow)
-        src[first] = cast(p, "int64_t", &src[first], 'L');
+        src[first] = expr_cast(p, "int64_t", &src[first], 'L');
     return 'L';
 }
 
 static struct expr apply_int(struct program *p, const struct uop *u, struct expr *src, char kind)
 {
     bool is_signed = kind == 'I' || kind == 'L';
-    bool wrap = (is_signed && !is_plain(u, kind == 'I' ? 32 : 64)) ||
+    bool wrap = (is_signed && !legal_is_plain(u, kind == 'I' ? 32 : 64)) ||
                 (u->op == OP_POW && kind != 'V');
     if (!wrap && u->op == OP_ADD)
         return sum(p, src, kind);
     if (!wrap && u->op == OP_MUL)
         return product(p, u, src, kind);
     if (kind == 'L' && !wrap && u->op == OP_SHL && src[0].kind == 'I')
-        src[0] = cast(p, "int64_t", &src[0], 'L');
+        src[0] = expr_cast(p, "int64_t", &src[0], 'L');
     struct expr e = expand(p, find_line(p, u->op, kind, wrap), src, kind);
     if (u->op == OP_POW && kind != 'L' && kind != 'V') {
         e.kind = 'L';
-        return cast_to_int(p, u->dtype,
+        return expr_to_int(p, u->dtype,
                            &(struct uop){.dtype = DTYPE_I64, .vmin = INT64_MIN, .vmax = INT64_MAX},
                            &e);
     }
@@ -523,25 +208,12 @@ static struct expr vector_call(struct program *p, const char *function, const ch
                                int lanes)
 {
     const char *name = mem_printf(p->t, "%s_%s", function, vector_name(p, kind, lanes));
-    struct expr e = call(p, name, args, kind);
+    struct expr e = expr_call(p, name, args, kind);
     e.lanes = lanes;
     return e;
 }
 
 static char vector_kind(enum dtype d) { return d == DTYPE_BOOL ? 'M' : d == DTYPE_I32 ? 'W' : 'X'; }
-
-static bool is_clamp(const struct uop *u, enum op op, double least, double most)
-{
-    const struct uop *c = u->nsrc == 2 ? u->src[1] : NULL;
-    c = c && c->op == OP_SPLAT ? c->src[0] : c;
-    return u->op == op && c && c->op == OP_CONST && c->arg.f >= least && c->arg.f <= most;
-}
-
-/* min(max(x, ..), ..) with a result that fits in an u8, or is NaN. */
-static bool is_in_u8(const struct uop *u)
-{
-    return is_clamp(u, OP_MIN, 0, 255) && is_clamp(u->src[0], OP_MAX, 0, 255);
-}
 
 /* Bytes are widened where they are loaded; floats become bytes where they are stored. */
 static struct expr cast_vector(struct program *p, const struct uop *u, const struct expr *src)
@@ -558,16 +230,8 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
     if (u->src[0]->dtype == DTYPE_F16)
         return vector_call(p, "round_f16", src->s, kind, u->lanes);
     e.of = u->dtype;
-    e.in_range = u->dtype == DTYPE_U8 && is_in_u8(u->src[0]);
+    e.in_range = u->dtype == DTYPE_U8 && legal_is_in_u8(u->src[0]);
     return e;
-}
-
-/* Whether it is known not to be NaN. */
-static bool is_number(const struct uop *u)
-{
-    if (u->op == OP_SPLAT)
-        return u->src[0]->op == OP_CONST && !isnan(u->src[0]->arg.f);
-    return u->op == OP_CAST && dtype_is_int(u->src[0]->dtype);
 }
 
 /* The function for a maximum or minimum if one operand is known not to be NaN, so that it need not
@@ -575,7 +239,7 @@ static bool is_number(const struct uop *u)
 static const char *extreme(struct program *p, const struct uop *u, const struct expr *src)
 {
     for (int k = 0; k < 2 && (u->op == OP_MAX || u->op == OP_MIN); k++)
-        if (is_number(u->src[k]))
+        if (legal_is_number(u->src[k]))
             return mem_printf(p->t, "%s, %s", src[k].s, src[1 - k].s);
     return NULL;
 }
@@ -611,9 +275,9 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
     if (u->lanes > 1)
         return apply_vector(p, u, src);
     if (u->op == OP_CAST)
-        return cast_expr(p, u, &src[0]);
+        return expr_convert(p, u, &src[0]);
     if (u->op == OP_BITCAST)
-        return bitcast_expr(p, u, &src[0]);
+        return expr_bitcast(p, u, &src[0]);
     if (u->op == OP_NOT && src[0].negated && u->dtype == DTYPE_BOOL)
         return (struct expr){
             .s = src[0].negated, .negated = src[0].s, .prec = PREC_COMPARE, .kind = 'B'};
@@ -624,7 +288,7 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
     if (kind == 'S' && u->op == OP_WHERE)
         return expr_choose(p, &src[0], &src[1], &src[2]);
     if (kind == 'S') {
-        struct expr e = call(p, "equal_string", mem_printf(p->t, "%s, %s", src[0].s, src[1].s),
+        struct expr e = expr_call(p, "equal_string", mem_printf(p->t, "%s, %s", src[0].s, src[1].s),
                              'B');
         const char *differ = mem_printf(p->t, "!%s", e.s);
         return u->op == OP_EQ ? e : (struct expr){.s = differ, .prec = PREC_UNARY, .kind = 'B'};
@@ -638,7 +302,7 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
                                         : expand(p, find_line(p, u->op, kind, false), src, kind);
         if (is_comparison(u->op) || u->op == OP_ISNAN)
             e.kind = 'B';
-        else if (kind == 'F' && u->dtype != DTYPE_F32 && !is_exact(u->op))
+        else if (kind == 'F' && u->dtype != DTYPE_F32 && !legal_is_exact(u->op))
             e.round = u->dtype;
         return e;
     }
@@ -651,50 +315,13 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
             expand(p, find_line(p, u->op == OP_EQ ? OP_NE : OP_EQ, kind, false), src, 'B').s;
         return e;
     }
-    struct bounds exact = bounds_exact(u);
     if (kind == 'I' && u->dtype != DTYPE_I64 && u->dtype != DTYPE_I32 &&
-        !within(exact, dtype_min(u->dtype), dtype_max(u->dtype)))
-        return wrap_to(p, u->dtype, &e);
+        !legal_fits(u, dtype_min(u->dtype), dtype_max(u->dtype)))
+        return expr_wrap(p, u->dtype, &e);
     return e;
 }
 
 /* --------------------------------------------------------------------------------------- memory */
-
-struct expr expr_resolve(struct program *p, struct expr e)
-{
-    if (e.round == DTYPE_VOID)
-        return e;
-    return call(p, mem_printf(p->t, "round_%s", dtype_name(e.round)), e.s, e.kind);
-}
-
-struct expr expr_load(struct program *p, enum dtype d, const char *place, bool trusted)
-{
-    char kind = expr_kind(d);
-    if (kind == 'F' && d != DTYPE_F32)
-        return call(p, mem_printf(p->t, "%s_to_f32", dtype_name(d)), place, 'F');
-    /* a caller's true may be any nonzero byte */
-    if (kind == 'B' && !trusted)
-        return (struct expr){
-            .s = mem_printf(p->t, "%s != 0", place), .prec = PREC_COMPARE, .kind = 'B'};
-    return expr_name(place, kind);
-}
-
-const char *expr_stored(struct program *p, enum dtype d, const struct expr *e)
-{
-    if (expr_kind(d) == 'F' && d != DTYPE_F32) {
-        struct expr v = e->round == d ? *e : expr_resolve(p, *e);
-        if (d == DTYPE_F8E5M2 && e->round != d) /* the only 8-bit kind with an infinity */
-            return call(p, "store_f8e5m2", v.s, 'I').s;
-        return call(p, mem_printf(p->t, "f32_to_%s", dtype_name(d)), v.s, 'I').s;
-    }
-    struct expr v = expr_resolve(p, *e);
-    if (v.kind == 'I' && d != DTYPE_I32 && d != DTYPE_I64)
-        return cast(p, dtype_ctype(d), &v, 'I').s;
-    /* gcc compares x != INFINITY with a literal of its own, and then warns of the conversion */
-    if (v.kind == 'B' && strstr(v.s, "INFINITY"))
-        return cast(p, dtype_ctype(d), &v, 'B').s;
-    return v.s;
-}
 
 /* "load", "load_part" or "load_apart", and the arguments after the place and the value: the stride,
  * the number of elements. */
@@ -721,7 +348,7 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *place,
                            mem_printf(p->t, "%s, %lld", args, (long long)VECTOR_STRIDE(bits)), 'W',
                            lanes / DOT_BYTES);
     if (VECTOR_IS_GROUPS(bits))
-        return lanes == DOT_BYTES ? call(p, "four_bytes", args, 'I')
+        return lanes == DOT_BYTES ? expr_call(p, "four_bytes", args, 'I')
                                   : vector_call(p, "load_bytes", args, 'W', lanes / DOT_BYTES);
     if (d == DTYPE_BOOL)
         return vector_call(p, "load_bool", args, 'M', lanes);
@@ -820,7 +447,7 @@ const char *expr_store_vector(struct program *p, const char *place, const struct
 {
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
     if (VECTOR_IS_GROUPS(bits) && VECTOR_LANES(bits) == DOT_BYTES)
-        return mem_printf(p->t, "%s;", call(p, "store_four_bytes", args, 'I').s);
+        return mem_printf(p->t, "%s;", expr_call(p, "store_four_bytes", args, 'I').s);
     if (VECTOR_IS_GROUPS(bits))
         return mem_printf(p->t, "%s;", vector_call(p, "store_bytes", args, 'W', e->lanes).s);
     const char *name = vector_access(p, "store", bits, &args);

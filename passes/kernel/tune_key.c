@@ -33,8 +33,9 @@ static void hash_ranges(struct hasher *s, const struct uop *u)
         const struct uop *r = u->src[k];
         if (r->op == OP_RANGE && op_class(u->op) != CLASS_BINARY)
             s->hash[(uintptr_t)map_get(&s->place, r) - 1] =
-                tune_mix(tune_mix(tune_mix((uint64_t)u->op, (uint64_t)k), (uint64_t)r->src[0]->vmax),
-                    (uint64_t)r->arg.i >> 32);
+                tune_mix(tune_mix(tune_mix((uint64_t)u->op, (uint64_t)k),
+                                  (uint64_t)r->src[0]->vmax),
+                         (uint64_t)r->arg.i >> 32);
     }
 }
 

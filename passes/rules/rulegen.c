@@ -322,8 +322,7 @@ static struct node *parse_call(struct parser *s, const char *name, const char *a
                name);
 }
 
-/* name@pattern: the name stands for what the pattern matched, on the right side and in the
- * guard. */
+/* name@pattern: the name stands for what matched, on the right side and in the guard. */
 static struct node *parse_alias(struct parser *s, const char *name)
 {
     int k = s->nalias++;
@@ -554,7 +553,9 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
     int a = *mode ? 2 : 1, nrule = 0;
     struct rule *rule = NULL;
-    if (argc < a + 2 || (*mode && strcmp(mode, "--sets") && strcmp(mode, "--table") && strcmp(mode, "--z3"))) {
+    bool known = !*mode || !strcmp(mode, "--sets") || !strcmp(mode, "--table") ||
+                 !strcmp(mode, "--z3");
+    if (argc < a + 2 || !known) {
         fprintf(stderr, "usage: rulegen [--sets | --table | --z3] OUT FILE.rules...\n");
         return 2;
     }

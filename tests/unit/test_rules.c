@@ -239,7 +239,8 @@ static struct uop *constant(struct builder *b, enum dtype d)
 /* A byte as a float, or what is made of one: a number, often a whole one. */
 static struct uop *bounded_float(struct builder *b)
 {
-    struct uop *x = uop_cast(b->t, DTYPE_F32, scalar_buffer(b, pick(&b->r, 2) ? DTYPE_U8 : DTYPE_I8));
+    enum dtype byte = pick(&b->r, 2) ? DTYPE_U8 : DTYPE_I8;
+    struct uop *x = uop_cast(b->t, DTYPE_F32, scalar_buffer(b, byte));
     switch (pick(&b->r, 4)) {
     case 0: return uop_binary(b->t, OP_MUL, x, constant(b, DTYPE_F32));
     case 1:
@@ -505,7 +506,8 @@ static struct uop *instance(struct builder *b, struct names *names, int node, bo
                : uop_new(b->t, op, b->dtype[n->type], src, n->nchild, (union arg){0});
 }
 
-static struct uop *match_rule(struct tgc *t, const struct rule_info *rule, struct uop *u, int *number)
+static struct uop *match_rule(struct tgc *t, const struct rule_info *rule, struct uop *u,
+                              int *number)
 {
     struct rule_facts facts = {.bounds = {.t = t}, .most = {.t = t, .most = true}};
     return rule->set < 0 ? rewrite_match(t, u, number)
@@ -580,7 +582,8 @@ static void check_equal(struct builder *b, const struct rule_info *rule, struct 
         }
         if (!value(&e, left, at, &x) || !value(&e, right, at, &y))
             continue;
-        if ((b->tame || as == ROUNDED) && dtype_is_float(left->dtype) && (!isfinite(x.f) || !isfinite(y.f)))
+        if ((b->tame || as == ROUNDED) && dtype_is_float(left->dtype) &&
+            (!isfinite(x.f) || !isfinite(y.f)))
             continue;
         if (!same_value(left->dtype, x, y, b->tame, as))
             fail_msg("%s (%s:%d), %s: %.17g became %.17g (%lld, %lld)", rule->name, rule->file,

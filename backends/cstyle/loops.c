@@ -1,0 +1,215 @@
+/* loops.c - loops, guards and accumulators of a kernel as C statements. */
+#include "backends/cstyle/writer.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------------------------------- loops */
+
+static const char *loop_stem(const struct writer *w, const struct uop *range)
+{
+    static const char *const letter[] = {"i", "j", "k", "l", "m"};
+    const char *axes = uop_get_axes(w->t, range);
+    int nloop = 0;
+    for (int i = 0; i < w->depth; i++)
+        nloop += w->block[i].counter != NULL;
+    return axes && *axes ? axes : letter[nloop < 5 ? nloop : 4];
+}
+
+static const char *loop_name(struct writer *w, const char *stem)
+{
+    const char *base = name_mangle(w->t, stem);
+    return names_number(w->f->names, *base ? base : "i", "");
+}
+
+/* An accumulator with lanes is an array; its name stands for the element of the open lanes' loops:
+ * sum[i][j]. */
+static void set_tile_element(struct writer *w, const struct uop *acc)
+{
+    struct value *v = writer_value(w, acc);
+    struct text s = {.t = w->t};
+    text_puts(&s, v->array);
+    for (int k = 1; k < acc->nsrc; k++) {
+        const struct value *lane = map_get(&w->value, acc->src[k]);
+        text_printf(&s, "[%s]", lane ? lane->e.s : "0");
+    }
+    v->e.s = s.s;
+}
+
+/* The begin and end of this thread's part of a loop, as variables. The arithmetic is unsigned:
+ * clang 14 analyses an unsigned quotient better, and then addresses a tile's rows by one pointer,
+ * not by one each. */
+static void write_share(struct writer *w, const struct uop *u, const char *type,
+                        const struct expr *size, const char **begin, const char **end)
+{
+    bool wide = strcmp(type, "int") != 0 || sat_mul(u->src[0]->vmax, w->p->threads) > UINT32_MAX;
+    const char *n = mem_printf(w->t, "(%s)%s", wide ? "uint64_t" : "unsigned",
+                               expr_operand(w->p, size, PREC_UNARY));
+    *begin = writer_local(w, "begin");
+    *end = writer_local(w, "end");
+    writer_put(w, mem_printf(w->t, "const %s %s = (%s)(%s * part / parts);", type, *begin, type, n),
+              true);
+    writer_put(w, mem_printf(w->t, "const %s %s = (%s)(%s * (part + 1) / parts);", type, *end, type,
+                            n), true);
+}
+
+/* Whether the loop that begins here contains a load. */
+static bool loop_loads(const struct writer *w)
+{
+    for (int i = w->position + 1, depth = 1; i < w->nlinear && depth > 0; i++) {
+        if (w->linear[i]->op == OP_LOAD || w->linear[i]->op == OP_GATHER)
+            return true;
+        depth += w->linear[i]->op == OP_RANGE ? 1 : w->linear[i]->op == OP_END ? -1 : 0;
+    }
+    return false;
+}
+
+void loops_range(struct writer *w, const struct uop *u)
+{
+    struct expr size;
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
+    writer_operands(w, u, 1, &size);
+    bool narrow = size.kind == 'I' && u->src[0]->vmax <= INT32_MAX;
+    const char *name = loop_name(w, loop_stem(w, u));
+    v->e = expr_name(name, narrow ? 'I' : 'L');
+    v->leaf = true;
+    map_set(&w->value, u, v);
+    for (int i = 0; i < w->ntile; i++)
+        set_tile_element(w, w->tile[i]);
+    if (range_is_shared(u) && uop_is_int(u->src[0], 1)) {
+        v->e = expr_const(w->p, DTYPE_INDEX, (union arg){.i = 0});
+        /* the last part, which is handled as in any loop */
+        writer_open(w, "if (part == parts - 1)", NULL);
+        return;
+    }
+    const char *type = narrow ? "int" : "int64_t", *begin = "0",
+               *end = expr_operand(w->p, &size, PREC_SHIFT);
+    if (range_is_shared(u))
+        write_share(w, u, type, &size, &begin, &end);
+    const char *head = mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name,
+                                  end, name);
+    if (w->f->k->counts_down && w->depth == 1 && loop_loads(w))
+        head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
+                          expr_operand(w->p, &size, PREC_ADD), name, name);
+    if (w->kept[w->position])
+        head = mem_printf(w->t, "KEEP_LOOP %s", head);
+    writer_open(w, head, name);
+}
+
+void loops_guard(struct writer *w, const struct uop *u)
+{
+    struct expr cond;
+    writer_operands(w, u, 1, &cond);
+    writer_open(w, mem_printf(w->t, "if (%s)", cond.s), NULL);
+}
+
+/* --------------------------------------------------------------------------------- accumulators */
+
+/* The op that updates an accumulator, from its first ASSIGN. */
+static enum op acc_op(const struct writer *w, const struct uop *acc)
+{
+    for (int i = w->position; i < w->nlinear; i++) {
+        const struct uop *u = w->linear[i];
+        if (u->op == OP_ASSIGN && u->src[0] == acc)
+            return u->src[1]->op;
+    }
+    return OP_ASSIGN;
+}
+
+static const char *acc_stem(enum op op, enum dtype d)
+{
+    switch (op) {
+    case OP_ADD: case OP_MULACC: return d == DTYPE_BOOL ? "any" : "sum";
+    case OP_MUL: return d == DTYPE_BOOL ? "all" : "product";
+    case OP_MAX: return d == DTYPE_BOOL ? "any" : "largest";
+    case OP_MIN: return d == DTYPE_BOOL ? "all" : "smallest";
+    case OP_OR: return "any";
+    case OP_AND: return "all";
+    default: return "acc";
+    }
+}
+
+static void write_tile(struct writer *w, const struct uop *u, struct value *v, const char *init)
+{
+    struct text declaration = {.t = w->t};
+    bool zero = u->src[0]->op == OP_CONST &&
+                (dtype_is_float(u->dtype) ? uop_is_constf(u->src[0], 0) : uop_is_int(u->src[0], 0));
+    v->array = v->e.s;
+    VEC_PUSH(w->t, w->tile, w->ntile, w->cap_tile, u);
+    text_printf(&declaration, "%s %s", expr_type(w->p, &v->e), v->array);
+    for (int k = 1; k < u->nsrc; k++)
+        text_printf(&declaration, "[%lld]", (long long)u->src[k]->src[0]->vmax);
+    if (zero) {
+        text_printf(&declaration, " = %.*s0%.*s", u->nsrc - 1, "{{{{{{{{{{{{{{{{", u->nsrc - 1,
+                    "}}}}}}}}}}}}}}}}");
+    }
+    text_putc(&declaration, ';');
+    writer_put(w, declaration.s, true);
+    for (int k = 1; k < u->nsrc && !zero; k++) {
+        writer_leaves(w, u->src[k]);
+        loops_range(w, u->src[k]);
+    }
+    if (!zero) {
+        set_tile_element(w, u);
+        writer_put(w, mem_printf(w->t, "%s = %s;", v->e.s, init), false);
+    }
+    for (int k = 1; k < u->nsrc && !zero; k++)
+        writer_close(w);
+}
+
+void loops_acc(struct writer *w, const struct uop *u)
+{
+    struct expr init;
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
+    writer_operands(w, u, 1, &init);
+    init = expr_resolve(w->p, init);
+    v->e = expr_name(writer_local(w, acc_stem(acc_op(w, u), u->dtype)),
+                     u->lanes > 1 ? init.kind : expr_kind(u->dtype));
+    v->e.lanes = init.lanes;
+    /* its name may be repeated, but not moved across its ASSIGN */
+    v->leaf = true;
+    v->nacc = 1;
+    v->acc[0] = u;
+    map_set(&w->value, u, v);
+    if (u->nsrc > 1)
+        write_tile(w, u, v, init.s);
+    else
+        writer_put(w, mem_printf(w->t, "%s %s = %s;", expr_type(w->p, &v->e), v->e.s, init.s),
+                   true);
+}
+
+/* The x of ASSIGN(acc, acc op x), if that can be written acc op= x. */
+static const struct uop *compound_operand(struct writer *w, const struct uop *u)
+{
+    const struct uop *acc = u->src[0], *v = u->src[1];
+    if (u->lanes > 1 && v->op != OP_ADD && v->op != OP_MUL)
+        return NULL;
+    bool compound = (v->op == OP_ADD || v->op == OP_MUL) &&
+                    (dtype_is_float(v->dtype) || v->dtype == DTYPE_U32 || v->dtype == DTYPE_U64);
+    if (!compound || (dtype_is_float(v->dtype) && v->dtype != DTYPE_F32 && v->dtype != DTYPE_F64))
+        return NULL;
+    if (writer_value(w, v)->written || (v->src[0] == acc) == (v->src[1] == acc))
+        return NULL;
+    return v->src[0] == acc ? v->src[1] : v->src[0];
+}
+
+void loops_assign(struct writer *w, const struct uop *u)
+{
+    /* reading the assignment means reading the accumulator */
+    map_set(&w->value, u, writer_value(w, u->src[0]));
+    const char *name = writer_value(w, u->src[0])->e.s;
+    const struct uop *x = compound_operand(w, u);
+    struct expr src[2];
+    if (!x) {
+        writer_operands(w, u, 2, src);
+        src[1] = expr_resolve(w->p, src[1]);
+        writer_put(w, mem_printf(w->t, "%s = %s;", name, src[1].s), false);
+        return;
+    }
+    struct expr e = expr_resolve(w->p, writer_value(w, x)->e);
+    const char *sign = u->src[1]->op == OP_MUL ? "*=" : "+=";
+    if (u->src[1]->op == OP_ADD && e.s[0] == '-' && e.prec >= PREC_MUL) {
+        sign = "-=";
+        e.s++;
+    }
+    writer_put(w, mem_printf(w->t, "%s %s %s;", name, sign, e.s), false);
+}
