@@ -132,6 +132,7 @@ static void derive_shape(struct tgc *t, struct uop *u)
             set_dims(t, u, u->src[1]->dim, u->src[1]->ndim);
         break;
     case OP_GET: get_shape(t, u); break;
+    case OP_STACK: elementwise_shape(t, u); break;
     default:
         if (op_is_elementwise(u->op))
             elementwise_shape(t, u);
@@ -392,7 +393,8 @@ static void derive_bounds(struct uop *u)
     case OP_PAD:
         set_bounds(u, a->vmin < b->vmin ? a->vmin : b->vmin, a->vmax > b->vmax ? a->vmax : b->vmax);
         break;
-    case OP_CONCAT:
+    case OP_CONCAT: case OP_STACK:
+        a = u->src[u->op == OP_STACK];
         set_bounds(u, a->vmin, a->vmax);
         for (int i = 1; i < u->nsrc; i++) {
             u->vmin = u->src[i]->vmin < u->vmin ? u->src[i]->vmin : u->vmin;

@@ -255,6 +255,11 @@ static void compute(struct kernel_eval *e, int i)
     case OP_STAGE:
         run_loops(e, x, 2, put);
         return;
+    case OP_STACK: {
+        int64_t at = e->value[x->src[0]].v.i, last = x->u->nsrc - 2;
+        x->v = e->value[x->src[1 + (at < 0 ? 0 : at < last ? at : last)]].v;
+        return;
+    }
     default:
         if (!op_is_elementwise(x->u->op))
             TGC_BUG(e->t, "%s in a kernel's AST", op_name(x->u->op));

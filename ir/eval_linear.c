@@ -19,6 +19,7 @@ enum code {
     CODE_OPEN,
     CODE_CLOSE,
     CODE_COPY,
+    CODE_PICK,
     CODE_FOLD,
     CODE_INTRINSIC,
     CODE_LOOKUP,
@@ -46,7 +47,8 @@ struct linstr {
     bool shared;  /* OPEN, CLOSE: this run executes a part of the loop's iterations */
     int memory;                  /* LOAD, STORE, LOOKUP: index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
-     * instruction inside; INTRINSIC: index into meaning[] */
+     * instruction inside; INTRINSIC: index into meaning[]; PICK: the least index that takes the
+     * source instead of what dst holds, 0: any */
     int target;
 };
 
@@ -347,6 +349,12 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_STORE:
         emit(e, (struct linstr){.code = CODE_STORE, .memory = memory_of(e, u)}, u, 1);
         break;
+    case OP_STACK:
+        for (int k = 1; k < u->nsrc; k++)
+            append(e, (struct linstr){.code = CODE_PICK, .dst = reg_of(e, u), .nsrc = 2,
+                                      .src = {reg_of(e, u->src[0]), reg_of(e, u->src[k])},
+                                      .lanes = u->lanes, .target = k - 1});
+        break;
     default:
         if (!op_is_elementwise(u->op))
             TGC_BUG(e->t, "%s in a linear program", op_name(u->op));
@@ -557,6 +565,10 @@ static bool run(struct linear_eval *e)
         case CODE_COPY:
             for (int l = 0; l < in->lanes; l++)
                 e->reg[in->dst + l] = e->reg[in->src[0] + l % in->period];
+            break;
+        case CODE_PICK:
+            if (in->target == 0 || e->reg[in->src[0]].i >= in->target)
+                e->reg[in->dst] = e->reg[in->src[1]];
             break;
         case CODE_NEAREST:
             run_nearest(e, in);

@@ -333,6 +333,20 @@ static int elementwise_value(struct program *p, struct eval *e, struct uop *u, c
     return emit_alu(p, u->op, u->dtype, u->src[u->nsrc - 1]->dtype, src, u->nsrc);
 }
 
+/* From the last source to the first: which is chosen is decided from the first on. */
+static int stack_value(struct program *p, struct eval *e, struct uop *u, const int *at)
+{
+    struct uop *last = u->src[u->nsrc - 1];
+    int index = eval_program_value(p, e, u->src[0], u->src[0]->ndim ? at : NULL);
+    int v = eval_program_value(p, e, last, last->ndim ? at : NULL);
+    for (int k = u->nsrc - 3; k >= 0; k--) {
+        int x = eval_program_value(p, e, u->src[1 + k], u->src[1 + k]->ndim ? at : NULL);
+        int up_to = emit_alu(p, OP_LT, DTYPE_BOOL, DTYPE_INDEX, (int[]){index, reg_int(p, k + 1)}, 2);
+        v = emit_alu(p, OP_WHERE, u->dtype, u->dtype, (int[]){up_to, x, v}, 3);
+    }
+    return v;
+}
+
 /* Whether the sizes fit now that they are numbers. A proof of equality between symbols does not
  * hold if the symbols' values are wrong. */
 static bool sizes_fit(struct eval *e, const struct uop *u)
@@ -359,7 +373,7 @@ static bool sizes_fit(struct eval *e, const struct uop *u)
                 return false;
         }
         for (int k = u->op == OP_INDEX;
-             k < u->nsrc && (op_is_elementwise(u->op) || u->op == OP_INDEX); k++)
+             k < u->nsrc && (op_is_pointwise(u->op) || u->op == OP_INDEX); k++)
             if (u->src[k]->ndim != 0 && eval_node(e, u->src[k])->dim[a] != n->dim[a])
                 return false;
     }
@@ -390,6 +404,8 @@ static int inline_value(struct program *p, struct eval *e, struct uop *u, const 
         return window_value(p, e, u, at);
     case OP_INDEX:
         return index_value(p, e, u, at);
+    case OP_STACK:
+        return stack_value(p, e, u, at);
     default:
         return move_value(p, e, u, at);
     }

@@ -160,6 +160,7 @@ enum opclass {
     CLASS_UNARY,
     CLASS_BINARY,
     CLASS_TERNARY,
+    CLASS_CHOICE,
     CLASS_REDUCE,
     CLASS_MEMORY,
     CLASS_CONTROL
@@ -171,6 +172,7 @@ enum opclass op_class(enum op op);
 enum argkind op_argkind(enum op op);
 int op_nsrc(enum op op);
 bool op_is_elementwise(enum op op);                               /* UNARY, BINARY, TERNARY */
+bool op_is_pointwise(enum op op);      /* those, and STACK: of the sources' elements at one place */
 bool op_is_commutative(enum op op);
 /* scalar.c: the value of an elementwise op on constants v[nsrc] of dtype `from` (WHERE: v[0] is
  * bool), as a scalar of dtype `to`. false: the IR leaves the result open, or the op has no meaning
@@ -474,6 +476,8 @@ struct uop *uop_bool(struct tgc *t, bool v);
 struct uop *uop_unary(struct tgc *t, enum op op, struct uop *a);
 struct uop *uop_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b);
 struct uop *uop_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b);
+/* STACK: x[index] of n; index: i64 */
+struct uop *uop_stack(struct tgc *t, struct uop *index, struct uop *const *x, int n);
 struct uop *uop_cast(struct tgc *t, enum dtype d, struct uop *a);
 struct uop *uop_not(struct tgc *t, struct uop *a);
 /* same op, dtype, arg; folds */
@@ -632,6 +636,9 @@ struct uop *tensor_unary(struct tgc *t, enum op op, struct uop *a);
 /* broadcasts; NULL if it cannot */
 struct uop *tensor_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b);
 struct uop *tensor_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b);
+struct uop *tensor_stack(struct tgc *t, struct uop *index, struct uop *const *x, int n);
+/* x[0], ... x[n - 1] side by side along an axis that is of size 1 in each of them */
+struct uop *tensor_stack_along(struct tgc *t, int axis, struct uop *const *x, int n);
 /* reshape that removes axes of size 1 */
 struct uop *tensor_drop_axes(struct tgc *t, struct uop *x, uint32_t axes);
 struct uop *tensor_insert_axis(struct tgc *t, struct uop *x, int axis);                /* size 1 */

@@ -361,6 +361,26 @@ struct uop *tensor_where(struct tgc *t, struct uop *c, struct uop *a, struct uop
     return broadcast_all(t, x, 3) ? uop_where(t, x[0], x[1], x[2]) : NULL;
 }
 
+struct uop *tensor_stack(struct tgc *t, struct uop *index, struct uop *const *x, int n)
+{
+    struct uop **all = scratch_array(t, (size_t)n + 1, sizeof *all);
+    all[0] = index;
+    memcpy(all + 1, x, (size_t)n * sizeof *x);
+    return broadcast_all(t, all, n + 1) ? uop_stack(t, all[0], all + 1, n) : NULL;
+}
+
+struct uop *tensor_stack_along(struct tgc *t, int axis, struct uop *const *x, int n)
+{
+    struct uop *dim[MAX_RANK];
+    for (int a = 0; a < x[0]->ndim; a++)
+        dim[a] = uop_int(t, a == axis ? n : 1);
+    struct uop *place = uop_reshape(t, uop_iota(t, uop_int(t, n)), dim, x[0]->ndim);
+    struct uop *r = tensor_stack(t, place, x, n);
+    if (!r)
+        TGC_BUG(t, "stack: a source has another shape");
+    return r;
+}
+
 struct uop *tensor_drop_axes(struct tgc *t, struct uop *x, uint32_t axes)
 {
     struct uop *dim[MAX_RANK];
@@ -503,6 +523,16 @@ static struct uop *element_of_elementwise(struct element *e, struct uop *x,
     return uop_replace_src(e->t, x, src);
 }
 
+static struct uop *element_of_stack(struct element *e, struct uop *x, struct uop *const *index)
+{
+    struct uop *at = element_at(e, x->src[0], x->src[0]->ndim ? index : NULL), *one;
+    int64_t k;
+    if (!at || !uop_const_int(at, &k))
+        return NULL;
+    one = x->src[1 + (k < 0 ? 0 : k < x->nsrc - 1 ? (int)k : x->nsrc - 2)];
+    return element_at(e, one, one->ndim ? index : NULL);
+}
+
 static struct uop *element_of_index(struct element *e, struct uop *x, struct uop *const *index)
 {
     struct uop *at[MAX_RANK];
@@ -529,6 +559,7 @@ static struct uop *element_at(struct element *e, struct uop *x, struct uop *cons
     case OP_REDUCE: v = element_of_reduce(e, x, index); break;
     case OP_INDEX: v = element_of_index(e, x, index); break;
     case OP_CONTIGUOUS: v = element_at(e, x->src[0], index); break;
+    case OP_STACK: v = element_of_stack(e, x, index); break;
     default:
         if (op_class(x->op) == CLASS_MOVE)
             v = element_of_move(e, x, index);

@@ -31,6 +31,8 @@ bool op_parse(const char *s, enum op *op)
     return false;
 }
 
+bool op_is_pointwise(enum op op) { return op_is_elementwise(op) || op_class(op) == CLASS_CHOICE; }
+
 bool op_is_elementwise(enum op op)
 {
     enum opclass c = ops[op].class;
@@ -213,6 +215,19 @@ struct uop *uop_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b
                 dtype_name(b->dtype));
     struct uop *src[3] = {c, a, b};
     return uop_new(t, OP_WHERE, a->dtype, src, 3, (union arg){0});
+}
+
+struct uop *uop_stack(struct tgc *t, struct uop *index, struct uop *const *x, int n)
+{
+    struct uop **src = scratch_array(t, (size_t)n + 1, sizeof *src);
+    src[0] = index;
+    for (int k = 0; k < n; k++) {
+        if (x[k]->dtype != x[0]->dtype || index->dtype != DTYPE_INDEX)
+            TGC_BUG(t, "stack of %s and %s by %s", dtype_name(x[0]->dtype),
+                    dtype_name(x[k]->dtype), dtype_name(index->dtype));
+        src[k + 1] = x[k];
+    }
+    return uop_new(t, OP_STACK, x[0]->dtype, src, n + 1, (union arg){0});
 }
 
 struct uop *uop_cast(struct tgc *t, enum dtype d, struct uop *a)

@@ -73,6 +73,14 @@ void verify_elementwise(const struct verifier *v, const struct uop *u)
             "the operands are neither integers nor bools");
 }
 
+void verify_stack(const struct verifier *v, const struct uop *u)
+{
+    require(v, u, u->nsrc > 1, "chooses among nothing");
+    require(v, u, u->src[0]->dtype == DTYPE_INDEX, "the index is no i64");
+    for (int k = 1; k < u->nsrc; k++)
+        require(v, u, u->src[k]->dtype == u->dtype, "operands of different dtypes");
+}
+
 bool verify_is_reduction(enum op op)
 {
     return op == OP_ADD || op == OP_MUL || op == OP_MAX || op == OP_MIN || op == OP_AND ||
@@ -353,8 +361,11 @@ static void check_graph_uop(const struct verifier *v, const struct uop *u)
     require(v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
     require(v, u, u->ndim >= 0 && u->ndim <= MAX_RANK, "rank out of range");
     verify_bounds(v, u);
-    if (op_is_elementwise(u->op)) {
-        verify_elementwise(v, u);
+    if (op_is_pointwise(u->op)) {
+        if (u->op == OP_STACK)
+            verify_stack(v, u);
+        else
+            verify_elementwise(v, u);
         for (int k = 0; k < u->nsrc; k++)
             if (u->src[k]->ndim)
                 check_same_dims(v, u, u->src[k]);
@@ -484,7 +495,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
-        if (op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
+        if (op_is_pointwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
             u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_INTRINSIC ||
             u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES ||
             u->op == OP_NARROW || u->op == OP_GATHER)
@@ -768,6 +779,10 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     case OP_STORE:
         require(&l->v, u, !unfinished, "stores a sum that is still under way");
         check_store(l, u);
+        break;
+    case OP_STACK:
+        verify_stack(&l->v, u);
+        require(&l->v, u, range_is_lane(u->src[0]), "chooses by what is no lane");
         break;
     default:
         require(&l->v, u, op_is_elementwise(u->op) && u->ndim == 0,

@@ -20,6 +20,8 @@ static inline void require(const struct verifier *v, const struct uop *u, bool o
 }
 /* Operands' and result's dtypes of an elementwise op. */
 void verify_elementwise(const struct verifier *v, const struct uop *u);
+/* The same of a STACK. */
+void verify_stack(const struct verifier *v, const struct uop *u);
 void verify_bounds(const struct verifier *v, const struct uop *u);
 bool verify_is_reduction(enum op op);
 bool verify_is_size(const struct uop *u); /* an i64 scalar */

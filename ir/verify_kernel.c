@@ -183,6 +183,10 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
         return;
     case OP_SINK:
         return;
+    case OP_STACK:
+        verify_stack(&k->v, u);
+        require(&k->v, u, u->ndim == 0, "no scalar");
+        return;
     default:
         require(&k->v, u, op_is_elementwise(u->op) && u->ndim == 0, "no op of a kernel's AST");
         verify_elementwise(&k->v, u);

@@ -216,6 +216,7 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 /* thread.c: nests that depend on each other become kernels of their own */
 bool pass_part(struct tgc *t, struct schedule *s);
 /* optimize.c: the loops of a kernel's stores. s: says for which instruction sets */
+bool pass_decide_stacks(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_merge_ranges(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_order_gathers(struct tgc *t, struct schedule *s, struct kernel *k);

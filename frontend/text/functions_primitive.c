@@ -53,6 +53,29 @@ static void run_elementwise(struct call *c)
     }
 }
 
+static void run_stack(struct call *c)
+{
+    struct uop **x = mem_array(c->r->t, (size_t)c->narg, sizeof *x), *r;
+    const struct uop *like = typed_operand(c, 1);
+    for (int k = 0; k < c->narg; k++)
+        x[k] = k ? call_arg_like(c, k, like) : call_arg(c, k);
+    if (c->failed)
+        return;
+    if (x[0]->dtype != DTYPE_INDEX) {
+        call_fail(c, "the index must be i64");
+        return;
+    }
+    for (int k = 2; k < c->narg; k++)
+        if (x[k]->dtype != x[1]->dtype) {
+            call_fail(c, "the operands behind the index must have one dtype");
+            return;
+        }
+    if ((r = tensor_stack(c->r->t, x[0], x + 1, c->narg - 1)) != NULL)
+        call_result(c, r);
+    else
+        call_fail(c, "the operands' shapes do not broadcast");
+}
+
 static void run_iota(struct call *c)
 {
     struct uop *n = call_arg(c, 0);
@@ -244,6 +267,7 @@ static void run_contiguous(struct call *c) { call_result(c, lib_contiguous(c->l,
 #define ELEMENTWISE_REDUCE(id, text)
 #define ELEMENTWISE_MEMORY(id, text)
 #define ELEMENTWISE_CONTROL(id, text)
+#define ELEMENTWISE_CHOICE(id, text) {text, "i, x, more...", "", run_stack},
 #define ELEMENTWISE_UNARY(id, text) {text, "x", OP_##id == OP_CAST || OP_##id == OP_BITCAST ? "to" : "", run_elementwise},
 #define ELEMENTWISE_BINARY(id, text) {text, "a, b", "", run_elementwise},
 #define ELEMENTWISE_TERNARY(id, text) {text, OP_##id == OP_WHERE ? "condition, a, b" : "a, b, c", "", run_elementwise},

@@ -93,6 +93,7 @@ static int least_sources(enum op op)
     switch (op) {
     case OP_LOAD:
     case OP_REDUCE:
+    case OP_STACK:
     case OP_STAGE:
         return 2;
     case OP_STORE:
@@ -110,7 +111,7 @@ static bool is_of_kernels(const struct kernel_reader *k, enum op op)
     if (op_is_elementwise(op) || op == OP_LOAD || op == OP_STORE)
         return true;
     if (!k->linear)
-        return op == OP_REDUCE || op == OP_STAGE;
+        return op == OP_REDUCE || op == OP_STAGE || op == OP_STACK;
     return op == OP_PREFETCH || (op >= OP_ACC && op < OP_SINK);
 }
 

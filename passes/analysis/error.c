@@ -190,6 +190,7 @@ static struct field compute(struct pixels *p, struct uop *u)
     case OP_IOTA: return make_iota(p, u);
     case OP_CONTIGUOUS: return p->field[p->at[u->src[0]->id]];
     case OP_INDEX: return u->nsrc > 1 ? field_index(p, u) : p->field[p->at[u->src[0]->id]];
+    case OP_STACK: return field_stack(p, u);
     case OP_REDUCE:
         return sums_products(u) ? pixels_contract(p, u) : pixels_fold(p, u);
     default:

@@ -457,6 +457,33 @@ struct field field_move(struct pixels *p, struct uop *u)
     }
 }
 
+/* A place among n, as one pixel of a field says it. */
+static int64_t place_at(const struct field *f, const int64_t *at, int pixel, int64_t n)
+{
+    int shift;
+    int64_t entry = field_entry(f, at, &shift);
+    float c = f->s->uniform ? f->s->x[entry]
+                            : f->s->x[entry * PIXELS + ((pixel + shift) & (PIXELS - 1))];
+    return !(c > 0) ? 0 : c < (float)(n - 1) ? (int64_t)c : n - 1;
+}
+
+struct field field_stack(struct pixels *p, struct uop *u)
+{
+    int nin = u->nsrc < 100 ? u->nsrc : 100;
+    struct field *in = scratch_array(p->t, (size_t)nin, sizeof *in), out = {.ndim = u->ndim};
+    int64_t at[MAX_RANK] = {0}, entry = 0;
+    for (int k = 0; k < nin; k++)
+        in[k] = p->field[p->at[u->src[k]->id]];
+    in[0].ndim = u->ndim;                             /* one scalar is the same everywhere */
+    fields_meet(p, in, nin, 0, &out);
+    struct pixel_step *s = begin_pick(p, u, in, nin, &out);
+    do
+        for (int k = 0; k < pixels_of(s) && !p->full; k++)
+            pick(s, entry, k, 1 + (int)place_at(&in[0], at, k, nin - 1), at, 0);
+    while (entry++, !p->full && next_place(at, out.dim, out.ndim));
+    return out;
+}
+
 /* src[0] at computed coordinates; coordinates along sampled axes do not matter. */
 struct field field_index(struct pixels *p, struct uop *u)
 {
@@ -477,15 +504,8 @@ struct field field_index(struct pixels *p, struct uop *u)
     do
         for (int k = 0; k < pixels_of(s) && !p->full; k++) {
             memset(from, 0, sizeof from);
-            for (int i = 0; i < n; i++) {
-                int shift;
-                int64_t e = field_entry(&in[i], at, &shift);
-                const struct store *by = in[i].s;
-                float c = by->uniform ? by->x[e]
-                                      : by->x[e * PIXELS + ((k + shift) & (PIXELS - 1))];
-                int64_t last = f.dim[of[i]] - 1;
-                from[of[i]] = !(c > 0) ? 0 : c < (float)last ? (int64_t)c : last;
-            }
+            for (int i = 0; i < n; i++)
+                from[of[i]] = place_at(&in[i], at, k, f.dim[of[i]]);
             pick(s, entry, k, 0, from, 0);
         }
     while (entry++, !p->full && next_place(at, out.dim, out.ndim));

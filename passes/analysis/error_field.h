@@ -74,6 +74,7 @@ void fields_meet(struct pixels *p, struct field *in, int nin, uint32_t reduced, 
 /* The field of a movement op. */
 struct field field_move(struct pixels *p, struct uop *u);
 struct field field_index(struct pixels *p, struct uop *u);
+struct field field_stack(struct pixels *p, struct uop *u);
 
 /* error_gain.c: each adds a step; its pixels_..._back() propagates the gains of the results to the
  * operands. */

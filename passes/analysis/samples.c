@@ -144,7 +144,7 @@ static struct row find_row(struct samples *s, struct uop *v)
     }
     if (op_class(v->op) == CLASS_MOVE)
         return row_of_move(s, v);
-    bool plain = op_is_elementwise(v->op) || v->op == OP_CONTIGUOUS;
+    bool plain = op_is_pointwise(v->op) || v->op == OP_CONTIGUOUS;
     for (int k = 0; k < v->nsrc; k++) {
         struct row from = known_row(s, v->src[k]);
         from.known &= plain || !from.at;

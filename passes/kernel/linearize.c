@@ -293,9 +293,7 @@ static void emit_value(struct linear *l, struct uop *u)
         emit_stage(l, u);
         return;
     }
-    struct uop *src[MAX_RANK];
-    if (u->nsrc > MAX_RANK)
-        TGC_BUG(l->t, "%s with %d sources in a kernel", op_name(u->op), u->nsrc);
+    struct uop **src = scratch_array(l->t, (size_t)u->nsrc, sizeof *src);
     for (int k = 0; k < u->nsrc; k++)
         src[k] = made(l, u->src[k]);
     struct uop *v = uop_intern(l->t, u->op, u->dtype, src, u->nsrc, u->arg);

@@ -157,38 +157,6 @@ static struct uop *order_reductions(struct tgc *t, struct uop *store)
     return store;
 }
 
-/* -------------------------------------------------------------------------------------- choices */
-
-/* A range of n values that n - 1 decisions distinguish: each value has its own expression, as in
- * Winograd's transforms. */
-static bool is_choice(struct tgc *t, struct uop *value, const struct uop *r)
-{
-    enum { CHOICES_MAX = 64 };
-    int64_t size = range_fixed_size(r), at;
-    bool decided[CHOICES_MAX] = {false};
-    int n, ndecided = 0;
-    if (size < 2 || size > CHOICES_MAX || range_is_lane(r) || range_is(r, AXIS_BAND))
-        return false;
-    struct uop **order = nest_order(t, value, &n);
-    for (int i = 0; i < n; i++) {
-        const struct uop *c = order[i]->op == OP_WHERE ? order[i]->src[0] : NULL;
-        if (!c || c->op != OP_LT || c->src[0] != r || !uop_const_int(c->src[1], &at) || at < 1 ||
-            at >= size || decided[at])
-            continue;
-        decided[at] = true;
-        ndecided++;
-    }
-    return ndecided == size - 1;
-}
-
-static int find_choice(struct tgc *t, const struct uop *store)
-{
-    for (int k = 3; k < store->nsrc; k++)
-        if (store->src[k]->op == OP_RANGE && is_choice(t, store->src[2], store->src[k]))
-            return k;
-    return -1;
-}
-
 /* ------------------------------------------------------------------------------------- the pass */
 
 /* Contractions in scratch get tiles that fit exactly. */
@@ -223,17 +191,17 @@ static void push_store(struct tgc *t, struct stores *s, struct uop *store, struc
     SCRATCH_PUSH(t, s->u, s->n, s->cap, store);
 }
 
-/* Choices become straight-line code around one vector, since the expressions to choose from share
+/* STACKs become straight-line code around one vector, since the expressions to choose from share
  * much. Remainder columns are a store of their own, with a partial vector. */
-static void unroll_choices(struct tgc *t, struct variant *v, struct uop *store, struct tile like,
-                           struct stores *out)
+static void unroll_stacks(struct tgc *t, struct variant *v, struct uop *store, struct tile like,
+                          struct stores *out)
 {
     int lanes = isa_lanes(v->isa), half = isa_half_lanes(v->isa);
     int axis = store->nsrc - 1;
     int64_t n = range_fixed_size(store->src[axis]), width = 0;
     struct nest m;
     if (!nest_find(t, store, &m))
-        TGC_BUG(t, "choices are no nest");
+        TGC_BUG(t, "stacks are no nest");
     if (!isa_is_portable(v->isa) && axis >= m.first && nest_vectors_fit(&m, store->src[axis])) {
         bool parts = n > 1 && !nest_has_gates(&m, store->src[axis]);
         width = n % lanes == 0          ? lanes
@@ -244,8 +212,8 @@ static void unroll_choices(struct tgc *t, struct variant *v, struct uop *store, 
     if (width && n > width && n % width) {
         struct uop *rest;
         store_split(t, store, axis, n - n % width, &store, &rest);
-        unroll_choices(t, v, store, like, out);
-        unroll_choices(t, v, rest, like, out);
+        unroll_stacks(t, v, store, like, out);
+        unroll_stacks(t, v, rest, like, out);
         return;
     }
     if (width) {
@@ -253,7 +221,7 @@ static void unroll_choices(struct tgc *t, struct variant *v, struct uop *store, 
                             .rows = 1, .columns = width, .vector = (int)width};
         store = tile_fill_vectors(&m, &tile, tile_apply(&m, &tile, v));
     }
-    while ((axis = find_choice(t, store)) >= 0)
+    while ((axis = stacks_axis(t, store)) >= 0)
         store = tile_unroll(t, store, store->src[axis], v);
     push_store(t, out, store, like);
 }
@@ -283,13 +251,13 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
 {
     struct nest m;
     struct uop *rest = NULL;
-    store = optimize_stages(t, v, store);
+    store = optimize_stages(t, v, stacks_decide(t, store));
     if (!nest_find(t, store, &m)) {
         push_store(t, out, store, *like);
         return;
     }
-    if (!m.reduce && find_choice(t, store) >= 0) {
-        unroll_choices(t, v, store, *like, out);
+    if (!m.reduce && stacks_axis(t, store) >= 0) {
+        unroll_stacks(t, v, store, *like, out);
         return;
     }
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
@@ -427,6 +395,12 @@ static struct uop *merge_store(struct tgc *t, struct uop *store)
 static struct uop *order_store(struct tgc *t, struct uop *store)
 {
     return tile_order_gathers(t, store, first_range(store));
+}
+
+bool pass_decide_stacks(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return each_store(t, k, stacks_decide);
 }
 
 bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k)
@@ -573,6 +547,7 @@ bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
             k->ast = v.ast;
             k->opt = v.opt;
             k->nopt = v.nopt;
+            k->cap_opt = v.cap_opt;
             break;
         }
         VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);

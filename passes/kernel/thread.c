@@ -71,6 +71,8 @@ static double time_of(const struct machine *m, const struct uop *u)
     double flop = cost_of_addition(m);
     if (u->op == OP_LOAD || u->op == OP_STORE)
         return RATIO_LOOP_MOVE * flop;
+    if (u->op == OP_STACK)       /* as if it were decided: what is worth waking was measured so */
+        return 2 * (u->nsrc - 2) * flop;
     if (cost_class_of(u->op) >= COST_DIVISION)
         return u->dtype == DTYPE_INDEX ? flop : RATIO_LOOP_HARD * flop;
     return op_is_elementwise(u->op) ? flop : 0;

@@ -58,7 +58,7 @@ bool tile_is_vector_op(const struct uop *u)
         return u->src[0]->op == OP_LOAD && tile_is_vector_dtype(u->src[0]->dtype) &&
                (u->dtype == DTYPE_F32 ||
                 (u->dtype == DTYPE_I32 && dtype_is_byte(u->src[0]->dtype)));
-    case OP_WHERE: return u->dtype == DTYPE_F32;
+    case OP_WHERE: case OP_STACK: return u->dtype == DTYPE_F32;
     case OP_LT: case OP_EQ: case OP_NE: return u->src[0]->dtype == DTYPE_F32;
     case OP_AND: case OP_OR: case OP_XOR: case OP_NOT: return u->dtype == DTYPE_BOOL;
     default: return false;

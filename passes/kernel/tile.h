@@ -75,6 +75,11 @@ struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *
 /* Fills up a panel of fewer columns than its vectors have lanes with lanes that are not used. To be
  * done last, since weights are packed without them. */
 struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
+/* decide_stacks.c: the first loop of a store that is to be unrolled for a STACK, as an index of
+ * store->src; -1: there is none. needs: a nest without a reduction */
+int stacks_axis(struct tgc *t, const struct uop *store);
+/* The store, all of whose other STACKs have become decisions. */
+struct uop *stacks_decide(struct tgc *t, struct uop *store);
 /* UNROLL: the store's range r becomes a lane. */
 struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
 /* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of

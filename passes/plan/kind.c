@@ -22,7 +22,7 @@ bool value_has_row_stat(struct plan *p, struct uop *v)
         if (u->op == OP_REDUCE || value_is_leaf(u) || plan_node(p, u)->buffer)
             continue;
         int nsrc = op_class(u->op) == CLASS_MOVE ? u->op != OP_IOTA
-                   : op_is_elementwise(u->op)    ? u->nsrc
+                   : op_is_pointwise(u->op)      ? u->nsrc
                                                  : 0;
         for (int k = 0; k < nsrc && n < 63; k++) {
             stack[n] = u->src[k];
@@ -47,8 +47,8 @@ static const struct uop *find_below(struct plan *p, const struct uop *v, bool th
         if ((u->op == OP_EXPAND && !through_expand) || value_is_leaf(u) || u->op == OP_IOTA ||
             plan_node(p, u)->must || (u != v && plan_node(p, u)->nconsumer > 1))
             continue;
-        int nsrc = op_is_elementwise(u->op) ? u->nsrc
-                                            : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
+        int nsrc = op_is_pointwise(u->op) ? u->nsrc
+                                          : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
         for (int k = 0; k < nsrc && n < 32; k++)
             stack[n++] = u->src[k];
     }
@@ -89,7 +89,7 @@ static bool go_to(struct plan *p, struct below *b, const struct uop *c)
             stack[n] = *b;
             step_down(p->t, &stack[n++]);
         }
-        for (int k = 0; op_is_elementwise(b->u->op) && k < b->u->nsrc && n < 32; k++) {
+        for (int k = 0; op_is_pointwise(b->u->op) && k < b->u->nsrc && n < 32; k++) {
             stack[n] = *b;
             stack[n++].u = b->u->src[k];
         }
@@ -138,12 +138,7 @@ bool value_takes_long(struct plan *p, const struct uop *v)
     return find_below(p, v, true, takes_long) != NULL;
 }
 
-static bool is_join(const struct uop *v)
-{
-    return v->op == OP_WHERE && v->src[0]->op == OP_LT && v->src[0]->src[1]->op == OP_CONST &&
-           value_is_index_like(v->src[0]->src[0]) && !value_is_index_like(v->src[1]) &&
-           !value_is_index_like(v->src[2]);
-}
+static bool is_join(const struct uop *v) { return v->op == OP_STACK; }
 
 bool value_joins_parts(struct plan *p, const struct uop *v)
 {

@@ -126,6 +126,16 @@ static struct uop *lower_index(struct lowering *l, struct uop *v, struct uop *co
     return gated || uop_is_int(inside, 1) ? x : uop_where(t, inside, x, zero);
 }
 
+/* All of what there is to choose from is computed: it reads nothing outside of what it reads. */
+static struct uop *lower_stack(struct lowering *l, struct uop *v, struct uop *const *index,
+                               struct uop *valid)
+{
+    struct uop **src = scratch_array(l->p->t, (size_t)v->nsrc, sizeof *src);
+    for (int k = 0; k < v->nsrc; k++)
+        src[k] = lower(l, v->src[k], index, valid);
+    return uop_stack(l->p->t, src[0], src + 1, v->nsrc - 1);
+}
+
 static struct uop *compute(struct lowering *l, struct uop *v, const struct use *u,
                            struct uop *const *index, struct uop *valid)
 {
@@ -137,6 +147,7 @@ static struct uop *compute(struct lowering *l, struct uop *v, const struct use *
         for (int k = 0; k < v->nsrc; k++)
             src[k] = lower(l, v->src[k], index, valid);
         return uop_replace_src(l->p->t, v, src);
+    case CLASS_CHOICE: return lower_stack(l, v, index, valid);
     default: break;
     }
     if (v->op == OP_INDEX)

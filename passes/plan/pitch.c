@@ -38,8 +38,8 @@ static int value_axis(const struct uop *v, int a)
     return k;
 }
 
-/* Whether a coordinate decides what is computed: such an axis is unrolled completely. */
-static bool is_choice_along(struct plan *p, struct segment *s, int axis)
+/* Whether a coordinate chooses within a STACK: such an axis is unrolled completely. */
+static bool is_stack_along(struct plan *p, struct segment *s, int axis)
 {
     bool found = false;
     int n;
@@ -47,8 +47,8 @@ static bool is_choice_along(struct plan *p, struct segment *s, int axis)
     struct uop *ast = lower_kernel(p, s);
     struct uop **order = uop_toposort(p->t, &ast, 1, &n);
     for (int i = 0; i < n && !found; i++)
-        found = order[i]->op == OP_LT && s->axis[axis]->op == OP_RANGE &&
-                uop_depends_on(p->t, order[i], s->axis[axis]);
+        found = order[i]->op == OP_STACK && s->axis[axis]->op == OP_RANGE &&
+                uop_depends_on(p->t, order[i]->src[0], s->axis[axis]);
     scratch_release(p->t, mark);
     plan_forget(p);
     return found;
@@ -87,7 +87,7 @@ static void spread(struct plan *p, struct node *n, struct segment *s)
     int along = value_axis(n->u, axis[first]);
     if (places < PLACES || stride > INT64_MAX / 2 / places / size ||
         stride * size % cost_alias_nbytes(m) ||
-        (!is_read_place_by_place(n, along) && !is_choice_along(p, s, along)))
+        (!is_read_place_by_place(n, along) && !is_stack_along(p, s, along)))
         return;
     struct view *v = MEM_NEW(t, struct view);
     v->ndim = b->ndim;

@@ -192,7 +192,7 @@ void plan_push_sources(struct plan *p, struct uop *v, struct segment *s, struct 
         if (v->op == OP_PAD)
             plan_add_use(p, v->src[1], s, NULL, open);
         return;
-    case CLASS_UNARY: case CLASS_BINARY: case CLASS_TERNARY:
+    case CLASS_UNARY: case CLASS_BINARY: case CLASS_TERNARY: case CLASS_CHOICE:
         for (int k = 0; k < v->nsrc; k++)
             plan_add_use(p, v->src[k], s, index, open);
         return;

@@ -221,6 +221,26 @@ struct uop *fold_concat(struct tgc *t, struct uop *u)
     return same ? NULL : uop_concat(t, src, n, axis);
 }
 
+/* Sources that the index cannot choose go; one alone, or the same again and again, is the result. */
+struct uop *fold_stack(struct tgc *t, struct uop *u)
+{
+    struct uop *index = u->src[0];
+    int64_t last = u->nsrc - 2, lo = index->vmin < 0 ? 0 : index->vmin,
+            hi = index->vmax > last ? last : index->vmax;
+    bool same = true;
+    lo = lo > last ? last : lo;
+    hi = hi < lo ? lo : hi;
+    for (int64_t k = lo; k < hi && same; k++)
+        same = u->src[1 + k] == u->src[2 + k];
+    if (same)
+        return u->src[1 + lo]->ndim || !u->ndim ? u->src[1 + lo]
+                                                : tensor_full(t, u->src[1 + lo], u->dim, u->ndim);
+    if (lo == 0 && hi == last)
+        return NULL;
+    index = lo ? uop_binary(t, OP_SUB, index, uop_int(t, lo)) : index;
+    return uop_stack(t, index, u->src + 1 + lo, (int)(hi - lo + 1));
+}
+
 /* GET k of IF(constant, then[n], else[n]). The branches may differ in shape; then this stays. */
 struct uop *fold_branch(struct tgc *t, struct uop *u)
 {

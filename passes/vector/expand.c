@@ -238,6 +238,17 @@ static void expand_value(struct expander *e, struct uop *u)
     map_set(&e->value, u, v);
 }
 
+/* What is chosen follows from the lane that is open. */
+static void expand_stack(struct expander *e, struct uop *u)
+{
+    int64_t at;
+    if (!uop_const_int(expand_value_of(e, u->src[0]), &at) || at < 0 || at > u->nsrc - 2)
+        TGC_BUG(e->t, "an index that no lane says");
+    struct uop *v = expand_value_of(e, u->src[1 + at]);
+    expand_need(e, v);
+    map_set(&e->value, u, v);
+}
+
 /* The stride of an offset along the vector's lane, in elements; 0: all lanes have one element. */
 static int64_t stride_of(struct expander *e, struct uop *offset)
 {
@@ -551,6 +562,7 @@ void expand_one(struct expander *e, struct uop *u)
     case OP_ASSIGN: expand_assign(e, u); break;
     case OP_LOAD: expand_load(e, u); break;
     case OP_STORE: expand_store(e, u); break;
+    case OP_STACK: expand_stack(e, u); break;
     default: expand_value(e, u);
     }
 }

@@ -378,7 +378,7 @@ int check(struct fixture *f, bool noopt)
     f->lowered = mem_array(f->t, (size_t)s->nkernel + 1, sizeof *f->lowered);
     for (int i = 0; i < s->nkernel; i++)
         f->lowered[i] = s->kernel[i]->ast;
-    assert_true(passes_run_rows(f->t, &p, "clamps", "linearize"));
+    assert_true(passes_run_rows(f->t, &p, "stacks", "linearize"));
     f->schedule = s;
     assert_true(passes_run_rows(f->t, &p, "expand", "plain"));
     run_schedule(f, s);

@@ -172,6 +172,12 @@ static bool value(struct env *e, struct uop *u, const int64_t *at, union scalar 
     }
     if (op_class(u->op) == CLASS_MOVE)
         return value_move(e, u, at, r);
+    if (u->op == OP_STACK) {
+        if (!value(e, u->src[0], u->src[0]->ndim ? at : NULL, &v[0]))
+            return false;
+        int64_t k = v[0].i < 0 ? 0 : v[0].i < u->nsrc - 1 ? v[0].i : u->nsrc - 2;
+        return value(e, u->src[1 + k], u->src[1 + k]->ndim ? at : NULL, r);
+    }
     assert_true(op_is_elementwise(u->op));
     for (int i = 0; i < u->nsrc; i++)
         if (!value(e, u->src[i], u->src[i]->ndim ? at : NULL, &v[i]))
@@ -459,6 +465,26 @@ static struct uop *instance_leaf(struct builder *b, struct names *names, const s
     return named(names, n, u);
 }
 
+/* Of up to five sources, some of which are the same, by an index of any bounds. */
+static struct uop *random_stack(struct builder *b, struct uop *x, bool raw)
+{
+    struct uop *src[6] = {operand(b, DTYPE_INDEX), x}, *dim[MAX_RANK];
+    int n = 2 + (int)pick(&b->r, 5);
+    for (int k = 2; k < n; k++)
+        src[k] = pick(&b->r, 2) ? src[k - 1] : operand(b, x->dtype);
+    if (pick(&b->r, 4) == 0)
+        src[0] = uop_int(b->t, between(&b->r, -2, 6));
+    for (int a = 0; a < x->ndim; a++)
+        dim[a] = x->dim[a];
+    if (x->ndim && pick(&b->r, 2))
+        src[0] = tensor_full(b->t, uop_int(b->t, between(&b->r, -1, 5)), dim, x->ndim);
+    for (int k = 0; k < n; k++)
+        if (src[k]->ndim && x->ndim && src[k]->ndim != x->ndim)
+            return NULL;
+    return raw ? uop_intern(b->t, OP_STACK, x->dtype, src, n, (union arg){0})
+               : uop_stack(b->t, src[0], src + 1, n - 1);
+}
+
 static struct uop *instance(struct builder *b, struct names *names, int node, bool raw,
                             enum op parent)
 {
@@ -490,6 +516,8 @@ static struct uop *instance(struct builder *b, struct names *names, int node, bo
     }
     if (op == OP_CONTIGUOUS && !src[0]->ndim)
         return NULL;
+    if (op == OP_STACK)
+        return random_stack(b, src[1], raw);
     for (int i = 0; op == OP_LOAD && i < n->nchild; i++)
         if (i && src[i]->ndim)
             return NULL;

@@ -783,6 +783,25 @@ static struct uop *random_loop(struct fixture *f, struct uop *const *have, int n
                    pick(f, x->ndim < 4 ? 3 : 2));
 }
 
+/* Places of an axis with expressions of their own, as many as it has or another number; or those
+ * that data asks for, also outside. */
+static struct uop *random_stack(struct fixture *f, struct uop *x, struct uop *y)
+{
+    struct tgc *t = f->t;
+    struct uop *dim[4], *index, *src[4] = {x, y, tensor_binary(t, OP_ADD, x, y), x};
+    int axis = x->ndim ? pick(f, x->ndim) : 0, n = 2 + pick(f, 3);
+    if (!src[2] || x->ndim > 4)
+        return NULL;
+    src[3] = tensor_binary(t, OP_MUL, src[2], x);
+    for (int a = 0; a < x->ndim; a++)
+        dim[a] = a == axis ? x->dim[a] : uop_int(t, 1);
+    if (x->ndim && pick(f, 3))
+        index = uop_reshape(t, uop_iota(t, x->dim[axis]), dim, x->ndim);
+    else
+        index = uop_cast(t, DTYPE_INDEX, x);
+    return tensor_stack(t, index, src, n);
+}
+
 static struct uop *random_op(struct fixture *f, struct uop **have, int n, int depth)
 {
     static const enum op folds[] = {OP_ADD, OP_MAX, OP_MIN};
@@ -805,8 +824,9 @@ static struct uop *random_op(struct fixture *f, struct uop **have, int n, int de
                    ? uop_concat(f->t, (struct uop *[]){x, y}, 2, 0)
                    : x;
     case 9:
-        return x->dtype != y->dtype
-                   ? NULL
+        return x->dtype != y->dtype ? NULL
+               : pick(f, 2)
+                   ? random_stack(f, x, y)
                    : tensor_where(f->t, uop_binary(f->t, OP_LT, x, uop_consti(f->t, x->dtype, 1)),
                                   y, x);
     case 10: return random_cast(f, x);

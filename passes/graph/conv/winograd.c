@@ -14,8 +14,8 @@
  * It is a rewrite of the graph. The graph has no convolutions: the pattern is a sum of products
  * with one operand that reads windows and one that is a weight. All other axes (batch, groups,
  * several axes of channels) keep their roles. The transforms (cook_toom.c) are sums of shifted
- * parts of a tensor, and the places xi a decision tree on an index (`place_select`), which becomes
- * straight-line code once the index is unrolled.
+ * parts of a tensor, and the places xi a STACK, which becomes straight-line code once its
+ * loop is unrolled.
  */
 #include "passes/graph/conv/winograd.h"
 
@@ -171,24 +171,6 @@ static int64_t length_of(const struct tiling *g, const struct window *w)
     return tiles_of(g, s) * g->f[s].m + (w->taps - 1) * w->dilation;
 }
 
-struct uop *place_index(struct tgc *t, int n, int axis, int ndim)
-{
-    struct uop *dim[MAX_RANK];
-    for (int a = 0; a < ndim; a++)
-        dim[a] = uop_int(t, a == axis ? n : 1);
-    return uop_reshape(t, uop_iota(t, uop_int(t, n)), dim, ndim);
-}
-
-struct uop *place_select(struct tgc *t, struct uop *index, struct uop *const *x, int lo, int hi)
-{
-    int mid = lo + (hi - lo) / 2;
-    if (hi - lo == 1)
-        return x[lo];
-    struct uop *low = place_select(t, index, x, lo, mid),
-               *high = place_select(t, index, x, mid, hi);
-    return tensor_where(t, tensor_binary(t, OP_LT, index, uop_int(t, mid)), low, high);
-}
-
 /* The weight's dims as axes of the product: 1 for taps of windows with tiles, and along axes where
  * it is invariant. */
 static void weight_dims(const struct tiling *g, struct uop **dim)
@@ -302,8 +284,7 @@ static struct uop *transform_input(const struct tiling *g)
     for (int i = 0; i < g->nplace; i++)
         d[i] = place_part(t, tiles, g->nside, (int[]){i / ncol, i % ncol}, 1);
     transform_apply(t, by, g->nside, d, v);
-    struct uop *xi = place_index(t, g->nplace, 0, g->l->product->ndim + 1);
-    return walk_windows(g, place_select(t, xi, v, 0, g->nplace));
+    return walk_windows(g, tensor_stack_along(t, 0, v, g->nplace));
 }
 
 /* The weight's distinct elements, with the axes of the product; NULL: over the memory limit. */
@@ -428,9 +409,8 @@ static struct uop *transform_output(const struct tiling *g, struct uop *sums)
     for (int i = 0; i < g->nout; i++)
         y[i] = uop_reshape(t, y[i], dim, n);
     for (int i = 0; i < g->f[0].m; i++)
-        row[i] = ncol == 1 ? y[i]
-                           : place_select(t, place_index(t, ncol, at[1], n), y + i * ncol, 0, ncol);
-    struct uop *r = place_select(t, place_index(t, g->f[0].m, at[0], n), row, 0, g->f[0].m);
+        row[i] = tensor_stack_along(t, at[1], y + i * ncol, ncol);
+    struct uop *r = tensor_stack_along(t, at[0], row, g->f[0].m);
     r = uop_new(t, OP_CONTIGUOUS, r->dtype, &r, 1, (union arg){0});
     for (int p = 0; p < l->product->ndim; p++) {
         dim[p] = l->reduce->dim[p];

@@ -47,13 +47,8 @@ bool layer_is_reduced(const struct layer *l, int axis);
 /* The number of tiles of m outputs along a window, the same for each remainder by the dilation. */
 int64_t window_tiles(const struct window *w, int m);
 
-/* Selection by an index; for strassen.c, too. place_index(): i64[.., n, ..], all other axes 1: 0,
- * 1, ... along the axis. */
-struct uop *place_index(struct tgc *t, int n, int axis, int ndim);
-/* x[lo], ... x[hi - 1] where `index` is lo, ... hi - 1: a balanced decision tree. */
-struct uop *place_select(struct tgc *t, struct uop *index, struct uop *const *x, int lo, int hi);
-/* The part of x at the indices at[..] of its first `lead` axes; of these axes, `keep` are kept with
- * size 1. */
+/* For strassen.c, too. The part of x at the indices at[..] of its first `lead` axes; of these axes,
+ * `keep` are kept with size 1. */
 struct uop *place_part(struct tgc *t, struct uop *x, int lead, const int *at, int keep);
 
 /* ------------------------------------------------------------------------------ separate_taps.c */

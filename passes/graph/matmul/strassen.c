@@ -21,7 +21,7 @@
  * it is split in two. Rows of one sample do affect each other, which is why this is done only on
  * request.
  *
- * It is a rewrite of the graph, like winograd.c, with whose place_select() it chooses parts. The
+ * It is a rewrite of the graph, like winograd.c, and the parts are STACKs, too. The
  * pattern is a sum of products with one operand that is a weight, and another one whose elements
  * are each used once per column and are contiguous along the sum. (Convolutions with windows of one
  * element are excluded: the order of their axes is free, and bands suit them better.)
@@ -118,7 +118,7 @@ static bool has_padding(struct tgc *t, struct uop *values)
     SCRATCH_PUSH(t, stack, n, cap, values);
     while (n > 0 && !found) {
         struct uop *u = stack[--n];
-        bool passes = op_is_elementwise(u->op) || u->op == OP_CONTIGUOUS ||
+        bool passes = op_is_pointwise(u->op) || u->op == OP_CONTIGUOUS ||
                       (op_class(u->op) == CLASS_MOVE && u->op != OP_WINDOW);
         found = u->op == OP_PAD;
         for (int k = 0; k < u->nsrc && passes; k++)
@@ -302,7 +302,7 @@ static struct uop *sums_of_values(const struct product *p)
         quarter[i] = quarter_of(t, x, (int[]){p->row, p->step}, i);
     for (int k = 0; k < PRODUCTS; k++)
         sum[k] = tensor_insert_axis(t, sum_of(t, quarter, of_values[k], QUARTERS), 0);
-    return place_select(t, place_index(t, PRODUCTS, 0, x->ndim + 1), sum, 0, PRODUCTS);
+    return tensor_stack_along(t, 0, sum, PRODUCTS);
 }
 
 /* [7, the product's axes], a weight; NULL: over the memory limit. */
@@ -364,8 +364,8 @@ static struct uop *join_quarters(const struct product *p, struct uop *const *qua
     for (int i = 0; i < QUARTERS; i++)
         part[i] = uop_reshape(t, quarter[i], dim, n);
     for (int i = 0; i < 2; i++)
-        row[i] = place_select(t, place_index(t, 2, at[1], n), part + 2 * i, 0, 2);
-    struct uop *r = place_select(t, place_index(t, 2, at[0], n), row, 0, 2);
+        row[i] = tensor_stack_along(t, at[1], part + 2 * i, 2);
+    struct uop *r = tensor_stack_along(t, at[0], row, 2);
     for (int a = 0; a < p->c.product->ndim; a++) {
         bool halved = a == p->row || a == p->column;
         dim[a] = uop_int(t, size_of(quarter[0]->dim[a]) * (halved ? 2 : 1));
