@@ -161,6 +161,17 @@ static bool elements_agree(const struct array *got, const struct array *want, si
            (isfinite(b.f) && fabs(a.f - b.f) <= atol + rtol * fabs(b.f));
 }
 
+double array_largest(const struct array *v)
+{
+    double largest = 0;
+    for (size_t i = 0; i < v->nelem && v->dtype != DTYPE_STRING; i++) {
+        double x = fabs(as_double(v, i));
+        if (isfinite(x) && x > largest)
+            largest = x;
+    }
+    return largest;
+}
+
 bool array_compare(struct tgc *t, struct text *out, const struct array *got,
                    const struct array *want, double rtol, double atol)
 {
@@ -172,13 +183,13 @@ bool array_compare(struct tgc *t, struct text *out, const struct array *got,
                     array_type_text(t, want));
         return false;
     }
-    bool is_float = dtype_is_float(want->dtype);
+    bool is_float = dtype_is_float(want->dtype), is_number = want->dtype != DTYPE_STRING;
     size_t nbad = 0, first = 0;
     double largest = 0;
     for (size_t i = 0; i < want->nelem; i++) {
         if (!elements_agree(got, want, i, rtol, atol) && nbad++ == 0)
             first = i;
-        double d = is_float ? fabs(as_double(got, i) - as_double(want, i)) : 0;
+        double d = is_number ? fabs(as_double(got, i) - as_double(want, i)) : 0;
         if (d > largest)
             largest = d;
     }
@@ -187,9 +198,9 @@ bool array_compare(struct tgc *t, struct text *out, const struct array *got,
         put_element(out, got, first);
         text_puts(out, ", expected ");
         put_element(out, want, first);
-        text_puts(out, is_float ? ", " : "");
+        text_puts(out, is_number ? ", " : "");
     }
-    if (is_float)
+    if (is_float || (nbad && is_number))
         text_printf(out, "largest difference %.3g", largest);
     else if (!nbad)
         text_puts(out, "equal");

@@ -78,6 +78,7 @@ struct options {
     /* values of inputs that are read from files: shapes may depend on them */
     struct onnx_value_option *value; int nvalue; size_t cap_value;
     const char **state; int nstate; size_t cap_state; /* OUT=IN */
+    const char **inner; int ninner; size_t cap_inner; /* of --value */
     int steps;                      /* of tgc run */
     struct onnx_load_options load;
     int nchwc_block;                /* 0: as the model implies */
@@ -264,6 +265,8 @@ void array_summary(struct text *out, const struct array *v);
  * atol + rtol * |want|, NaN equal to NaN. Appends the differences, or how closely they agree. */
 bool array_compare(struct tgc *t, struct text *out, const struct array *got,
                    const struct array *want, double rtol, double atol);
+/* The largest finite |element|; 0 for strings. */
+double array_largest(const struct array *v);
 
 /* .npy, versions 1 to 3, both orders and both byte orders; the dtype is `wanted`'s or a diagnostic
  * says so (bf16 and fp8 are read from the integers of their bits; VOID takes any). */

@@ -197,7 +197,7 @@ static bool compare_outputs(struct tgc *t, const struct options *o, const struct
 /* ------------------------------------------------------------------------------------ two models */
 
 /* The second model: a compile of its own, since a struct tgc belongs to one compile. */
-struct second { struct tgc *t; struct options o; struct instance p; bool ok; };
+struct second { struct tgc *t; struct options o; struct model m; struct instance p; bool ok; };
 
 static const char *variable(const char *name) { return getenv(name); }
 
@@ -254,10 +254,10 @@ static bool run_second(struct second *s, const struct instance *first)
 {
     struct tgc *t = s->t;
     struct options *o = &s->o;
-    struct model m;
+    struct model *m = &s->m;
     struct feed f;
-    return model_load(t, o, &m) && second_inputs(t, o, &m, first, &f) &&
-           model_schedule(t, o, program_name(t, m.stem), &m) && instance_build(t, o, &m, &s->p) &&
+    return model_load(t, o, m) && second_inputs(t, o, m, first, &f) &&
+           model_schedule(t, o, program_name(t, m->stem), m) && instance_build(t, o, m, &s->p) &&
            feed_instance(t, &f, &s->p) && instance_prepare(t, o, &s->p) && instance_run(t, &s->p);
 }
 
@@ -268,8 +268,75 @@ static void start_second(struct second *s, const struct instance *first)
         s->ok = run_second(s, first);
 }
 
-static bool compare_models(struct tgc *t, const struct options *o, const struct instance *first,
-                           int *nbad)
+/* How the values of --value compare. */
+struct parting {
+    int nsame, nbad, nalone;
+    const char *first, *from, *how;     /* the first that differs; NULL: none does */
+};
+
+/* Elements that nearly cancel differ by much of themselves: what counts is the largest one. */
+static void compare_inner(struct tgc *t, const struct options *o, const struct array *got,
+                          const struct array *want, const char *from, struct parting *r)
+{
+    struct text x = {.t = t};
+    double largest = array_largest(want);
+    bool agrees = array_compare(t, &x, got, want, 0, o->atol + o->rtol * largest);
+    if (largest > 0 && want->nelem == got->nelem)
+        text_printf(&x, " (the largest element is %.3g)", largest);
+    printf("%s ", agrees ? "ok      " : "MISMATCH");
+    print_escaped(stdout, got->name);
+    printf(": %s: ", array_type_text(t, got));
+    print_escaped(stdout, x.s);
+    putchar('\n');
+    r->nsame += agrees;
+    r->nbad += !agrees;
+    if (!agrees && !r->first) {
+        r->first = want->name;
+        r->from = from;
+        r->how = x.s;
+    }
+}
+
+static void print_parting(const struct parting *r)
+{
+    if (r->first) {
+        fputs("first to differ: ", stdout);
+        print_escaped(stdout, r->first);
+        fputs(", made by ", stdout);
+        print_escaped(stdout, r->from);
+        printf(": %s\n", r->how);
+    }
+    printf("values inside: %d agree, %d differ", r->nsame, r->nbad);
+    if (r->nalone)
+        printf("; %d in one model alone, not compared", r->nalone);
+    putchar('\n');
+}
+
+/* Values go by name, in the first model's order. */
+static void compare_values(struct tgc *t, const struct options *o, const struct model *m,
+                           const struct instance *first, const struct second *s, int *nbad)
+{
+    int n = m->graph->ninner, other = s->m.graph->ninner;
+    const struct array *want = first->output + first->info->output_count - n;
+    const struct array *got = s->p.output + s->p.info->output_count - other;
+    struct parting r = {.nalone = n + other};
+    if (!o->ninner)
+        return;
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (k < other && strcmp(got[k].name, want[i].name) != 0)
+            k++;
+        if (k == other)
+            continue;
+        r.nalone -= 2;
+        compare_inner(t, o, &got[k], &want[i], m->graph->inner_from[i], &r);
+    }
+    print_parting(&r);
+    *nbad += r.nbad;
+}
+
+static bool compare_models(struct tgc *t, const struct options *o, const struct model *m,
+                           const struct instance *first, int *nbad)
 {
     struct second *s = MEM_NEW(t, struct second);
     *nbad = 0;
@@ -285,12 +352,14 @@ static bool compare_models(struct tgc *t, const struct options *o, const struct 
     if (!s->ok)
         return diag_error(t, &(struct place){.file = s->o.model},
                           "the second model could not be run; see above");
-    int n = first->info->output_count, count = s->p.info->output_count;
+    int n = first->info->output_count - m->graph->ninner;
+    int count = s->p.info->output_count - s->m.graph->ninner;
     if (n != count)
         return diag_error(t, &(struct place){.file = s->o.model},
                           "has %d outputs, the first model has %d", count, n);
     for (int i = 0; i < n; i++)
         *nbad += !compare_tensor(t, o, &s->p.output[i], &first->output[i]);
+    compare_values(t, o, m, first, s, nbad);
     instance_close(&s->p);
     return true;
 }
@@ -316,7 +385,7 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     if (!ran)
         return EXIT_FAILED;
     times_print_one_run(t, &m, &times);
-    if (!(o.data ? compare_outputs(t, &o, &m, &p, &nbad) : compare_models(t, given, &p, &nbad)))
+    if (!(o.data ? compare_outputs(t, &o, &m, &p, &nbad) : compare_models(t, given, &m, &p, &nbad)))
         return EXIT_FAILED;
     instance_close(&p);
     model_close(&m);

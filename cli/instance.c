@@ -194,12 +194,34 @@ static bool load_weights(struct tgc *t, const char *path, struct instance *p)
               : diag_error(t, &(struct place){.file = path}, "the model's weights cannot be read");
 }
 
+/* Whether the values of --value find place in a run here, before time is spent on its code. */
+static bool check_values_fit(struct tgc *t, const struct options *o, const struct graph *g)
+{
+    int64_t total = 0, limit = t->run_limit > INT64_MAX ? INT64_MAX : (int64_t)t->run_limit;
+    int end = g->noutput - g->npart;
+    for (int i = end - g->ninner; i < end; i++) {
+        const struct uop *u = g->output[i].value;
+        int64_t nbytes = (int64_t)dtype_nbytes(u->dtype);
+        for (int a = 0; a < u->ndim; a++)
+            nbytes = sat_mul(nbytes, u->dim[a]->vmax > 0 ? u->dim[a]->vmax : 0);
+        total = sat_add(total, nbytes);
+    }
+    if (!limit || sat_add(total, (int64_t)t->run_used) <= limit)
+        return true;
+    return diag_error(t, &(struct place){.file = o->model},
+                      "the %d values of --value take %lld MB, and a run here may take %lld MB, of "
+                      "which %zu are taken; name fewer (--value NAME, --value 'layer1*'), or "
+                      "%s=BYTES allows more",
+                      g->ninner, (long long)(total >> 20), (long long)(limit >> 20),
+                      t->run_used >> 20, option_spelling(OPTION_MAX_MEMORY));
+}
+
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
                     struct instance *p)
 {
     double start = seconds_now();
     const char *name = o->name ? o->name : program_name(t, m->stem);
-    const char *dir = directory_make(t);
+    const char *dir = check_values_fit(t, o, m->graph) ? directory_make(t) : NULL;
     if (!dir)
         return false;
     const char *compiler = getenv("CC");

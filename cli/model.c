@@ -53,6 +53,8 @@ static bool read_text(struct tgc *t, const struct options *o, struct model *m,
                                    .ndim = ndim,
                                    .external_data_dir = o->load.external_data_dir,
                                    .no_external_data = o->load.no_external_data,
+                                   .inner = o->inner,
+                                   .ninner = o->ninner,
                                    .on_file = note_file,
                                    .user = m};
     m->tgc = t;
@@ -291,6 +293,20 @@ static void report_kernels(const struct tgc *t, const struct schedule *s)
     }
 }
 
+/* What --state keeps is no output, whoever asks for it. */
+static bool check_states_kept(struct tgc *t, const struct options *o)
+{
+    for (int i = 0; i < o->ninner; i++)
+        for (int k = 0; k < o->nstate; k++) {
+            size_t n = strlen(o->inner[i]);
+            if (strncmp(o->state[k], o->inner[i], n) == 0 && o->state[k][n] == '=')
+                return diag_error(t, &(struct place){.file = o->model},
+                                  "--value %.100s: it is no output, but the state of --state %.200s",
+                                  o->inner[i], o->state[k]);
+        }
+    return true;
+}
+
 bool model_lower(struct tgc *t, const struct options *o, struct model *m)
 {
     double start = seconds_now();
@@ -302,10 +318,14 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .nlist = o->nlist,
                                                .state = o->state,
                                                .nstate = o->nstate,
+                                               .inner = o->inner,
+                                               .ninner = o->ninner,
                                                .value = o->value,
                                                .nvalue = o->nvalue,
                                                .nchwc_block = o->nchwc_block};
     passes_init(t);
+    if (!check_states_kept(t, o))
+        return false;
     if (m->onnx)
         m->graph = onnx_lower(t, m->onnx, &graph_options);
     else if (!settle_text(t, o, m))

@@ -574,6 +574,9 @@ static bool apply(struct parser *p, const struct given *g)
         return (strchr(g->value, '=') && g->value[0] != '=' &&
                 g->value[strlen(g->value) - 1] != '=') ||
                bad_value(p, g);
+    case OPTION_VALUE:
+        VEC_PUSH(p->t, o->inner, o->ninner, o->cap_inner, g->value);
+        return *g->value || bad_value(p, g);
     case OPTION_STEPS:
         if (!read_int(g->value, &end, 1, INT32_MAX, &n) || *end)
             return bad_value(p, g);
@@ -850,10 +853,11 @@ static bool check_operands(struct parser *p)
         return usage(p, "tgc verify needs --data DIR, where input_0.pb, output_0.pb, ... are, a "
                         "second model, or --other=OPTIONS");
     if (o->command == COMMAND_VERIFY && o->data &&
-        (o->model2 || o->nother || o->ninput || o->nlayout))
+        (o->model2 || o->nother || o->ninput || o->nlayout || o->ninner))
         return usage(p, "--data holds inputs and outputs; %s is for comparing two models",
                      o->model2    ? "a second model"
                      : o->nother  ? "--other"
+                     : o->ninner  ? "--value"
                      : o->ninput  ? "-i"
                                   : "--image-layout");
     if (o->target == TARGET_OPENCL && o->threads > 1)

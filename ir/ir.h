@@ -737,6 +737,9 @@ struct graph {
     /* BUFFER_INPUT uops, in the model's order */
     int ninput; struct uop **input;
     int noutput; struct graph_output *output;
+    /* The last `ninner` of the caller's outputs are values inside of the model, which --value asked
+     * for; inner_from: what makes each, such as "node 3 'conv' (Conv)". */
+    int ninner; const char **inner_from;
     /* The last `nstate` inputs and `npart` outputs belong to states, not to the caller:
      * state[k]->in, and the value stored into part[k]->out, which is the new rows alone if it
      * grows. */

@@ -327,7 +327,7 @@ static struct graph *lower_once(struct lower *l)
     l->t->agree_ctx = l;
     bool ok = lower_nodes(l, &top, NULL, g->node, g->n_node);
     l->t->agree = NULL;
-    if (!ok || !border_outputs(l, &top, g, out))
+    if (!ok || !border_outputs(l, &top, g, out) || !inner_outputs(l, &top, g, out))
         return NULL;
     out->var = l->var;
     out->nvar = l->nvar;

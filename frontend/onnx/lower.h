@@ -314,6 +314,9 @@ bool border_open(struct lower *l, ValueInfoProto *in, struct border_input *b);
 struct value *border_value(struct tgc *t, const struct border_input *b, struct uop *const *x);
 /* The graph's outputs into `out`. */
 bool border_outputs(struct lower *l, const struct scope *s, const GraphProto *g, struct graph *out);
+/* inner.c: those that the options ask for besides. */
+bool inner_outputs(struct lower *l, const struct scope *top, const GraphProto *g,
+                   struct graph *out);
 
 void scope_set(struct tgc *t, struct scope *s, const char *name, struct value *v);
 /* NULL for "" and for a parameter of a function that its caller left out. */

@@ -242,6 +242,8 @@ struct onnx_graph_options {
     /* OUT=IN: kept from run to run. An initializer of such an input's name is not a constant, but
      * the buffer's `first`. */
     const char *const *state; int nstate;
+    /* values inside of the main graph that are outputs, too; see expose_values() */
+    const char *const *inner; int ninner;
     /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
     int64_t default_max;
     /* of the domain com.microsoft.nchwc: 8 or 16; 0: as the model shows */

@@ -91,6 +91,20 @@ static void enter_origin(struct reader *r, const struct tail *tail, const char *
     VEC_PUSH(r->t, r->origin, r->norigin, r->cap_origin, o);
 }
 
+/* What names stand for, for --value. */
+static void note_value(struct reader *r, const struct token *name, struct uop *value)
+{
+    struct named_value v = {.name = name->text, .from = mem_printf(r->t, "line %d", name->line)};
+    if (r->region)
+        v.refusal = mem_printf(r->t, "line %d defines it inside of a branch or a loop; only values "
+                               "outside of them can be outputs", name->line);
+    else if (value->dtype == DTYPE_INDEX)
+        v.refusal = "it is a size, no tensor";
+    else
+        v.value = value;
+    VEC_PUSH(r->t, r->named, r->nnamed, r->cap_named, v);
+}
+
 static bool define_results(struct reader *r, const struct result *v, int n,
                            struct uop *const *value, const struct tail *tail)
 {
@@ -101,6 +115,8 @@ static bool define_results(struct reader *r, const struct result *v, int n,
         ok &= define_name(r, &v[i].at, value ? value[i] : NULL);
         if (value && value[i] && v[i].typed)
             ok &= type_matches(r, &v[i].type, value[i]);
+        if (value && value[i])
+            note_value(r, &v[i].at, value[i]);
     }
     if (value && n && value[0] && tail && tail->axes)
         uop_name_axes(r->t, value[0], tail->axes);

@@ -50,6 +50,13 @@ static bool read_named_type(struct reader *r, const char *what, struct token *at
            (!accept_word(r, "as") || read_text(r, name, "a name"));
 }
 
+/* Why --value cannot have the name. */
+static void note_refusal(struct reader *r, const struct token *name, const char *why)
+{
+    struct named_value v = {.name = name->text, .refusal = why};
+    VEC_PUSH(r->t, r->named, r->nnamed, r->cap_named, v);
+}
+
 static bool read_input(struct reader *r)
 {
     struct token at;
@@ -62,6 +69,7 @@ static bool read_input(struct reader *r)
     struct buffer *b = buffer_new(r->t, BUFFER_INPUT, type.dtype, type.dim, type.ndim, name);
     struct uop *x = uop_buffer(r->t, b);
     VEC_PUSH(r->t, r->input, r->ninput, r->cap_input, x);
+    note_refusal(r, &at, "it is an input of the graph");
     return define_name(r, &at, x);
 }
 
@@ -74,6 +82,7 @@ static bool read_weight_statement(struct reader *r)
     if (!read_named_type(r, "weight", &at, &type, &name))
         return at.kind == TOKEN_REF && define_name(r, &at, NULL) && false;
     bool ok = expect(r, '=', "and the values") && read_weight(r, &type, name, &w);
+    note_refusal(r, &at, "it is a weight, the same in all runs");
     return define_name(r, &at, w) && ok;
 }
 
@@ -198,6 +207,17 @@ static struct graph *finish(struct reader *r)
     return g;
 }
 
+/* --value: names with or without the % that the text has. What regions define is no output. */
+static bool expose_inner(struct reader *r, struct graph *g)
+{
+    int n = r->options.ninner;
+    struct place at = {.file = r->path};
+    const char **wanted = mem_array(r->t, (size_t)n + 1, sizeof *wanted);
+    for (int i = 0; i < n; i++)
+        wanted[i] = r->options.inner[i] + (r->options.inner[i][0] == '%');
+    return expose_values(r->t, &at, g, r->named, r->nnamed, wanted, n);
+}
+
 struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
                             const struct tg_read_options *options)
 {
@@ -226,7 +246,8 @@ struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, 
     check_dimensions(r);
     if (t->nerror == before && r->noutput == 0)
         read_error(r, &r->token, "the graph has no output; add a line such as: output %%y");
-    return t->nerror == before ? finish(r) : NULL;
+    struct graph *g = t->nerror == before ? finish(r) : NULL;
+    return g && expose_inner(r, g) ? g : NULL;
 }
 
 /* Everything that a file or standard input holds. */

@@ -45,6 +45,9 @@ struct reader {
     const char **local;                  /* names that regions around here defined */
     int nlocal;
     size_t cap_local;
+    struct named_value *named;           /* for --value */
+    int nnamed;
+    size_t cap_named;
 
     /* value: a VAR, or a CONST where it is fixed */
     struct symbol { const char *name; struct uop *value; int64_t min, max; } *symbol;

@@ -14,6 +14,9 @@ struct tg_dimension { const char *name; int64_t min, max; };
 struct tg_read_options {
     const struct tg_dimension *dim;
     int ndim;
+    /* values of the graph that are outputs, too, with or without their %; see expose_values() */
+    const char *const *inner;
+    int ninner;
     /* where file("...") looks; NULL: the directory of `path` */
     const char *external_data_dir;
     bool no_external_data;

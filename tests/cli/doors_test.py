@@ -194,6 +194,95 @@ def _(folder):
 # ------------------------------------------------------------------------------- times and tables
 
 
+def layers(folder):
+    """Two chains of layers, of which the third has other weights, and their values by the reference evaluator."""
+    rng = np.random.default_rng(1)
+    weights = {f"w{k}": rng.standard_normal((4, 4)).astype(np.float32) for k in range(4)}
+    nodes = [G.node("MatMul", [f"h{k}" if k else "x", f"w{k}"], [f"h{k + 1}" if k < 3 else "y"], name=f"layer{k}") for k in range(4)]
+    for name in ("a.onnx", "b.onnx"):
+        onnx.save(G.model(nodes, [G.value("x", [2, 4])], [G.value("y", [2, 4])], [G.weight(*w) for w in weights.items()]), folder / name)
+        weights["w2"] = weights["w2"] + np.float32(0.5)
+    x = np.ones((2, 4), np.float32)
+    np.save(folder / "x.npy", x)
+    return x, weights
+
+
+@case("--value: values inside of a model are outputs of what is compiled and run")
+def _(folder):
+    x, weights = layers(folder)
+    tgc(folder, "run", "a.onnx", "-i", "x=x.npy", "--value", "*", "--value=h2", "--out-dir", "all")
+    expect({p.name for p in (folder / "all").iterdir()} == {f"{n}.npy" for n in ("h1", "h2", "h3", "y")}, "not all values")
+    want = x @ weights["w0"] @ weights["w1"]
+    expect(np.allclose(np.load(folder / "all/h2.npy"), want, 1e-5), "h2 is not the second layer's value")
+    tgc(folder, "a.onnx", "-o", "m.c", "--value=h3", "--value=h1", "--value=y")
+    described = [v["name"] for v in json.loads(tgc(folder, "info", "a.onnx", "--json", "--value=h3", "--value=h1").out)["outputs"]]
+    expect(described == ["y", "h1", "h3"], f"not in the order of the graph: {described}")
+    fields = re.findall(r"^    float \*(\w+);", (folder / "m.h").read_text(), re.M)
+    expect(fields == ["y", "h1", "h3"], f"the outputs of the header are {fields}")
+    (folder / "m.tg").write_text("tg 1\ninput %x : f32[3]\nweight %w : f32[3] = [1, 2, 3]\n%n = add(2, 1)\n%w2 = mul(%w, %w)\n"
+                                 "%a = mul(%x, %w2)\n%b = relu(%a)\noutput %b as \"y\"\n")
+    listed = tgc(folder, "run", "m.tg", "--value", "*").out.decode()
+    expect(re.findall(r"^(\w+):", listed, re.M) == ["y", "a"], f"constants and outputs are listed, too:\n{listed}")
+    expect("\nw2: " in tgc(folder, "run", "m.tg", "--value", "%w2").out.decode(), "a constant that was asked for")
+
+
+@case("--value: verify says which value is the first to differ")
+def _(folder):
+    layers(folder)
+    said = tgc(folder, "verify", "a.onnx", "b.onnx", "--value", "*", status=3).out.decode()
+    expect(re.search(r"^first to differ: h3, made by node 2 'layer2' \(MatMul\): .*largest difference [0-9.]+ ", said, re.M), said)
+    expect("values inside: 2 agree, 1 differ\n" in said and "MISMATCH h3" in said and "ok       h2" in said, said)
+    said = tgc(folder, "verify", "a.onnx", "--other=-O0", "--value", "h*").out.decode()
+    expect("first to differ" not in said and "values inside: 3 agree, 0 differ\n" in said, said)
+    model = onnx.load(folder / "a.onnx")
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = ["other" if name == "h2" else name for name in names]
+    onnx.save(model, folder / "renamed.onnx")
+    said = tgc(folder, "verify", "a.onnx", "renamed.onnx", "--value", "*").out.decode()
+    expect("values inside: 2 agree, 0 differ; 2 in one model alone, not compared\n" in said, said)
+    expect("renamed.onnx: error: --value h2:" in tgc(folder, "verify", "a.onnx", "renamed.onnx", "--value=h2", status=1).err, "not named")
+    # what nearly cancels differs by much of itself, and by nothing of the tensor
+    (folder / "c.tg").write_text("tg 1\ninput %x : f32[8]\n%a = add(%x, 1000)\n%b = sub(%a, 1000)\n%y = mul(%b, 0.0)\noutput %y\n")
+    (folder / "d.tg").write_text("tg 1\ninput %x : f32[8]\n%a = add(%x, 1000.0001)\n%b = sub(%a, 1000)\n%y = mul(%b, 0.0)\noutput %y\n")
+    said = tgc(folder, "verify", "c.tg", "d.tg", "--value=a", "--fast-math").out.decode()
+    expect("ok       a" in said, said)
+
+
+@case("--value: names that cannot be, and values that do not fit")
+def _(folder):
+    layers(folder)
+    for name, why in (("h22", "is 'h2' meant?"), ("nothing", "--value '*' lists all"), ("x", "is an input"), ("w1", "is a weight"),
+                      ("q*", "no value of the graph has such a name")):
+        said = tgc(folder, "run", "a.onnx", "--value", name, status=1).err
+        expect("a.onnx: error: --value" in said and why in said, f"{name}: {said}")
+    tgc(folder, "run", "a.onnx", "--value=", status=2)
+    expect("--value" in tgc(folder, "verify", "a.onnx", "--data", ".", "--value=h1", status=2).err, "--data and --value")
+    body = onnx.helper.make_graph([G.node("Identity", ["c"], ["c2"]), G.node("Mul", ["v", "v"], ["inside"], name="square")], "body",
+                                  [G.value("i", [], onnx.TensorProto.INT64), G.value("c", [], onnx.TensorProto.BOOL), G.value("v", [2])],
+                                  [G.value("c2", [], onnx.TensorProto.BOOL), G.value("inside", [2])])
+    nodes = [G.node("Loop", ["n", "", "x"], ["l"], name="again", body=body), G.node("SequenceConstruct", ["l", "x"], ["s"]),
+             G.node("SequenceAt", ["s", "k"], ["m"]), G.node("Neg", ["m"], ["y"])]
+    model = G.model(nodes, [G.value("x", [2])], [G.value("y", [2])],
+                    [G.weight("n", np.array(3, np.int64)), G.weight("k", np.array(0, np.int64))])
+    onnx.save(model, folder / "loop.onnx")
+    said = tgc(folder, "run", "loop.onnx", "--value=inside", status=1).err
+    expect("node 0 'again' (Loop), body: node 1 'square' (Mul) makes it, in a subgraph" in said, said)
+    expect("its tensors are 's[0]' to 's[1]'" in tgc(folder, "run", "loop.onnx", "--value=s", status=1).err, "a sequence")
+    expect("l: f32[2]" in tgc(folder, "run", "loop.onnx", "--value=*").out.decode(), "a loop's result is a value")
+    (folder / "loop.tg").write_text("tg 1\ninput %x : f32[2]\n%y = loop %i < 3 carry(%v = %x) {\n    %inside = mul(%v, %v)\n"
+                                    "    next(%inside)\n}\noutput %y\n")
+    expect("line 4 defines it inside of a branch or a loop" in tgc(folder, "run", "loop.tg", "--value=inside", status=1).err, "a region")
+    (folder / "clash.tg").write_text('tg 1\ninput %x : f32[2]\n%a = relu(%x)\n%b = neg(%a)\noutput %b as "a"\n')
+    expect("another output has that name" in tgc(folder, "run", "clash.tg", "--value=a", status=1).err, "a clash")
+    (folder / "state.tg").write_text("tg 1\ninput %h : f32[2]\ninput %x : f32[2]\n%g = add(%h, %x)\n%y = neg(%g)\noutput %g\noutput %y\n")
+    expect("--state g=h" in tgc(folder, "run", "state.tg", "--state=g=h", "--value=g", status=1).err, "a state")
+    (folder / "large.tg").write_text("tg 1\ninput %x : f32[8, 1000, 1000]\n%a = exp(%x)\n%b = neg(%a)\n%s = reduce_sum(%b) {axes=[1, 2]}\n"
+                                     "output %s\n")
+    said = tgc(folder, "run", "large.tg", "--value=*", "--max-memory=50M", status=1).err
+    expect("the 2 values of --value take 61 MB" in said and "--max-memory" in said, said)
+
+
 @case("bench and DEBUG=2 give each kernel's time; info and .json list kernels")
 def _(folder):
     perceptron(folder)
