@@ -24,11 +24,16 @@ static const char *kinds_text(struct tgc *t, const char *kinds)
 
 static const char *domain_of(const struct operator *op) { return *op->domain ? op->domain : "ai.onnx"; }
 
+static int last_opset(const struct operator *op)
+{
+    return op->until ? op->until : onnx_newest_opset(op->domain);
+}
+
 static const char *opsets_of(struct tgc *t, const struct operator *op)
 {
-    return op->until && op->until == op->since ? mem_printf(t, "%d", op->since)
-           : op->until                         ? mem_printf(t, "%d-%d", op->since, op->until)
-                                               : mem_printf(t, "%d-", op->since);
+    int last = last_opset(op);
+    return last == op->since ? mem_printf(t, "%d", op->since)
+                             : mem_printf(t, "%d-%d", op->since, last);
 }
 
 static void put_json_text(struct text *x, const char *key, const char *value)
@@ -42,11 +47,7 @@ static void put_json(struct text *x, const struct operator *op)
     text_putc(x, '{');
     put_json_text(x, "name", op->name);
     put_json_text(x, "domain", domain_of(op));
-    text_printf(x, ",\"since\":%d,\"until\":", op->since);
-    if (op->until)
-        text_printf(x, "%d", op->until);
-    else
-        text_puts(x, "null");
+    text_printf(x, ",\"since\":%d,\"until\":%d", op->since, last_opset(op));
     put_json_text(x, "dtypes", kinds_text(x->t, op->kinds));
     put_json_text(x, "limits", op->limits);
     text_putc(x, '}');

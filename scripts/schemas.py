@@ -19,11 +19,12 @@ from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 FOLDER = Path(__file__).resolve().parents[1] / "frontend" / "onnx"
 OUT = FOLDER / "schemas.def"
 HEADER = """\
-/* SCHEMA("domain", "Name", since, until, "inputs", "outputs", "attributes")
+/* DOMAIN("domain", newest)
+ * SCHEMA("domain", "Name", since, until, "inputs", "outputs", "attributes")
  *
- * Written by scripts/schemas.py; not by hand. Sorted by name, domain, since. since, until: opsets, until 0:
- * all later ones. Inputs and outputs by position: x must be there, x? may, x+ is one or more, x* any
- * number of them. An attribute's type is that of AttributeProto in small letters; one with ! must be there. */
+ * Written by scripts/schemas.py; not by hand. newest: the last opset of the domain that its packages knew.
+ * Sorted by name, domain, since. since, until: opsets, until 0: up to the newest. Inputs and outputs by
+ * position: x must be there, x? may, x+ is one or more, x* any number of them. An attribute's type is that of AttributeProto in small letters; one with ! must be there. */
 """
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -70,9 +71,19 @@ def schemas():
     return {key: sorted(versions, key=lambda s: s.since_version) for key, versions in found.items()}
 
 
+def newest(every):
+    """{domain: the last opset in which something of it changed}; ONNX's own has a number of its own"""
+    last = {}
+    for (domain, _), versions in every.items():
+        last[domain] = max(last.get(domain, 1), *(schema.since_version for schema in versions))
+    last[""] = defs.onnx_opset_version()
+    return last
+
+
 def table():
-    rows = []
     every = schemas()
+    last = newest(every)
+    rows = [f'DOMAIN("{domain}", {last[domain]})\n' for domain in sorted({domain for domain, _ in served()})]
     for (domain, name), first in sorted(served().items(), key=lambda item: (item[0][1], item[0][0])):
         versions = []   # [since, signature]
         for schema in every[domain, name]:

@@ -11,7 +11,6 @@
 
 enum {
     NEWEST_IR_VERSION = 14,
-    NEWEST_OPSET = 28,              /* of ai.onnx */
     MAX_IMPORTS = 100,
     MAX_FUNCTIONS = 100000,
     MAX_ATTRIBUTES = 200,
@@ -111,12 +110,12 @@ static bool check_imports(struct onnx_model *m, OperatorSetIdProto *const *impor
                 m->tgc, &at,
                 "%s imports version %lld of the operator set '%.100s'; versions start at 1", of,
                 (long long)import[i]->version, domain);
-        if (is_default_domain(import[i]->domain) && import[i]->version > NEWEST_OPSET)
+        int newest = onnx_newest_opset(import[i]->domain);
+        if (newest && import[i]->version > newest)
             return diag_error(m->tgc, &at,
-                              "%s imports version %lld of the operator set 'ai.onnx'; the newest "
-                              "that tgc knows is %d, "
-                              "so export the model with that or an older one",
-                              of, (long long)import[i]->version, NEWEST_OPSET);
+                              "%s imports version %lld of the operator set '%.100s'; the newest "
+                              "that tgc knows is %d, so export the model with that or an older one",
+                              of, (long long)import[i]->version, domain, newest);
         for (size_t k = 0; k < i; k++)
             if (same_domain(import[k]->domain, import[i]->domain) &&
                 import[k]->version != import[i]->version)

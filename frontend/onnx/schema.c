@@ -11,11 +11,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const struct { const char *name; int newest; } domains[] = {
+#define DOMAIN(name, newest) {name, newest},
+#define SCHEMA(domain, name, since, until, inputs, outputs, attributes)
+#include "frontend/onnx/schemas.def"
+#undef SCHEMA
+#undef DOMAIN
+};
+
+int onnx_newest_opset(const char *domain)
+{
+    domain = operator_domain(domain);
+    for (size_t i = 0; i < sizeof domains / sizeof *domains; i++)
+        if (strcmp(domains[i].name, domain) == 0)
+            return domains[i].newest;
+    return 0;
+}
+
 static const struct schema schemas[] = {
+#define DOMAIN(name, newest)
 #define SCHEMA(domain, name, since, until, inputs, outputs, attributes)                            \
     {domain, name, since, until, inputs, outputs, attributes},
 #include "frontend/onnx/schemas.def"
 #undef SCHEMA
+#undef DOMAIN
 };
 enum { NSCHEMA = sizeof schemas / sizeof *schemas };
 

@@ -108,6 +108,10 @@ def _(folder):
         expect(not re.search(r" +$", text, re.M), f"ops {arguments}: blanks at the end of a line")
     record = tgc(folder, "ops", "GRU").out.decode()
     expect(record.startswith("GRU\n    domain  ai.onnx\n    opsets  "), record)
+    newest = onnx.defs.onnx_opset_version()
+    expect(f"    opsets  1-{newest}\n" in record, f"not up to which opset it is known:\n{record}")
+    until = {row["name"]: row["until"] for row in json.loads(tgc(folder, "ops", "--json").out) if row["domain"] == "ai.onnx"}
+    expect(until["GRU"] == newest and until["Upsample"] < newest, f"{until['GRU']}, {until['Upsample']}")
     expect({row["domain"] for row in json.loads(tgc(folder, "ops", "Conv", "--json").out)} >= {"ai.onnx"}, "no JSON of Conv")
     expect("'Conv'" in tgc(folder, "ops", "cnov", status=1).err, "no hint")
     tgc(folder, "ops", "Conv", "Gemm", status=2)

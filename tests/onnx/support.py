@@ -91,9 +91,9 @@ def render(rows, cases, passing, rest):
             total, passed, types = table.get((plain, row["name"]), [0, 0, set()])
             tests = f"{passed} of {total}" if total else ", ".join(
                 name for name, source in sources.items() if f'"{row["name"]}"' in source) or "none"
-            until = f"..{row['until']}" if row["until"] else ".."
+            opsets = f"{row['since']}..{row['until']}" if row["until"] > row["since"] else row["since"]
             kinds = " ".join(NAMES.get(k, k) for k in row["dtypes"].split())
-            text.append(f"| {row['name']} | {row['since']}{until} | {kinds} | {type_names(types)} | "
+            text.append(f"| {row['name']} | {opsets} | {kinds} | {type_names(types)} | "
                         f"{tests} | {row['limits']} |\n")
     reasons = {}
     for name, why in rest.items():
