@@ -48,17 +48,20 @@ static void put_winograd(struct text *x, const struct tuning *s, const struct ch
         put_measured(x, s, c->by);
     if (c->refused)
         text_puts(x, ", but --error leaves no room for that");
-    text_printf(x, "; %.2g %% of the error\n", 100 * c->share);
+    text_printf(x, c->share < 0.1 ? "; %.1f %% of the error\n" : "; %.0f %% of the error\n",
+                100 * c->share);
 }
 
 static void put_tiles(struct text *x, const struct tuning *s, const struct choice *c)
 {
     enum { OTHERS = 3 };
     double best = c->candidate[0].tile.gain, own = c->taken.tile.gain;
-    double cycle = c->taken.tile.vector ? own * machine_of(x->t)->ns_cycle : own;
     text_printf(x, "    %s: ", isa_table[c->taken.isa].text);
     put_tile(x, &c->taken.tile);
-    text_printf(x, "; estimated %.1f lanes a cycle", cycle);
+    if (c->taken.tile.vector)
+        text_printf(x, "; estimated %.1f lanes a cycle", own * machine_of(x->t)->ns_cycle);
+    else
+        text_printf(x, "; estimated %.1f multiply-adds a load", own);
     if (c->by)
         put_measured(x, s, c->by);
     text_putc(x, '\n');
@@ -103,6 +106,57 @@ static void put_kernel(struct text *x, const struct schedule *program, const str
         text_puts(x, "    no tile suits: vectors along its innermost loops, where they fit\n");
 }
 
+static bool has_kind(const struct tuning *s, enum tune_kind kind)
+{
+    for (int i = 0; i < s->nchoice; i++)
+        if (s->choice[i].taken.kind == kind)
+            return true;
+    return false;
+}
+
+static void put_words(struct text *x, const char *title, const char *const (*row)[2], size_t n)
+{
+    text_printf(x, "%s\n", title);
+    for (size_t i = 0; i < n; i++)
+        text_printf(x, "    %-22s  %s\n", row[i][0], row[i][1]);
+}
+
+/* What the words mean that were used. The guide (debugging.md) says more of each. */
+static void put_legend(struct text *x, const struct tuning *s)
+{
+    static const char *const layers[][2] = {
+        {"Winograd, tiles of 4", "4 outputs along each axis of the windows by fewer products"},
+        {"tiles of 4 x 1", "the same along the first axis alone"},
+        {"sums of products", "as the model says it"},
+        {"us: 0: A, 4: B", "the time by size of tile, in microseconds; 0: without tiles"},
+        {"E % of the error", "of what all tiles together add, see the line 'error'"},
+    };
+    static const char *const kernels[][2] = {
+        {"avx512, ..., generic", "the variant for that instruction set; generic: portable C"},
+        {"4 rows x 32 columns", "so many neighbouring results at once, kept in registers"},
+        {"(loop N)", "that lie along this loop over the results; 0 is the outermost"},
+        {"in vectors of 16", "elements of a vector; if it is not said, the C compiler chooses"},
+        {"panels outside, inside", "the loop over columns stands around that over rows, or in it"},
+        {"lanes a cycle", "estimated steps of results in a cycle: more is faster"},
+        {"multiply-adds a load", "the same measure for portable C"},
+        {"P % of the best", "another tile, by the same estimate"},
+        {"no tile suits", "one vector, or one element, after the other"},
+    };
+    static const char *const threads[][2] = {
+        {"threads share loop N", "each thread takes a part of it"},
+    };
+    static const char *const tuned[][2] = {
+        {"FILE, line N", "that line of the tune file says so; times are measured ones"},
+    };
+    if (has_kind(s, TUNE_WINOGRAD))
+        put_words(x, "legend: convolutions", layers, sizeof layers / sizeof *layers);
+    put_words(x, "legend: kernels", kernels, sizeof kernels / sizeof *kernels);
+    if (has_kind(s, TUNE_THREADS))
+        put_words(x, "legend: threads", threads, sizeof threads / sizeof *threads);
+    if (s->file)
+        put_words(x, "legend: tuned", tuned, sizeof tuned / sizeof *tuned);
+}
+
 void why_write(struct text *out, struct tgc *t, const struct schedule *s)
 {
     const struct tuning *tuning = t->tuning;
@@ -119,6 +173,7 @@ void why_write(struct text *out, struct tgc *t, const struct schedule *s)
     }
     for (int k = 0; k < s->nkernel; k++)
         put_kernel(out, s, tuning, s->kernel[k]);
+    put_legend(out, tuning);
 }
 
 static void put_json_line(struct text *out, struct tgc *t, const struct tuned *e)

@@ -275,8 +275,9 @@ def why(folder):
     network(folder)
     text = tgc(folder, "info", "net.onnx", "--why").out.decode()
     for word in ("choices:", "Conv conv", "estimated us", "columns (loop", "estimated",
-                 "% of the best", "generic:"):
+                 "% of the best", "generic:", "\nlegend: convolutions\n", "\nlegend: kernels\n"):
         expect(word in text, f"'{word}' is not in\n{text}")
+    expect("legend: t" not in text, f"words are explained that were not used:\n{text}")
     told = T.info(TGC, folder / "net.onnx", "--why")["choices"]
     expect(any(c["node"] == "conv" and c["taken"].startswith("winograd ") for c in told) and
            any(c["kernel"] and c["taken"] in c["candidates"] and len(c["candidates"]) > 1

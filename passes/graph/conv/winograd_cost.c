@@ -179,6 +179,23 @@ static struct tuned entry_of(const struct weighed *w, int i)
     return e;
 }
 
+/* "64 to 64 channels, 56x56 outputs of windows of 3x3" */
+static const char *title_of(const struct layer *l, const struct extent *e)
+{
+    struct text title = {.t = l->t};
+    text_printf(&title, "%g to %g channels", e->in, e->out);
+    if (e->groups > 1)
+        text_printf(&title, " in each of %g groups", e->groups);
+    for (int i = 0; i < l->nwindow; i++)
+        text_printf(&title, i ? "x%lld" : ", %lld", (long long)l->window[i].size);
+    for (int i = 0; i < l->nwindow; i++)
+        text_printf(&title, i ? "x%lld" : " outputs of windows of %lld",
+                    (long long)l->window[i].taps);
+    if (e->batch > 1)
+        text_printf(&title, ", %g images", e->batch);
+    return title.s;
+}
+
 /* Takes the choice of a tune file for layers of these extents. */
 static void ask_file(const struct layer *l, const struct extent *e, struct weighed *w)
 {
@@ -186,18 +203,13 @@ static void ask_file(const struct layer *l, const struct extent *e, struct weigh
     int64_t shape[4 + 4 * MAX_RANK] = {(int64_t)e->in, (int64_t)e->out, (int64_t)e->groups,
                                        (int64_t)e->batch};
     int nshape = 4;
-    struct text title = {.t = t};
-    text_printf(&title, "%g x %g channels, %g groups, %g images of", e->in, e->out, e->groups,
-                e->batch);
     for (int i = 0; i < l->nwindow; i++) {
         const struct window *v = &l->window[i];
         int64_t of[] = {v->size, v->taps, v->stride, v->dilation};
         for (int k = 0; k < 4; k++)
             shape[nshape++] = of[k];
-        text_printf(&title, "%s %lld by %lld", i ? "," : "", (long long)v->size,
-                    (long long)v->taps);
     }
-    w->title = title.s;
+    w->title = title_of(l, e);
     w->key = tune_key_of_numbers(shape, nshape);
     w->by = tune_find(t, TUNE_WINOGRAD, w->key, isa_portable());
     bool fits = false;
