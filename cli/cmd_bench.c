@@ -24,11 +24,11 @@ static int compare_doubles(const void *a, const void *b)
 /* Seconds of one run, as the mean of several; negative: a run failed. Full states are reset. */
 static double time_runs(struct tgc *t, struct instance *p, int runs)
 {
-    double start = seconds_now();
+    double start = clock_seconds();
     for (int i = 0; i < runs; i++)
         if (!instance_run_again(t, p))
             return -1;
-    return (seconds_now() - start) / runs;
+    return (clock_seconds() - start) / runs;
 }
 
 /* Seconds of a run, sorted; each is the mean of *at_once runs. NULL: a run failed. */

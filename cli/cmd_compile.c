@@ -151,7 +151,7 @@ static void mention_size(struct tgc *t, const struct options *o, const struct em
 
 static bool emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e)
 {
-    double start = seconds_now();
+    double start = clock_seconds();
     struct program_options po = model_program_options(o, m, e->name);
     struct text kernels = {.t = t};
     po.header = e->header;
@@ -175,8 +175,7 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     mention_size(t, o, e);
     if (t->debug >= 3)
         fputs(kernels.s, stderr);
-    if (o->verbose || t->debug >= 1)
-        fprintf(stderr, "%-28s %8.1f ms\n", "emit C", 1e3 * (seconds_now() - start));
+    report_stage(t, o, "emit C", start);
     return true;
 }
 
@@ -271,7 +270,10 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     bool ok = put_text(t, inside, c_path, &e.c) &&
               put_text(t, inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
               (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name))) &&
-              outputs_commit(inside) && compile_c(t, &r);
+              outputs_commit(inside);
+    double start = clock_seconds();
+    ok = ok && compile_c(t, &r);
+    report_stage(t, o, "C compiler", start);
     outputs_discard(inside);
     if (!ok && o->keep)
         directory_keep(t, dir, o->keep, files);

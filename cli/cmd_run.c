@@ -52,12 +52,14 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
         times_hook(t, &times, m.schedule->nkernel, &p);
     if (!instance_prepare(t, &o, &p))
         return EXIT_FAILED;
+    double start = clock_seconds();
     for (int i = 0; i < o.steps; i++) {
         if (t->debug >= 2)
             times_begin(&times); /* the last run's are printed */
         if (!instance_run(t, &p))
             return EXIT_FAILED;
     }
+    report_stage(t, &o, o.steps > 1 ? mem_printf(t, "%d runs", o.steps) : "run", start);
     times_print_one_run(t, &m, &times);
     bool ok = true;
     if (o.out_dir)

@@ -203,7 +203,7 @@ static int rounds_left(const struct search *s, enum tune_kind kind)
 static void show_progress(const struct search *s, const char *what, int left)
 {
     enum { BAR = 24 };
-    double each = (seconds_now() - s->started) / (s->done > 0 ? s->done : 1);
+    double each = (clock_seconds() - s->started) / (s->done > 0 ? s->done : 1);
     int total = s->done + left, full = total ? BAR * s->done / total : BAR;
     progress(s->o, "[%.*s%.*s] %d/%d %s, %.0f s left", full, "########################", BAR - full,
              "........................", s->done, total, what, each * left);
@@ -399,14 +399,14 @@ static void print_summary(const struct search *s)
     printf("%s: %d choices, %d unlike the cost model's", s->model->stem, s->nunit, changed);
     if (s->after_us > 0)
         printf("; %.2f µs a run, before %.2f µs", s->after_us, s->before_us);
-    printf("; %d rounds in %.0f s\n", s->done, seconds_now() - s->started);
+    printf("; %d rounds in %.0f s\n", s->done, clock_seconds() - s->started);
 }
 
 enum exit_status cmd_tune(struct tgc *t, const struct options *o)
 {
     struct model m;
     struct search s = {.t = t, .o = o, .model = &m, .width = o->beam ? o->beam : WIDTH,
-                       .journal = mem_printf(t, "%s.part", o->output), .started = seconds_now()};
+                       .journal = mem_printf(t, "%s.part", o->output), .started = clock_seconds()};
     struct outputs *files = outputs_new(t);
     if (!model_load(t, o, &m))
         return EXIT_FAILED;

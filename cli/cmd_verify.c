@@ -8,6 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool run_once(struct tgc *t, const struct options *o, struct instance *p)
+{
+    double start = clock_seconds();
+    bool ok = instance_run(t, p);
+    report_stage(t, o, "run", start);
+    return ok;
+}
+
 /* The file of one input or output; NULL: there is none. */
 static const char *data_file(struct tgc *t, const struct options *o, const char *what, int k)
 {
@@ -258,7 +266,7 @@ static bool run_second(struct second *s, const struct instance *first)
     struct feed f;
     return model_load(t, o, m) && second_inputs(t, o, m, first, &f) &&
            model_schedule(t, o, program_name(t, m->stem), m) && instance_build(t, o, m, &s->p) &&
-           feed_instance(t, &f, &s->p) && instance_prepare(t, o, &s->p) && instance_run(t, &s->p);
+           feed_instance(t, &f, &s->p) && instance_prepare(t, o, &s->p) && run_once(t, o, &s->p);
 }
 
 /* s is not a local of the function that calls setjmp. */
@@ -380,7 +388,7 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     if (t->debug >= 2)
         times_hook(t, &times, m.schedule->nkernel, &p);
     progress(&o, "%s: running", m.stem);
-    bool ran = instance_prepare(t, &o, &p) && instance_run(t, &p);
+    bool ran = instance_prepare(t, &o, &p) && run_once(t, &o, &p);
     progress_end(&o);
     if (!ran)
         return EXIT_FAILED;

@@ -219,7 +219,7 @@ static bool check_values_fit(struct tgc *t, const struct options *o, const struc
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
                     struct instance *p)
 {
-    double start = seconds_now();
+    double start = clock_seconds();
     const char *name = o->name ? o->name : program_name(t, m->stem);
     const char *dir = check_values_fit(t, o, m->graph) ? directory_make(t) : NULL;
     if (!dir)
@@ -227,8 +227,11 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
     const char *compiler = getenv("CC");
     progress(o, "%s: writing C", name);
     bool ok = emit_files(t, o, m, name, dir);
+    report_stage(t, o, "emit C", start);
+    start = clock_seconds();
     progress(o, "%s: compiling by %s", name, compiler && *compiler ? compiler : "cc");
     ok = ok && compile_shared(t, o, m, dir, name);
+    report_stage(t, o, "C compiler", start);
     progress_end(o);
     ok = ok && instance_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
          load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
@@ -238,8 +241,6 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
         directory_keep(t, dir, o->keep, inputs);
     }
     directory_remove(dir);
-    if (ok && (o->verbose || t->debug >= 1))
-        fprintf(stderr, "%-28s %8.1f ms\n", "emit C and compile it", 1e3 * (seconds_now() - start));
     return ok;
 }
 

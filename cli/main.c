@@ -84,7 +84,9 @@ static enum exit_status run(struct tgc *t, int argc, const char *const *argv, st
         return EXIT_USAGE;
     if (o->print != OPTION_COUNT)
         return print_what_is_asked(t, o);
+    double start = clock_seconds();
     enum exit_status status = dispatch(t, o);
+    report_stage(t, o, "total", start);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_DONE) {
         diag_error(t, NULL, "writing to standard output failed");
         status = EXIT_FAILED;

@@ -2,14 +2,6 @@
 #include "cli/cli.h"
 
 #include <string.h>
-#include <time.h>
-
-double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void split_path(struct tgc *t, const char *path, struct model *m)
 {
@@ -24,11 +16,10 @@ static void split_path(struct tgc *t, const char *path, struct model *m)
     m->stem = stem;
 }
 
-static void report_time(const struct tgc *t, const struct options *o, const char *what,
-                        double since)
+void report_stage(const struct tgc *t, const struct options *o, const char *what, double since)
 {
-    if (o->verbose || t->debug >= 1)
-        fprintf(stderr, "%-28s %8.1f ms %8.1f MB\n", what, 1e3 * (seconds_now() - since),
+    if (o->verbose || o->debug >= 1)
+        fprintf(stderr, "%-26s %10.3f ms %8.1f MB\n", what, 1e3 * (clock_seconds() - since),
                 (double)t->mem_used / 1e6);
 }
 
@@ -137,7 +128,7 @@ static void allow_for_nodes(struct tgc *t, const struct options *o, size_t nnode
 
 bool model_load(struct tgc *t, const struct options *o, struct model *m)
 {
-    double start = seconds_now();
+    double start = clock_seconds();
     *m = (struct model){0};
     split_path(t, o->model, m);
     t->debug = o->debug;
@@ -160,7 +151,7 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     } else {
         allow_for_nodes(t, o, m->onnx->nsite);
     }
-    report_time(t, o, "load", start);
+    report_stage(t, o, "load", start);
     return true;
 }
 
@@ -309,7 +300,7 @@ static bool check_states_kept(struct tgc *t, const struct options *o)
 
 bool model_lower(struct tgc *t, const struct options *o, struct model *m)
 {
-    double start = seconds_now();
+    double start = clock_seconds();
     struct onnx_graph_options graph_options = {.dim = o->dim,
                                                .ndim = o->ndim,
                                                .shape = o->shape,
@@ -332,7 +323,7 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
         return false;
     if (!m->graph || t->nerror)
         return false;
-    report_time(t, o, "lower to UOps", start);
+    report_stage(t, o, "lower to UOps", start);
     return true;
 }
 
@@ -371,14 +362,14 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
     if (o->passes)
         m->record = mem_array(t, (size_t)pass_count(), sizeof *m->record);
     compile_options.record = m->record;
-    double start = seconds_now();
+    double start = clock_seconds();
     if (!state_apply(t, m->graph, o->state, o->nstate, o->model))
         return false;
     m->schedule = passes_run(t, m->graph, &compile_options);
     if (!m->schedule || t->nerror ||
         (t->tuning && !tune_check(t, t->tuning, compile_options.isa)))
         return false;
-    report_time(t, o, "schedule", start);
+    report_stage(t, o, "schedule", start);
     report_kernels(t, m->schedule);
     return !o->stack || program_check_stack(t, m->schedule, o->stack);
 }

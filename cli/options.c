@@ -860,10 +860,12 @@ static bool check_operands(struct parser *p)
                      : o->ninner  ? "--value"
                      : o->ninput  ? "-i"
                                   : "--image-layout");
-    if (o->target == TARGET_OPENCL && o->threads > 1)
+    bool on_device = backend_is_of_device(backend_find(target_name(o->target)));
+    if (on_device && o->threads > 1)
         return usage(p, "--threads is for processors: a device decides itself how many it has");
-    if (o->target == TARGET_OPENCL && o->isa && o->isa != (1u << ISA_COUNT) - 1)
-        return usage(p, "--cpu names no device of --target=opencl in this version");
+    if (on_device && o->isa && o->isa != (1u << ISA_COUNT) - 1)
+        return usage(p, "--cpu names no device of --target=%s in this version",
+                     target_name(o->target));
     if (strcmp(o->model, "-") == 0 && o->format == FORMAT_BY_NAME)
         return usage(p, "a model from standard input needs its format: -x onnx or -x tg");
     if (o->command == COMMAND_COMPILE && !o->depfile &&

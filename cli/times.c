@@ -12,12 +12,12 @@ static const double min_seconds = 0.3, max_seconds = 10;
 void times_on_kernel(void *user, int index, const char *kernel)
 {
     struct kernel_times *s = user;
-    double now = seconds_now();
+    double now = clock_seconds();
     (void)kernel;
     if (s->open >= 0 && s->open < s->n)
         s->now[s->open] += now - s->since;
     s->open = index;
-    s->since = seconds_now();
+    s->since = clock_seconds();
 }
 
 void times_hook(struct tgc *t, struct kernel_times *s, int nkernel, struct instance *p)
@@ -43,10 +43,10 @@ bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s)
                            (total < max_seconds || i < 1);
          i++) {
         times_begin(s);
-        double start = seconds_now();
+        double start = clock_seconds();
         if (!instance_run_again(t, p))
             return false;
-        double run = seconds_now() - start;
+        double run = clock_seconds() - start;
         if (i < 0)
             continue;
         total += run;

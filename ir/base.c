@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct mem_block {
     struct mem_block *next;
@@ -40,6 +41,13 @@ bool size_align(size_t a, size_t align, size_t *r)
         return false;
     *r = sum & ~(align - 1);
     return true;
+}
+
+double clock_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 int64_t sat_add(int64_t a, int64_t b)

@@ -30,6 +30,9 @@ char *mem_printf(struct tgc *t, const char *format, ...) __attribute__((format(p
 #define MEM_NEW(t, type) ((type *)mem_alloc((t), sizeof(type)))
 void *mem_array(struct tgc *t, size_t n, size_t size);            /* checked n * size */
 
+/* Seconds by a clock that only goes forwards, from some beginning: for differences. */
+double clock_seconds(void);
+
 /* Scratch: a stack separate from the arena, for a function's temporary data. scratch_release()
  * frees all that was taken since the mark. */
 struct mem_mark { struct mem_block *block; size_t used; };

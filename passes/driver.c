@@ -8,7 +8,6 @@
 #include "passes/target/target.h"
 
 #include <string.h>
-#include <time.h>
 
 enum pass_when { pass_opt, pass_always };
 enum facts {
@@ -142,18 +141,11 @@ static void check_facts(struct tgc *t, const struct passing *p, const struct pas
 
 /* -------------------------------------------------------------------------------------- running */
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static void note(struct passing *p, int i, double start, bool changed)
 {
     if (!p->record)
         return;
-    p->record[i].seconds += seconds_now() - start;
+    p->record[i].seconds += clock_seconds() - start;
     p->record[i].runs++;
     p->record[i].changes += changed;
 }
@@ -183,7 +175,7 @@ static uint64_t kernel_mark(const struct kernel *k)
 
 static bool run_graph_pass(struct tgc *t, struct passing *p, int i)
 {
-    double start = seconds_now();
+    double start = clock_seconds();
     uint64_t before = graph_mark(t, p->graph);
     if (!passes[i].graph(t, p->graph))
         return false;
@@ -206,7 +198,7 @@ static bool verify_all(struct tgc *t, struct passing *p, const char *after)
 
 static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
 {
-    double start = seconds_now();
+    double start = clock_seconds();
     int before = t->nerror;
     passes[i].plan(p->plan);
     note(p, i, start, true);
@@ -217,7 +209,7 @@ static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
 
 static bool run_schedule_pass(struct tgc *t, struct passing *p, int i)
 {
-    double start = seconds_now();
+    double start = clock_seconds();
     int nkernel = p->schedule->nkernel;
     if (!passes[i].schedule(t, p->schedule))
         return false;
@@ -228,7 +220,7 @@ static bool run_schedule_pass(struct tgc *t, struct passing *p, int i)
 static bool run_kernel_pass(struct tgc *t, struct passing *p, int i, struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
-    double start = seconds_now();
+    double start = clock_seconds();
     uint64_t before = kernel_mark(k);
     bool ok = passes[i].kernel(t, p->schedule, k);
     scratch_release(t, mark);

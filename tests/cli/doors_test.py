@@ -313,6 +313,20 @@ def _(folder):
         expect(b["kind"] not in ("temp", "state") or b["offset"] + b["bytes"] <= view["arena_bytes"], f"{b}")
 
 
+@case("DEBUG=1 gives the number of kernels, the time of each stage, and that of all of them")
+def _(folder):
+    perceptron(folder)
+    for command, stages in ((["model.onnx", "-o", "m.c"], []), (["model.onnx", "-o", "m.so"], ["C compiler"]),
+                            (["run", "model.onnx"], ["C compiler", "run"]), (["run", "model.onnx", "--steps=3"], ["C compiler", "3 runs"]),
+                            (["bench", "model.onnx"], ["C compiler"])):
+        said = tgc(folder, *command, env={"DEBUG": "1"}).err
+        lines = re.findall(r"^(\w[\w ]*?) +([0-9.]+) ms +[0-9.]+ MB$", said, re.M)
+        expect([name for name, _ in lines] == ["load", "lower to UOps", "schedule", "emit C", *stages, "total"], f"{command}:\n{said}")
+        expect(sum(float(ms) for _, ms in lines[:-1]) <= float(lines[-1][1]) + 0.01, f"more than the total:\n{said}")
+        expect(re.search(r"^\d+ kernels, arena \d+ bytes", said, re.M), said)
+    expect(not tgc(folder, "model.onnx", "-o", "m.c").err, "said without being asked")
+
+
 @case("DEBUG=3 prints kernels alone, DEBUG=4 what a pass changed")
 def _(folder):
     perceptron(folder)
