@@ -132,6 +132,7 @@ static void put_legend(struct text *x, const struct tuning *s)
         {"E % of the error", "of what all tiles together add, see the line 'error'"},
     };
     static const char *const kernels[][2] = {
+        {"predicted N us", "what the cost model expects of the kernel as it was compiled"},
         {"avx512, ..., generic", "the variant for that instruction set; generic: portable C"},
         {"4 rows x 32 columns", "so many neighbouring results at once, kept in registers"},
         {"(loop N)", "that lie along this loop over the results; 0 is the outermost"},
