@@ -236,7 +236,7 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
                           .code = CODE_LANES_GET, .memory = l, .dst = reg_of(e, u->src[k])});
     }
     in.lanes = u->lanes;
-    in.period = u->src[first < u->nsrc ? first : 0]->lanes;
+    in.period = u->nsrc ? u->src[first < u->nsrc ? first : 0]->lanes : 1;
     for (int k = first; k < u->nsrc && in.nsrc < 4; k++) {
         in.step[in.nsrc] = u->src[k]->lanes > 1;
         in.src[in.nsrc++] = reg_of(e, u->src[k]);

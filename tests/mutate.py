@@ -45,8 +45,14 @@ COMPILE_SECONDS = 120   # of processor time, as all limits here
 # name, of which files of passes/ (others cannot change it), command in the tree ({build}: its build folder), environment, seconds at most. Ordered by what
 # finds most in the least time.
 PYTHON = str(ROOT / ".venv/bin/python")
+
+
+def suite(name, files, part):
+    return name, files, [PYTHON, f"tests/exec/{name}_test.py", "--build", "{build}", "--jobs", "1", "--part", part], {}, 30
+
+
 TESTS = [
-    ("passes", "", [PYTHON, "tests/ir/passes_test.py", "--build", "{build}", "--jobs", "1", "--filter", "changes|forbidden"], {}, 30),
+    ("passes", "", [PYTHON, "tests/ir/passes_test.py", "--build", "{build}", "--jobs", "1", "--filter", "changes|forbidden|run "], {}, 30),
     ("contraction", "", ["{build}/tests/unit/test_contraction"], {}, 5),
     ("narrow", "graph/|analysis/", ["{build}/tests/unit/test_narrow"], {}, 5),
     ("tune", "kernel/|target/", ["{build}/tests/unit/test_tune"], {}, 5),
@@ -59,8 +65,14 @@ TESTS = [
     ("schedule", "", ["{build}/tests/unit/test_schedule"], {"TGC_RANDOM_GRAPHS": "50", "TGC_CASES": "quick"}, 40),
     ("programs", "", ["{build}/tests/unit/test_programs"], {"TGC_CASES": "quick"}, 20),
     ("text", "", [PYTHON, "tests/ir/text_test.py", "--build", "{build}", "--jobs", "1", "--filter", "golden"], {}, 20),
-    ("products", "", [PYTHON, "tests/exec/products_test.py", "--build", "{build}", "--jobs", "1", "--filter",
-                      "heads, whose axes|attention is divided|keys that are padded beside a causal"], {}, 30),
+    suite("masks", "kernel/(online|pack_keys|share)|graph/(mask|transpose_keys)|analysis/(mask|softmax)", "1/6"),
+    suite("state", "graph/state|plan/schedule|place/(memory|overlap)", "1/6"),
+    suite("stack", "place/stack", "1/8"),
+    suite("winograd", "graph/conv|analysis/(error|layer)", "1/10"),
+    suite("influence", "analysis/samples|graph/matmul", "1/4"),
+    suite("gather", "kernel/(gather|stage_places)|vector/(gather|transpose)|analysis/gathers|graph/copy", "1/18"),
+    suite("integer", "graph/quant|vector/(byte|regroup)|kernel/(byte|merge_clamps)", "1/16"),
+    suite("constants", "graph/(fold_constants|constant_axes|narrow)", "1/3"),
 ]
 # What is built: the programs of the tests.
 UNIT = sorted({Path(command[0]).name for _, _, command, _, _ in TESTS if command[0].startswith("{build}")})

@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT / "tests/lib"))
 from suite import Suite, expect  # noqa: E402
 
 suite = Suite("passes")
+VARIANTS = (["-i", "avx2"], ["-i", "avx512vnni", "-t", "3"])      # beside the portable programs of one thread
 GOLDEN = ROOT / "tests/ir/golden/passes"
 NO_CONDITION = {"linearize", "nodes", "blocks", "fuse", "lower", "collect", "sizes", "arena", "weights"}   # done to everything
 
@@ -87,8 +88,16 @@ def check_values(path, before, after):
         same_values(before, after, float(tolerance(path)))
     if path.suffix == ".tgk":
         return
-    done = tgtool(*flags(path), "-e", tolerance(path), "run", path)
-    expect(done.returncode == 0, f"the schedule computes something else:\n{done.stdout.decode()}{done.stderr.decode()}")
+    for more in ([], *VARIANTS):
+        if more and "-i" in flags(path):
+            break
+        run_graph(path, *flags(path), *more, "-e", tolerance(path))
+
+
+def run_graph(path, *options):
+    """The programs that all passes make of a graph compute what it says."""
+    done = tgtool(*options, "run", path)
+    expect(done.returncode == 0, f"{' '.join(options)}: the schedule computes something else:\n{done.stdout.decode()[:2000]}{done.stderr.decode()}")
 
 
 def forms(text):
@@ -270,6 +279,9 @@ def main():
             suite.add(f"{folder.name}: {stem}", changes if stem.startswith("changes") else forbidden, path)
             if path.suffix == ".tgk":
                 suite.add(f"{folder.name}: {stem} is read again", read_again, path)
+    for path in sorted((ROOT / "models").glob("*.tg")):
+        for more in ([], *VARIANTS, ["-i", "neon", "-c", "0"]):
+            suite.add(f"run {path.stem} {' '.join(more)}", run_graph, path, *more)
     for number, (text, message) in enumerate(ERRORS):
         suite.add(f"error {number}: {message}", error, text, message)
     suite.add("hostile texts", hostile)
