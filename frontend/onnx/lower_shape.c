@@ -130,6 +130,18 @@ static struct uop *reshape_checked(const struct node *n, struct uop **dim, int r
                : NULL;
 }
 
+/* An element of the shape that is a dimension, and may be 0 in a run: a dimension of the input is
+ * copied then. It matters where another one is inferred (x[3,N] by [N,-1] is [3,0] for N = 0); else
+ * the numbers of elements would differ, and the result without elements is as good. */
+static struct uop *copied_if_zero(const struct node *n, struct uop *d, int a)
+{
+    struct tgc *t = n->t;
+    struct uop *x = n->in[0];
+    if (d->op != OP_VAR || d->vmin > 0 || a >= x->ndim || x->dim[a] == d)
+        return d;
+    return uop_where(t, uop_binary(t, OP_EQ, d, uop_int(t, 0)), x->dim[a], d);
+}
+
 bool lower_reshape(struct node *n)
 {
     struct uop *x = n->in[0], **want, *dim[MAX_RANK];
@@ -158,6 +170,8 @@ bool lower_reshape(struct node *n)
             return node_error(n, 1, "element %d is negative", a);
         }
     }
+    for (int a = 0; a < rank && inferred >= 0 && !allow_zero; a++)
+        dim[a] = dim[a] ? copied_if_zero(n, dim[a], a) : NULL;
     return node_set(n, 0, reshape_checked(n, dim, rank, inferred));
 }
 
