@@ -16,8 +16,9 @@
  *              | op [ "." dtype ] operands
  *      operands = "(" [ expr { "," expr } ] ")"
  *
- * Nothing folds: uops are built as written. Reading ends at the first mistake; errors that only the
- * whole shows (a range that nothing binds) are reported where they are written.
+ * Uops are interned as they are written; no rule simplifies them. Reading ends at the first error.
+ * Errors that need the whole kernel, such as a range that is never bound, are checked last and
+ * reported at the place where the range is written.
  */
 #include "frontend/text/reader.h"
 

@@ -115,15 +115,6 @@ static struct field make_iota(struct pixels *p, const struct uop *u)
 
 /* -------------------------------------------------------------------------------------- opaque */
 
-static double mean_square_of(const struct store *s)
-{
-    double sum = 0;
-    int64_t n = s->nentry * (s->uniform ? 1 : PIXELS);
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)s->x[i] * s->x[i];
-    return sum / (double)n;
-}
-
 static bool carries(const struct pixels *p, const struct uop *v)
 {
     return dtype_is_float(v->dtype) && p->has[p->at[v->id]] &&
@@ -140,7 +131,7 @@ static struct field make_opaque(struct pixels *p, struct uop *u)
         if (!carries(p, u->src[k]))
             continue;
         in[n++] = p->field[p->at[u->src[k]->id]];
-        double size = mean_square_of(in[n - 1].s);
+        double size = pixels_mean_square(in[n - 1].s);
         largest = size > largest ? size : largest;
     }
     struct field out = make_noise(p, u, largest > 0 ? sqrt(largest) : 1);
@@ -151,10 +142,10 @@ static struct field make_opaque(struct pixels *p, struct uop *u)
 static void opaque_back(const struct pixel_step *s)
 {
     const struct store *y = s->out.s;
-    double size = mean_square_of(y);
+    double size = pixels_mean_square(y);
     for (int k = 0; k < s->nin; k++) {
         struct store *x = s->in[k].s;
-        double of = mean_square_of(x);
+        double of = pixels_mean_square(x);
         for (int64_t i = 0; i < x->nentry && of > 0; i++)
             x->gain[i] += y->gain[0] * size / of / (double)x->nentry;
     }

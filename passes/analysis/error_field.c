@@ -35,6 +35,15 @@ struct store *pixels_store(struct pixels *p, int64_t nentry, bool uniform)
     return s;
 }
 
+double pixels_mean_square(const struct store *s)
+{
+    double sum = 0;
+    int64_t n = s->nentry * (s->uniform ? 1 : PIXELS);
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)s->x[i] * s->x[i];
+    return sum / (double)n;
+}
+
 struct pixel_step *pixels_step(struct pixels *p, enum step_of_pixels kind, struct uop *u,
                                const struct field *in, int nin)
 {

@@ -55,6 +55,7 @@ struct pixels {
 
 /* error_field.c */
 struct store *pixels_store(struct pixels *p, int64_t nentry, bool uniform);
+double pixels_mean_square(const struct store *s);    /* of its elements */
 struct pixel_step *pixels_step(struct pixels *p, enum step_of_pixels kind, struct uop *u,
                                const struct field *in, int nin);
 /* A pseudo-random number, a hash of two numbers. */

@@ -23,15 +23,6 @@ static float confine(double v)
     return v != v ? 0 : v > most ? (float)most : v < -most ? (float)-most : (float)v;
 }
 
-static double mean_square(const struct store *s)
-{
-    double sum = 0;
-    int64_t n = s->nentry * (s->uniform ? 1 : PIXELS);
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)s->x[i] * s->x[i];
-    return sum / (double)n;
-}
-
 /* Allocates the result's own store, with the dims that fields_meet() has found. */
 static void own_store(struct pixels *p, struct field *out, bool uniform)
 {
@@ -185,8 +176,8 @@ void pixels_each_back(const struct pixel_step *s)
     if (!needed)
         return;
     for (int k = 0; k < u->nsrc; k++) {
-        double x2 = s->in[k].s->uniform ? 0 : mean_square(s->in[k].s);
-        most[k] = x2 > 0 ? AMPLIFICATION_MAX * AMPLIFICATION_MAX * mean_square(y) / x2 : 0;
+        double x2 = s->in[k].s->uniform ? 0 : pixels_mean_square(s->in[k].s);
+        most[k] = x2 > 0 ? AMPLIFICATION_MAX * AMPLIFICATION_MAX * pixels_mean_square(y) / x2 : 0;
     }
     bool plain = u->op == OP_ADD || u->op == OP_SUB || u->op == OP_NEG;
     do {

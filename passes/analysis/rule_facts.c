@@ -28,6 +28,17 @@ bool fact_whole(struct rule_facts *facts, const struct uop *u)
     return u->op == OP_CONST ? rule_integral(u) && fabs(u->arg.f) <= 0x1p24 : bounds_is_whole(u);
 }
 
+bool fact_counted(struct rule_facts *facts, const struct uop *u)
+{
+    int steps = WHOLE_STEPS;
+    const struct uop *v = value_behind(u, MOVES_VIEW);
+    (void)facts;
+    if (v->op == OP_ADD && value_behind(v->src[1], MOVES_VIEW)->op == OP_CONST)
+        v = value_behind(v->src[0], MOVES_VIEW);
+    return (v->op == OP_CAST && dtype_is_int(v->src[0]->dtype)) ||
+           ((v->op == OP_REDUCE || v->op == OP_SUB) && value_is_whole(v, &steps));
+}
+
 bool fact_small(struct rule_facts *facts, const struct uop *u)
 {
     const double small = 0x1p16;

@@ -40,7 +40,7 @@ static const char *const classes[] = {
 #include "passes/rules/rules.def"
 };
 static const char *const sets[] = {
-#define RULE_SET(name, equal, text) #name,
+#define RULE_SET(name, equal, build, text) #name,
 #include "passes/rules/rules.def"
 };
 static const struct {

@@ -96,6 +96,7 @@ struct writer {
     char path[MAX_NODE][64];            /* by node id: the C expression of what it matched */
     const struct node *first[MAX_NODE]; /* names seen so far */
     int nfirst, next;
+    bool as_written;                    /* right sides are not simplified */
 };
 
 static void match_literal(struct writer *w, const struct node *n, const char *path)
@@ -315,7 +316,8 @@ static void build_node(struct writer *w, const struct node *n, char *path, size_
     if (n->kind == NODE_CALL) {
         fprintf(w->f, "%s(t, u", n->name);
     } else if (n->kind == NODE_OP) {
-        fprintf(w->f, "rule_build%d(t, OP_%s, ", n->nchild, gen_op_id(n->op));
+        fprintf(w->f, "rule_%s%d(t, OP_%s, ", w->as_written ? "intern" : "build", n->nchild,
+                gen_op_id(n->op));
         write_dtype(w, n);
     } else if (n->kind == NODE_FLOAT && !isfinite(n->f)) {
         fprintf(w->f, "uop_constf(t, ");
@@ -332,9 +334,22 @@ static void build_node(struct writer *w, const struct node *n, char *path, size_
     fprintf(w->f, ");\n");
 }
 
+static bool is_as_written(const char *set)
+{
+    enum { SIMPLIFIED, AS_WRITTEN };
+    static const struct { const char *name; int build; } sets[] = {
+#define RULE_SET(name, equal, build, text) {#name, build},
+#include "passes/rules/rules.def"
+    };
+    for (size_t i = 0; set && i < sizeof sets / sizeof *sets; i++)
+        if (!strcmp(sets[i].name, set))
+            return sets[i].build == AS_WRITTEN;
+    return false;
+}
+
 static void emit_variant(FILE *f, struct rule *r, int index)
 {
-    struct writer w = {.f = f, .r = r};
+    struct writer w = {.f = f, .r = r, .as_written = is_as_written(r->set)};
     bool done[MAX_NODE] = {false};
     char result[64];
     fprintf(f, "    do { /* %s:%d %s */\n", r->file, r->line, r->name);
@@ -437,7 +452,7 @@ static void emit_set(FILE *f, struct rule *rule, int nrule, const char *set)
 void emit_matcher(FILE *f, struct rule *rule, int nrule, bool sets)
 {
     static const char *const names[] = {
-#define RULE_SET(name, equal, text) #name,
+#define RULE_SET(name, equal, build, text) #name,
 #include "passes/rules/rules.def"
     };
     fprintf(f, "/* Written by rulegen from the rule files; included by %s. */\n\n",

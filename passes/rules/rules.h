@@ -81,6 +81,8 @@ struct uop *rule_build3(struct tgc *t, enum op op, enum dtype d, struct uop *a, 
                         struct uop *c);
 struct uop *rule_build4(struct tgc *t, enum op op, enum dtype d, struct uop *a, struct uop *b,
                         struct uop *c, struct uop *e);
+/* The same, not simplified. */
+struct uop *rule_intern2(struct tgc *t, enum op op, enum dtype d, struct uop *a, struct uop *b);
 /* r, with u's shape if u is a tensor and r a scalar. */
 struct uop *rule_result(struct tgc *t, const struct uop *u, struct uop *r);
 
@@ -97,7 +99,7 @@ struct uop *rule_result(struct tgc *t, const struct uop *u, struct uop *r);
 /* ---- named sets: rules that passes run */
 
 enum rule_set {
-#define RULE_SET(name, equal, text) RULES_##name,
+#define RULE_SET(name, equal, build, text) RULES_##name,
 #include "passes/rules/rules.def"
     RULE_SETS
 };

@@ -6,6 +6,12 @@
 
 #include <math.h>
 
+struct uop *rule_intern2(struct tgc *t, enum op op, enum dtype d, struct uop *a, struct uop *b)
+{
+    struct uop *src[2] = {a, b};
+    return uop_intern(t, op, d, src, 2, (union arg){0});
+}
+
 #include "rule_sets.inc"
 
 typedef struct uop *(*rule_matcher)(struct tgc *, struct rule_facts *, struct uop *, int *);
@@ -14,7 +20,7 @@ struct uop *rules_match(struct tgc *t, enum rule_set set, struct rule_facts *fac
                         int *rule)
 {
     static const rule_matcher *const matchers[] = {
-#define RULE_SET(name, equal, text) [RULES_##name] = rule_##name,
+#define RULE_SET(name, equal, build, text) [RULES_##name] = rule_##name,
 #include "passes/rules/rules.def"
     };
     rule_matcher match = matchers[set][u->op];

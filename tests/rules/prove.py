@@ -109,7 +109,7 @@ class Model:
 
     def bool_op(self, op, x):
         table = {"NOT": lambda a: z3.Not(a), "AND": z3.And, "OR": z3.Or, "XOR": z3.Xor, "EQ": lambda a, b: a == b,
-                 "NE": lambda a, b: a != b, "MAX": z3.Or, "MIN": z3.And}
+                 "NE": lambda a, b: a != b, "MAX": z3.Or, "MIN": z3.And, "ADD": z3.Or, "MUL": z3.And}
         if op not in table:
             raise NotInteger(op)
         return table[op](*x)
@@ -237,7 +237,8 @@ class Reals(Model):
             bound = self.bounds.setdefault(name + repr(n[2]), z3.Real(f"{name}{len(self.bounds)}"))
             self.facts.append(bound <= x if name == "lo" else bound >= x)
             return bound
-        known = {"number": lambda: z3.BoolVal(True), "whole": lambda: z3.IsInt(x), "small": lambda: z3.And(z3.IsInt(x), x >= -65536, x <= 65536)}
+        known = {"number": lambda: z3.BoolVal(True), "whole": lambda: z3.IsInt(x), "small": lambda: z3.And(z3.IsInt(x), x >= -65536, x <= 65536),
+                 "counted": lambda: z3.BoolVal(True)}
         if name not in known:
             raise NotInteger(name)
         return known[name]()
@@ -245,6 +246,8 @@ class Reals(Model):
     def guard(self, n):
         if n[0] == "int":
             return z3.RealVal(n[1])
+        if n[0] == "float":                                # an infinity: beyond all numbers
+            return z3.RealVal(n[1]) if "inf" not in n[1] else z3.RealVal(n[1].replace("inf", "1e400"))
         return self.name(*n) if n[0] == "const" else super().guard(n)
 
 

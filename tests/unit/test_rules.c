@@ -37,7 +37,7 @@ struct rule_info {
 
 enum equality { EXACT, ZERO, ROUNDED };
 static const enum equality set_equal[] = {
-#define RULE_SET(name, equal, text) equal,
+#define RULE_SET(name, equal, build, text) equal,
 #include "passes/rules/rules.def"
 };
 

@@ -8,8 +8,8 @@
  * of dequantized bytes is merged with a constant divisor in the same way. Bytes requantized with
  * the same scale and zero point are the bytes themselves.
  */
-#include "passes/analysis/bounds.h"
 #include "passes/graph/quant/byte_sums.h"
+#include "passes/rules/rules.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,18 +25,6 @@ static bool is_constant(const struct uop *v, int *steps)
     for (int k = 0; k < v->nsrc && all; k++)
         all = --*steps > 0 && is_constant(v->src[k], steps);
     return all;
-}
-
-/* A sum of products, or dequantized bytes without their scale: an integer cast to float. */
-static bool is_counted(const struct uop *v)
-{
-    v = value_behind(v, MOVES_VIEW);
-    enum { LOOK_MAX = 40 };
-    int steps = LOOK_MAX;
-    if (v->op == OP_ADD && value_behind(v->src[1], MOVES_VIEW)->op == OP_CONST)
-        v = value_behind(v->src[0], MOVES_VIEW);
-    return (v->op == OP_CAST && dtype_is_int(v->src[0]->dtype)) ||
-           ((v->op == OP_REDUCE || v->op == OP_SUB) && value_is_whole(v, &steps));
 }
 
 /* v / c for a quotient v whose divisor is invariant along some axis; NULL: v is none. */
@@ -66,7 +54,7 @@ static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
     if (is_constant(v, steps))
         return tensor_binary(t, OP_DIV, v, uop_constf(t, DTYPE_F32, c));
     for (int k = 0; k < 2 && v->op == OP_MUL; k++)
-        if (is_counted(v->src[1 - k]) && is_constant(v->src[k], steps) &&
+        if (fact_counted(NULL, v->src[1 - k]) && is_constant(v->src[k], steps) &&
             (src[k] = divide(t, v->src[k], c, steps)))
             return tensor_binary(t, OP_MUL, v->src[1 - k], src[k]);
     if (v->op != OP_ADD &&
@@ -131,13 +119,6 @@ struct uop *requantize(struct tgc *t, struct uop *u)
 
 struct uop *rescale(struct tgc *t, struct uop *u)
 {
-    const struct uop *by = value_behind(u->src[1], MOVES_VIEW), *v = u->src[0];
-    if (u->dtype != DTYPE_F32 || by->op != OP_CONST || !(fabs(by->arg.f) > 0) ||
-        isinf(by->arg.f) || v->op != OP_MUL)
-        return NULL;
-    const struct uop *scale = value_behind(v->src[1], MOVES_VIEW);
-    if (scale->op != OP_CONST || !is_counted(v->src[0]))
-        return NULL;
-    return tensor_binary(t, OP_MUL, v->src[0],
-                         uop_constf(t, DTYPE_F32, scale->arg.f / by->arg.f));
+    int rule;
+    return rules_match(t, RULES_scales, NULL, u, &rule);
 }
