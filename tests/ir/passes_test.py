@@ -190,7 +190,7 @@ def rows_counted():
 
 # Folders by level: a file includes headers of its own level and of lower ones. Within a level the folders include each other, but no
 # header includes itself on any way. docs/architecture.md, "Arrows".
-LEVELS = [["ir"], ["frontend", "passes/target"], ["passes/rules", "passes/analysis"], ["passes/graph"], ["passes/plan"], ["passes/kernel"],
+LEVELS = [["ir"], ["frontend", "passes/rules"], ["passes/target"], ["passes/analysis"], ["passes/graph"], ["passes/plan"], ["passes/kernel"],
           ["passes/vector"], ["passes/place"], ["passes"], ["backends"], ["cli"]]
 OPEN_HEADERS = {"passes/passes.h", "passes/passes.def"}     # of all passes
 
