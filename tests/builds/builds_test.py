@@ -18,11 +18,12 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "lib")]
+sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parents[1] / "scripts")]
 
 import onnx
 
 import tgc as T
+import wheel as W
 from suite import Skip, Suite, expect
 
 suite = Suite("builds")
@@ -253,10 +254,33 @@ ask() { from=$(date +%s%N); cd /root/ex/$1; sh -ec "$2" >/root/log 2>&1 || { cat
         echo "figure: $1, $(( ($(date +%s%N) - from) / 1000000 )) ms: $(tail -n 1 /root/log)"; }
 ask cmake 'cmake -B build -DCMAKE_BUILD_TYPE=Release; cmake --build build; build/app'
 ask make 'make; ./app'
+ask python 'python3 -m pip install --quiet --no-index --break-system-packages --root-user-action=ignore /root/tgc-*.whl; python3 digits.py'
 """
 
 
-@case("examples: CMake and Make in a bare Debian with a compiler and an installed tgc", slow=True)
+def wheel_of_this_build(folder):
+    """A wheel of the tgc under test, which this machine's libraries suit; no wheel to give away."""
+    target = next(t for t in W.TARGETS if t.is_native and t.libc == "glibc")
+    return W.write_wheel(target, TGC, b"licence\n", folder)
+
+
+@case("python: a wheel, an empty folder, and a script that runs a model")
+def _(folder):
+    place = copy_of("python", folder / "a b é")
+    here, wheel = folder / "site", wheel_of_this_build(folder / "dist")
+    start = time.monotonic()
+    T.must(T.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-compile",
+                  "--target", here, wheel]))
+    words = ["env", "-i", "PATH=/usr/bin:/bin", f"HOME={folder}", f"PYTHONPATH={here}", "LC_ALL=C.UTF-8", sys.executable, "digits.py"]
+    first = time.monotonic()
+    expect(T.must(T.run(words, cwd=place)).out.decode().strip() == ANSWER, "the script says something else")
+    again = time.monotonic()
+    T.must(T.run(words, cwd=place))
+    print(f"# python: 2 commands, {again - start:.1f} s from an empty environment; {again - first:.1f} s of it the script, {time.monotonic() - again:.1f} s "
+          "when the model is in its cache", flush=True)
+
+
+@case("examples: CMake, Make and Python in a bare Debian with a compiler and an installed tgc", slow=True)
 def _(folder):
     need("mmdebstrap")
     release = next((line.split("=")[1].strip() for line in Path("/etc/os-release").read_text().splitlines()
@@ -264,14 +288,14 @@ def _(folder):
     (folder / "try.sh").write_text(BARE)
     start = time.monotonic()
     done = T.run(["mmdebstrap", "--variant=minbase", "--format=null", "--quiet",
-                  "--include=gcc,libc6-dev,make,cmake,pkg-config,libprotobuf-c1",
+                  "--include=gcc,libc6-dev,make,cmake,pkg-config,libprotobuf-c1,python3-numpy,python3-pip",
                   *(f"--customize-hook=copy-in {shlex.quote(str(prefix() / part))} /usr/local" for part in ("bin", "lib", "share")),
-                  f"--customize-hook=copy-in {shlex.quote(str(folder / 'try.sh'))} /root", "--customize-hook=chroot \"$1\" sh /root/try.sh",
+                  f"--customize-hook=copy-in {shlex.quote(str(folder / 'try.sh'))} {shlex.quote(str(wheel_of_this_build(folder / 'dist')))} /root", "--customize-hook=chroot \"$1\" sh /root/try.sh",
                   release, folder / "null"], timeout=600)
     if done.status != 0 and re.search("Temporary failure|Unable to fetch|Could not (resolve|connect)", done.err):
         raise Skip("Debian's archive cannot be reached")
     figures = re.findall("figure: (.*)", text_of(T.must(done)))
-    expect(len(figures) == 2 and all(line.endswith(ANSWER) for line in figures), text_of(done))
+    expect(len(figures) == 3 and all(line.endswith(ANSWER) for line in figures), text_of(done))
     print(f"# bare root, {time.monotonic() - start:.0f} s with its making: " + "; ".join(figures), flush=True)
 
 
