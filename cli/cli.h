@@ -377,6 +377,8 @@ void why_write(struct text *out, struct tgc *t, const struct schedule *s);
 /* The same as the elements of a JSON list; the choice and the candidates as lines of a tune file,
  * and the number of the line that decided (0: the cost model). */
 void why_write_json(struct text *out, struct tgc *t);
+/* What was done to each kernel's loops, as elements of a JSON list. */
+void why_opts_json(struct text *out, const struct schedule *s);
 
 /* --------------------------------------------------------------------------------------- feed.c */
 

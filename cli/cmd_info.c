@@ -15,6 +15,7 @@ struct report {
     /* dimensions without a bound: what depends on them is unknown */
     struct text open;
     struct text why;                /* --why: lines */
+    struct text opts;               /* --why --json: the elements of a JSON list */
     struct text passes;             /* --passes: lines, or the elements of a JSON list */
     struct text table;              /* a line for each kernel, or the elements of a JSON list */
     const char **open_dim; int nopen; size_t cap_open;
@@ -304,9 +305,10 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     r->error_limit = t->error_limit;
     if (o->passes)
         put_passes(&r->passes, o->json, m.record);
-    if (o->why && o->json)
+    if (o->why && o->json) {
         why_write_json(&r->why, t);
-    else if (o->why)
+        why_opts_json(&r->opts, m.schedule);
+    } else if (o->why)
         why_write(&r->why, t, m.schedule);
     if (o->json)
         schedule_kernels_json(&r->table, t, m.schedule);
@@ -389,7 +391,8 @@ static void print_json(struct tgc *t, const struct options *o, const struct repo
     if (o->passes && !r->open.n && !r->is_artefact)
         text_printf(&x, ",\"passes\":[%s]", r->passes.s ? r->passes.s : "");
     if (o->why && !r->open.n && !r->is_artefact)
-        text_printf(&x, ",\"choices\":[%s]", r->why.s ? r->why.s : "");
+        text_printf(&x, ",\"choices\":[%s],\"schedules\":[%s]", r->why.s ? r->why.s : "",
+                    r->opts.s ? r->opts.s : "");
     text_puts(&x, ",\"operators\":{");
     for (size_t i = 0; i < r->ntally; i++) {
         text_puts(&x, i ? "," : "");
@@ -465,6 +468,7 @@ enum exit_status cmd_info(struct tgc *t, const struct options *o)
     struct report r = {.open = {.t = t},
                        .states = {.t = t},
                        .why = {.t = t},
+                       .opts = {.t = t},
                        .passes = {.t = t},
                        .table = {.t = t},
                        .inputs = {.t = t},

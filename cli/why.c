@@ -86,6 +86,17 @@ static void put_threads(struct text *x, const struct tuning *s, const struct cho
     text_putc(x, '\n');
 }
 
+/* What was done to the kernel's loops for one instruction set, from its lowered AST on. */
+static void put_opts(struct text *x, enum isa isa, const struct opts *opts)
+{
+    text_printf(x, "    %s:", isa_table[isa].text);
+    for (int i = 0; i < opts->n; i++) {
+        text_puts(x, i ? "; " : " ");
+        opt_print(x, &opts->v[i]);
+    }
+    text_puts(x, opts->n ? "\n" : " no opts\n");
+}
+
 static void put_kernel(struct text *x, const struct schedule *program, const struct tuning *s,
                        const struct kernel *k)
 {
@@ -104,6 +115,9 @@ static void put_kernel(struct text *x, const struct schedule *program, const str
     }
     if (!any)
         text_puts(x, "    no tile suits: vectors along its innermost loops, where they fit\n");
+    for (int i = 0; i < k->nvariant; i++)
+        put_opts(x, k->variant[i].isa, &k->variant[i].opts);
+    put_opts(x, isa_portable(), &k->opts);
 }
 
 static bool has_kind(const struct tuning *s, enum tune_kind kind)
@@ -210,5 +224,31 @@ void why_write_json(struct text *out, struct tgc *t)
             put_json_line(out, t, &c->candidate[k]);
         }
         text_puts(out, "]}");
+    }
+}
+
+static void put_opts_json(struct text *out, const struct kernel *k, enum isa isa,
+                          const struct opts *opts)
+{
+    if (out->n)
+        text_putc(out, ',');
+    text_puts(out, "{\"kernel\":");
+    text_json(out, k->name);
+    text_printf(out, ",\"isa\":\"%s\",\"opts\":[", isa_table[isa].text);
+    for (int i = 0; i < opts->n; i++) {
+        text_puts(out, i ? ",\"" : "\"");
+        opt_print(out, &opts->v[i]);
+        text_putc(out, '"');
+    }
+    text_puts(out, "]}");
+}
+
+void why_opts_json(struct text *out, const struct schedule *s)
+{
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        for (int j = 0; j < k->nvariant; j++)
+            put_opts_json(out, k, k->variant[j].isa, &k->variant[j].opts);
+        put_opts_json(out, k, isa_portable(), &k->opts);
     }
 }

@@ -8,30 +8,14 @@
 #ifndef TGC_PASSES_H
 #define TGC_PASSES_H
 
+#include "passes/opts.h"
 #include "passes/target/cost.h"
 
-/* How a kernel's loops were tiled; chosen by optimize.c, applied by tile.c. */
-enum opt_op {
-    /* splits the store's range `axis` by `amount`; the inner range is a lane */
-    OPT_UPCAST,
-    /* the same, and the lane is a vector's */
-    OPT_VECTORIZE,
-    /* unrolls the whole range; amount: its size */
-    OPT_UNROLL,
-    /* the rest of the store's range `axis` becomes loop number `amount`, outside the rows' loops */
-    OPT_SWAP,
-    /* weight load `axis` of the contraction reads a copy in loop order */
-    OPT_PACK,
-    /* the store's loop `axis` is shared by up to `amount` threads */
-    OPT_THREAD
-};
-struct opt { enum opt_op op; int axis; int64_t amount; };
-
-/* A kernel for one instruction set: the same values from other loops. */
+/* A kernel for one instruction set: the same values by other loops. */
 struct variant {
     enum isa isa;
     struct uop *ast;
-    struct opt *opt; int nopt; size_t cap_opt;
+    struct opts opts;            /* what made the AST of the one that was lowered */
     struct uop **linear; int nlinear;
 };
 
@@ -42,7 +26,7 @@ struct kernel {
     /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
     const char *title;
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */
-    struct opt *opt; int nopt; size_t cap_opt;
+    struct opts opts;            /* what made it of the AST that was lowered */
     struct uop **linear; int nlinear;
     /* vector variants; `ast` and `linear` are the portable one's */
     struct variant *variant; int nvariant; size_t cap_variant;

@@ -28,6 +28,7 @@ SUITES = [
     ("library", "tests/ir/library_test.py", 600, 600),
     ("text", "tests/ir/text_test.py", 600, 1800),
     ("passes", "tests/ir/passes_test.py", 300, 600),
+    ("opts", "tests/ir/opts_test.py", 120, 300),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
     ("products", "tests/exec/products_test.py", 300, 300),

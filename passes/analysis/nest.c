@@ -160,26 +160,32 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
     return *values && *weights;
 }
 
-void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
-                struct uop **rest)
+void store_cut(struct tgc *t, struct uop *store, int axis, int64_t n, int64_t from,
+               struct uop **first, struct uop **rest)
 {
     struct uop *r = store->src[axis], *part[2];
-    int64_t size[2] = {at, r->src[0]->arg.i - at};
+    int64_t size[2] = {n, r->src[0]->arg.i - from}, start[2] = {0, from};
     for (int k = 0; k < 2; k++) {
-        struct uop *src[80], *count = uop_int(t, size[k]);
-        struct uop *own =
-            size[k] == 1 ? uop_int(t, 0) : uop_axis(t, count, AXIS_LOOP, WORKER_EACH);
-        struct uop *by = sym_addi(t, own, k * at);
-        int n = 0;
+        struct uop *src[80];
+        struct uop *own = size[k] == 1 ? uop_int(t, 0)
+                                       : uop_axis(t, uop_int(t, size[k]), AXIS_LOOP, WORKER_EACH);
+        struct uop *by = sym_addi(t, own, start[k]);
+        int nsrc = 0;
         if (own->op == OP_RANGE && uop_get_axes(t, r))
             uop_name_axes(t, own, uop_get_axes(t, r));
         for (int i = 0; i < store->nsrc; i++)
             if (i != axis)
-                src[n++] = uop_substitute(t, store->src[i], r, by);
+                src[nsrc++] = uop_substitute(t, store->src[i], r, by);
             else if (own->op == OP_RANGE)
-                src[n++] = own;
-        part[k] = uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
+                src[nsrc++] = own;
+        part[k] = uop_intern(t, OP_STORE, store->dtype, src, nsrc, (union arg){0});
     }
     *first = part[0];
     *rest = part[1];
+}
+
+void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
+                 struct uop **rest)
+{
+    store_cut(t, store, axis, at, at, first, rest);
 }

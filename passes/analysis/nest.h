@@ -55,5 +55,8 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
 /* Splits a store in two: the first `at` of range `axis` of store->src, and the rest. */
 void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                 struct uop **rest);
+/* The same, and the rest begins at `from`, which may be before n: both have what lies between. */
+void store_cut(struct tgc *t, struct uop *store, int axis, int64_t n, int64_t from,
+               struct uop **first, struct uop **rest);
 
 #endif

@@ -1,5 +1,4 @@
-/* optimize.c - OptOps, the tiling of a kernel's loops as data (kernel.opt, variant.opt): chosen by
- * choose_tile.c, applied to the AST by tile.c.
+/* optimize.c - how a kernel's loops are tiled: the passes that choose opts, which opts.c does.
  *
  * A contraction (matmul, convolution) keeps a tile of rows x columns accumulators, so that each
  * value it loads is used several times:
@@ -17,83 +16,6 @@
 #include <string.h>
 
 /* -------------------------------------------------------------------------- simpler loops first */
-
-struct merge { struct uop *outer, *inner, *both; int64_t size; };
-
-static struct uop *merge_two(struct tgc *t, void *ctx, struct uop *u)
-{
-    const struct merge *m = ctx;
-    if (u == m->outer)
-        return sym_div(t, m->both, uop_int(t, m->size));
-    if (u == m->inner)
-        return sym_mod(t, m->both, uop_int(t, m->size));
-    return NULL;
-}
-
-static bool is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &u, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->dtype == DTYPE_INDEX &&
-            (order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD ||
-             order[i]->op == OP_DIV || order[i]->op == OP_MOD) &&
-            uop_depends_on(t, order[i], r))
-            return true;
-    return false;
-}
-
-/* Whether the strides of the two ranges in an offset prevent a merge: a division would remain. */
-static bool is_apart_at(struct tgc *t, struct uop *offset, const struct merge *m)
-{
-    int64_t outer, inner;
-    return index_stride(t, offset, m->outer, &outer) &&
-           index_stride(t, offset, m->inner, &inner) && outer != sat_mul(inner, m->size);
-}
-
-/* The same for all offsets of a store, found before anything is built. */
-static bool is_apart(struct tgc *t, const struct uop *store, const struct merge *m)
-{
-    struct mem_mark mark = scratch_mark(t);
-    struct uop *root = store->src[2];
-    int n;
-    bool apart = is_apart_at(t, store->src[1], m);
-    struct uop **order = apart ? NULL : uop_toposort(t, &root, 1, &n);
-    for (int i = 0; !apart && i < n; i++)
-        apart = order[i]->op == OP_LOAD && is_apart_at(t, order[i]->src[1], m);
-    scratch_release(t, mark);
-    return apart;
-}
-
-/* Merges two adjacent ranges of a store, if nothing needs them separate. */
-static struct uop *merge_ranges(struct tgc *t, struct uop *store, int first)
-{
-    for (int k = store->nsrc - 2; k >= first; k--) {
-        struct merge m = {store->src[k], store->src[k + 1], NULL,
-                          range_fixed_size(store->src[k + 1])};
-        int64_t n = range_fixed_size(m.outer), total;
-        struct uop *src[72];
-        if (n < 1 || m.size < 1 || range_is(m.outer, AXIS_BAND) ||
-            __builtin_mul_overflow(n, m.size, &total) || store->nsrc > 72)
-            continue;
-        m.both = uop_range(t, uop_int(t, total), t->next_range++);
-        if (n > 1 && m.size > 1 && is_apart(t, store, &m))
-            continue;
-        memcpy(src, store->src, (size_t)first * sizeof *src);
-        uop_rewrite(t, src, first, merge_two, &m);
-        bool apart = false;
-        for (int i = 1; i < first && !apart; i++)
-            apart = is_split_again(t, src[i], m.both);
-        if (apart)
-            continue;
-        int nsrc = first;
-        for (int i = first; i < store->nsrc; i++)
-            if (i != k + 1)
-                src[nsrc++] = i == k ? m.both : store->src[i];
-        store = uop_intern(t, OP_STORE, store->dtype, src, nsrc, (union arg){0});
-    }
-    return store;
-}
 
 static bool depends_on_ranges(struct tgc *t, struct uop *offset, const struct uop *u)
 {
@@ -116,56 +38,80 @@ static struct uop *find_values(struct tgc *t, struct uop *u)
     return values;
 }
 
-/* Orders the ranges of a reduction by stride in what it reads: the innermost loop is contiguous. */
-static struct uop *order_ranges(struct tgc *t, struct uop *u)
+struct uop *store_sum(struct tgc *t, struct uop *store, int stage, int number)
 {
-    struct uop *src[MAX_RANK + 1];
+    int n, nstage = 0, nsum = 0;
+    struct uop *within = NULL, *sum = NULL;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op == OP_STAGE && nstage++ == stage)
+            within = order[i];
+        if (order[i]->op == OP_REDUCE && nsum++ == number)
+            sum = order[i];
+    }
+    return sum && within && !uop_depends_on(t, within, sum) ? store : sum;
+}
+
+/* The order of a sum's ranges in which what it reads lies in memory: the innermost loop reads
+ * neighbours. false: it has none. */
+static bool find_order(struct tgc *t, struct uop *u, const struct uop **range)
+{
     int64_t stride[MAX_RANK + 1] = {0};
     struct uop *values = u->nsrc <= MAX_RANK ? find_values(t, u) : NULL;
     if (!values)
-        return u;
-    for (int k = 0; k < u->nsrc; k++)
-        src[k] = u->src[k];
-    for (int k = 1; k < u->nsrc; k++)
-        if (src[k]->op != OP_RANGE || !index_stride(t, values->src[1], src[k], &stride[k]) ||
-            stride[k] < 0)
-            return u;
-    for (int k = 2; k < u->nsrc; k++)                    /* stable, by descending stride */
+        return false;
+    for (int k = 1; k < u->nsrc; k++) {
+        range[k] = u->src[k];
+        if (u->src[k]->op != OP_RANGE ||
+            !index_stride(t, values->src[1], u->src[k], &stride[k]) || stride[k] < 0)
+            return false;
+    }
+    for (int k = 2; k < u->nsrc; k++)                    /* stable, by falling stride */
         for (int j = k; j > 1 && stride[j] > stride[j - 1]; j--) {
-            struct uop *r = src[j];
+            const struct uop *r = range[j];
             int64_t s = stride[j];
-            src[j] = src[j - 1], src[j - 1] = r;
+            range[j] = range[j - 1], range[j - 1] = r;
             stride[j] = stride[j - 1], stride[j - 1] = s;
         }
-    struct uop *by = uop_intern(t, OP_REDUCE, u->dtype, src, u->nsrc, u->arg);
-    uop_set_origin(t, by, u);
-    return by;
+    return true;
 }
 
-static struct uop *order_reductions(struct tgc *t, struct uop *store)
+/* The loops of a store's sums in that order; stage: as divide_sums(). */
+static void order_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage)
 {
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++) {
-        struct uop *by = order[i]->op == OP_REDUCE ? order_ranges(t, order[i]) : order[i];
-        if (by == order[i])
+    struct uop *u;
+    for (int number = 0; (u = store_sum(t, (v ? v->ast : k->ast)->src[at], stage, number));
+         number++) {
+        const struct uop *range[MAX_RANK + 1];
+        if (u->op != OP_REDUCE || !find_order(t, u, range))
             continue;
-        store = uop_substitute(t, store, order[i], by);
-        order = uop_toposort(t, &store, 1, &n);
-        i = -1;
+        for (int to = 1; to < u->nsrc; to++) {
+            int from = to;
+            while (u->src[from] != range[to])
+                from++;
+            struct opt opt = {.op = OPT_ORDER, .store = at, .of = OF_SUM, .number = number,
+                              .axis = from - 1, .to = to - 1};
+            if (from == to)
+                continue;
+            if (!opt_apply(t, k, v, &opt, 1, NULL))
+                break;                               /* a group stays where it is */
+            u = store_sum(t, (v ? v->ast : k->ast)->src[at], -1, number);
+        }
     }
-    return store;
 }
 
-/* ------------------------------------------------------------------------------------- the pass */
+/* ----------------------------------------------------------------------------------- the passes */
 
-/* Contractions in scratch get tiles that fit exactly. */
-static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop *store)
+/* Contractions in scratch get tiles that fit exactly; attention has one. */
+static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, int at)
 {
+    struct uop *store = v->ast->src[at];
+    struct opt opt[OPTS_OF_TILE], like = {.store = at, .of = OF_STAGE, .number = -1};
     int n;
     struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n && !isa_is_portable(v->isa); i++) {
         struct nest m;
+        like.number += order[i]->op == OP_STAGE;
         if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
             !m.contraction)
             continue;
@@ -176,26 +122,42 @@ static struct uop *optimize_stages(struct tgc *t, struct variant *v, struct uop 
             continue;
         while (tile.rows > 1 && range_fixed_size(m.store->src[tile.row_axis]) % tile.rows)
             tile.rows--;
-        /* attention has one */
-        return uop_substitute(t, store, order[i], store_as_stage(t, tile_apply(&m, &tile, v)));
+        opt_must(t, k, v, opt, tile_opts(&m, &tile, &like, opt));
+        return;
     }
-    return store;
 }
 
-struct stores { struct uop **u; struct tile *like; int n; size_t cap, cap_like; };
-
-static void push_store(struct tgc *t, struct stores *s, struct uop *store, struct tile like)
+/* The opts of a tile: of the loops first, then of the weights in their new order, then lanes that
+ * are no whole vector. */
+static void apply_tile(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                       const struct nest *m, const struct tile *tile)
 {
-    int n = s->n;
-    SCRATCH_PUSH(t, s->like, n, s->cap_like, like);
-    SCRATCH_PUSH(t, s->u, s->n, s->cap, store);
+    struct opt opt[OPTS_OF_TILE], like = {.store = at};
+    opt_must(t, k, v, opt, tile_opts(m, tile, &like, opt));
+    struct opt pack = {.op = OPT_PACK, .store = at};
+    if (m->contraction)
+        (void)opt_apply(t, k, v, &pack, 1, NULL);        /* not every one has weights */
+    const struct uop *store = v->ast->src[at];
+    struct opt fill = {.op = OPT_FILL, .store = at, .n = tile->vector,
+                       .axis = store->nsrc - 1 - store_first_range(store)};
+    if (tile->columns > tile->panel)
+        opt_must(t, k, v, &fill, 1);
+}
+
+static void cut(struct tgc *t, struct kernel *k, struct variant *v, int at, int axis, int64_t n)
+{
+    int first = store_first_range((v ? v->ast : k->ast)->src[at]);
+    struct opt opt = {.op = OPT_CUT, .store = at, .axis = axis - first, .n = n, .from = n,
+                      .to = at + 1};
+    opt_must(t, k, v, &opt, 1);
 }
 
 /* STACKs become straight-line code around one vector, since the expressions to choose from share
- * much. Remainder columns are a store of their own, with a partial vector. */
-static void unroll_stacks(struct tgc *t, struct variant *v, struct uop *store, struct tile like,
-                          struct stores *out)
+ * much. Remainder columns are a store of their own, with a partial vector. Returns the next
+ * store. */
+static int unroll_stacks(struct tgc *t, struct kernel *k, struct variant *v, int at)
 {
+    struct uop *store = v->ast->src[at];
     int lanes = isa_lanes(v->isa), half = isa_half_lanes(v->isa);
     int axis = store->nsrc - 1;
     int64_t n = range_fixed_size(store->src[axis]), width = 0;
@@ -210,56 +172,37 @@ static void unroll_stacks(struct tgc *t, struct variant *v, struct uop *store, s
                                         : 0;
     }
     if (width && n > width && n % width) {
-        struct uop *rest;
-        store_split(t, store, axis, n - n % width, &store, &rest);
-        unroll_stacks(t, v, store, like, out);
-        unroll_stacks(t, v, rest, like, out);
-        return;
+        cut(t, k, v, at, axis, n - n % width);
+        return unroll_stacks(t, k, v, unroll_stacks(t, k, v, at));
     }
     if (width) {
         struct tile tile = {.column_axis = axis, .row_axis = -1, .panel = n < width ? n : width,
                             .rows = 1, .columns = width, .vector = (int)width};
-        store = tile_fill_vectors(&m, &tile, tile_apply(&m, &tile, v));
+        apply_tile(t, k, v, at, &m, &tile);
     }
-    while ((axis = stacks_axis(t, store)) >= 0)
-        store = tile_unroll(t, store, store->src[axis], v);
-    push_store(t, out, store, like);
+    while ((axis = stacks_axis(t, v->ast->src[at])) >= 0) {
+        struct opt opt = {.op = OPT_UNROLL, .store = at,
+                          .axis = axis - store_first_range(v->ast->src[at])};
+        opt_must(t, k, v, &opt, 1);
+    }
+    return at + 1;
 }
 
-/* Gives the remainder of a store the store's own first loops, where they have the same size:
- * linearize.c merges the two nests, so a panel of weights in the cache serves both. */
-static struct uop *join_loops(struct tgc *t, const struct uop *store, struct uop *rest)
-{
-    for (int k = 3; k < store->nsrc && k < rest->nsrc; k++) {
-        struct uop *a = store->src[k], *b = rest->src[k];
-        if (a == b)
-            continue;
-        if (a->op != OP_RANGE || b->op != OP_RANGE || a->src[0] != b->src[0] ||
-            a->src[0]->op != OP_CONST || range_is_lane(a) || range_is_lane(b) ||
-            range_is(a, AXIS_PART) || range_is(b, AXIS_PART) || uop_depends_on(t, rest, a))
-            break;
-        rest = uop_substitute(t, rest, b, a);
-    }
-    return rest;
-}
-
-/* Optimizes one store of a kernel for one instruction set, as several if rows leave a remainder.
- * `like`, in: a tile whose panel is kept; out: this one's, if it is the first. nest: its number,
- * -1: a remainder. */
-static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store,
-                           int nest, struct tile *like, struct stores *out)
+/* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
+ * in: a tile whose panel is kept; out: this one's, if it is the first. nest: its number, -1: a
+ * rest. Returns the next store. */
+static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, int at, int nest,
+                          struct tile *like)
 {
     struct nest m;
-    struct uop *rest = NULL;
-    store = optimize_stages(t, v, stacks_decide(t, store));
-    if (!nest_find(t, store, &m)) {
-        push_store(t, out, store, *like);
-        return;
-    }
-    if (!m.reduce && stacks_axis(t, store) >= 0) {
-        unroll_stacks(t, v, store, *like, out);
-        return;
-    }
+    struct opt decide = {.op = OPT_DECIDE, .store = at};
+    (void)opt_apply(t, k, v, &decide, 1, NULL);          /* a cut may have moved an index */
+    optimize_stages(t, k, v, at);
+    struct uop *store = v->ast->src[at];
+    if (!nest_find(t, store, &m))
+        return at + 1;
+    if (!m.reduce && stacks_axis(t, store) >= 0)
+        return unroll_stacks(t, k, v, at);
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
     /* one packed weight for all variants */
     struct tile tile = tile_choose(&m, v->isa, keep, nest < 0 ? NULL : k, nest);
@@ -269,48 +212,62 @@ static void optimize_store(struct tgc *t, struct kernel *k, struct variant *v, s
     if (tile.column_axis >= 0 && !keep)
         *like = tile;
     struct tile of_rest = *like;
-    if (tile.column_axis >= 0 && size % tile.rows) {
-        int nsrc = store->nsrc;
-        store_split(t, store, tile.row_axis, size - size % tile.rows, &store, &rest);
-        if (!nest_find(t, store, &m))
+    bool rest = tile.column_axis >= 0 && size % tile.rows;
+    if (rest) {
+        cut(t, k, v, at, tile.row_axis, size - size % tile.rows);
+        if (!nest_find(t, v->ast->src[at], &m))
             TGC_BUG(t, "a part of a nest is none");
-        /* a single row has no range */
-        of_rest.column_axis -= rest->nsrc < nsrc && tile.row_axis < tile.column_axis;
+        /* one row has no range */
+        of_rest.column_axis -=
+            v->ast->src[at + 1]->nsrc < store->nsrc && tile.row_axis < tile.column_axis;
     }
-    if (tile.column_axis >= 0) {
-        store = tile_apply(&m, &tile, v);
-        if (m.contraction)
-            store = tile_pack(t, k, v, store);
-        store = tile_fill_vectors(&m, &tile, store);
-    }
-    push_store(t, out, store, *like);
+    if (tile.column_axis >= 0)
+        apply_tile(t, k, v, at, &m, &tile);
     if (!rest)
-        return;
-    int from = out->n;
-    optimize_store(t, k, v, rest, -1, &of_rest, out); /* fewer rows than a tile has: no remainder */
-    for (int i = from; i < out->n; i++)
-        out->u[i] = join_loops(t, store, out->u[i]);
+        return at + 1;
+    int end = optimize_store(t, k, v, at + 1, -1, &of_rest);  /* fewer rows than a tile: no rest */
+    for (int i = at + 1; i < end; i++) {
+        /* a panel of weights that is in the cache serves both */
+        struct opt join = {.op = OPT_JOIN, .store = i, .to = at};
+        (void)opt_apply(t, k, v, &join, 1, NULL);
+    }
+    return end;
 }
 
-/* Sums of products of bytes that the kernel keeps in scratch get groups, too. */
-static struct uop *group_stages(struct tgc *t, struct uop *store)
+/* The kernel for one instruction set, as far as its loops are the same for all. */
+static struct variant variant_of(struct tgc *t, const struct kernel *k, enum isa isa)
 {
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n), *values, *weights;
+    struct variant v = {.isa = isa, .ast = k->ast};
+    for (int i = 0; i < k->opts.n; i++)
+        VEC_PUSH(t, v.opts.v, v.opts.n, v.opts.cap, k->opts.v[i]);
+    return v;
+}
+
+/* Sums of products of bytes that the kernel keeps in scratch become groups as well; their ranges
+ * are divided and ordered for that alone. */
+static void group_stages(struct tgc *t, struct kernel *k, int at)
+{
+    int n, number = -1;
+    struct uop *store = k->ast->src[at], *values, *weights;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++) {
         struct nest m;
-        struct uop *stage = order[i]->op == OP_STAGE ? stage_as_store(t, order[i]) : NULL, *by;
-        if (!stage || !nest_find(t, stage, &m) || m.bytes ||
-            !nest_sums_bytes(&m, &values, &weights))
+        number += order[i]->op == OP_STAGE;
+        if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
+            m.bytes || !nest_sums_bytes(&m, &values, &weights))
             continue;
-        by = tile_group_bytes(t, order_reductions(t, divide_sums(t, stage)));
-        if (by == stage)
+        struct variant v = variant_of(t, k, isa_portable());
+        struct opt group = {.op = OPT_GROUP, .store = at, .of = OF_STAGE, .number = number};
+        divide_sums(t, k, &v, at, number);
+        order_sums(t, k, &v, at, number);
+        if (!opt_apply(t, k, &v, &group, 1, NULL))
             continue;
-        store = uop_substitute(t, store, order[i], store_as_stage(t, by));
+        k->ast = v.ast;
+        k->opts = v.opts;
+        store = k->ast->src[at];
         order = uop_toposort(t, &store, 1, &n);
-        i = -1;
+        i = number = -1;
     }
-    return store;
 }
 
 void kernel_collect_buffers(struct tgc *t, struct kernel *k)
@@ -366,6 +323,13 @@ static isa_set variants_of(struct tgc *t, const struct schedule *s, const struct
 
 /* ----------------------------------------------------------------------------- passes of stores */
 
+struct stores { struct uop **u; int n; size_t cap; };
+
+static void push_store(struct tgc *t, struct stores *s, struct uop *store)
+{
+    SCRATCH_PUSH(t, s->u, s->n, s->cap, store);
+}
+
 static void set_stores(struct tgc *t, struct kernel *k, const struct stores *to)
 {
     k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, to->u, to->n, (union arg){0});
@@ -377,24 +341,9 @@ static bool each_store(struct tgc *t, struct kernel *k, store_pass pass)
 {
     struct stores to = {0};
     for (int i = 0; i < k->ast->nsrc; i++)
-        push_store(t, &to, pass(t, k->ast->src[i]), (struct tile){.column_axis = -1});
+        push_store(t, &to, pass(t, k->ast->src[i]));
     set_stores(t, k, &to);
     return true;
-}
-
-static int first_range(const struct uop *store)
-{
-    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-}
-
-static struct uop *merge_store(struct tgc *t, struct uop *store)
-{
-    return merge_ranges(t, store, first_range(store));
-}
-
-static struct uop *order_store(struct tgc *t, struct uop *store)
-{
-    return tile_order_gathers(t, store, first_range(store));
 }
 
 bool pass_decide_stacks(struct tgc *t, struct schedule *s, struct kernel *k)
@@ -412,48 +361,68 @@ bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k)
 bool pass_merge_ranges(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
-    return each_store(t, k, merge_store);
+    for (int i = 0; i < k->ast->nsrc; i++)
+        for (int axis = k->ast->src[i]->nsrc - store_first_range(k->ast->src[i]) - 2; axis >= 0; axis--) {
+            struct opt merge = {.op = OPT_MERGE, .store = i, .axis = axis};
+            (void)opt_apply(t, k, NULL, &merge, 1, NULL);    /* wherever it is legal */
+        }
+    return true;
 }
 
 bool pass_order_gathers(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
-    return each_store(t, k, order_store);
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        const struct uop *store = k->ast->src[i];
+        int *axis = scratch_array(t, (size_t)store->nsrc, sizeof *axis), first = store_first_range(store);
+        for (int j = 0, n = gathers_find_inner(t, store, first, axis); j < n; j++) {
+            struct opt order = {.op = OPT_ORDER, .store = i, .axis = axis[j] - j - first,
+                                .to = store->nsrc - first - 1};
+            opt_must(t, k, NULL, &order, 1);
+        }
+    }
+    return true;
 }
 
 bool pass_divide_sums(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
-    return each_store(t, k, divide_sums);
+    for (int i = 0; i < k->ast->nsrc; i++)
+        divide_sums(t, k, NULL, i, -1);
+    return true;
 }
 
 bool pass_order_sums(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
-    return each_store(t, k, order_reductions);
+    for (int i = 0; i < k->ast->nsrc; i++)
+        order_sums(t, k, NULL, i, -1);
+    return true;
 }
 
 bool pass_group_bytes(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
-    return each_store(t, k, tile_group_bytes);
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct opt group = {.op = OPT_GROUP, .store = i};
+        (void)opt_apply(t, k, NULL, &group, 1, NULL);    /* wherever it is legal */
+    }
+    return true;
 }
 
 bool pass_group_stages(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
-    return each_store(t, k, group_stages);
+    for (int i = 0; i < k->ast->nsrc; i++)
+        group_stages(t, k, i);
+    return true;
 }
 
 bool pass_divide_ranges(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    struct stores to = {0};
-    struct uop *part[PARTS_MAX];
     (void)s;
-    for (int i = 0; i < k->ast->nsrc; i++)
-        for (int j = 0, n = divide_ranges(t, k->ast->src[i], part); j < n; j++)
-            push_store(t, &to, part[j], (struct tile){.column_axis = -1});
-    set_stores(t, k, &to);
+    for (int i = 0; i < k->ast->nsrc;)
+        i += divide_ranges(t, k, i);
     return true;
 }
 
@@ -464,7 +433,7 @@ bool pass_gather_rows(struct tgc *t, struct schedule *s, struct kernel *k)
     (void)s;
     for (int i = 0; i < k->ast->nsrc; i++)
         for (int j = 0, n = gather_rows(t, k, k->ast->src[i], part); j < n; j++)
-            push_store(t, &to, part[j], (struct tile){.column_axis = -1});
+            push_store(t, &to, part[j]);
     set_stores(t, k, &to);
     return true;
 }
@@ -474,7 +443,7 @@ bool pass_pack_keys(struct tgc *t, struct schedule *s, struct kernel *k)
     struct stores to = {0};
     (void)s;
     for (int i = 0; i < k->ast->nsrc; i++)
-        push_store(t, &to, keys_pack(t, k, k->ast->src[i]), (struct tile){.column_axis = -1});
+        push_store(t, &to, keys_pack(t, k, k->ast->src[i]));
     set_stores(t, k, &to);
     return true;
 }
@@ -486,68 +455,56 @@ bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k)
     (void)s;
     for (int i = 0; i < k->ast->nsrc; i++)
         for (int j = 0, n = rows_share_stages(t, k, k->ast->src[i], part); j < n; j++)
-            push_store(t, &to, part[j], (struct tile){.column_axis = -1});
+            push_store(t, &to, part[j]);
     set_stores(t, k, &to);
     return true;
 }
 
-/* Splits the columns that a tile of vectors leaves over into a store of their own, for all
- * variants, so that the weights of both are packed. */
-static void split_columns(struct tgc *t, struct kernel *k, enum isa isa, struct uop *store,
-                          struct stores *out)
+/* Columns that a vector's tile leaves over are a store of their own, as all variants see them, so
+ * that the weights of both are packed. Returns the next store. */
+static int split_columns(struct tgc *t, struct kernel *k, enum isa isa, int at)
 {
     struct nest m;
-    struct uop *rest = NULL;
-    struct tile none = {.column_axis = -1}, tile = none;
+    struct uop *store = k->ast->src[at];
+    struct tile tile = {.column_axis = -1};
     if (!isa_is_portable(isa) && nest_find(t, store, &m))
         tile = tile_choose_vectors(&m, isa, NULL, false);
     int64_t n = tile.column_axis >= 0 ? range_fixed_size(store->src[tile.column_axis]) : 0;
-    if (tile.column_axis >= 0 && n > tile.columns && n % tile.columns) {
-        struct uop *whole = store, *other;
-        store_split(t, whole, tile.column_axis, n - n % tile.columns, &store, &rest);
-        int64_t left = tile_columns_left(&m, &tile);
-        if (left > n % tile.columns) {
-            store_split(t, whole, tile.column_axis, n - left, &other, &rest);
-            k->stores_twice = true;
-        }
-    }
-    push_store(t, out, store, none);
-    if (rest)
-        push_store(t, out, rest, none);
+    if (tile.column_axis < 0 || n <= tile.columns || n % tile.columns == 0)
+        return at + 1;
+    int64_t left = tile_columns_left(&m, &tile), whole = n - n % tile.columns;
+    struct opt opt = {.op = OPT_CUT, .store = at, .axis = tile.column_axis - store_first_range(store),
+                      .n = whole, .from = n - left < whole ? n - left : whole, .to = at + 1};
+    opt_must(t, k, NULL, &opt, 1);
+    return at + 2;
 }
 
 bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    struct stores to = {0};
     enum isa widest;
     variants_of(t, s, k, &widest);
-    for (int i = 0; i < k->ast->nsrc; i++)
-        split_columns(t, k, widest, k->ast->src[i], &to);
-    set_stores(t, k, &to);
+    for (int i = 0; i < k->ast->nsrc;)
+        i = split_columns(t, k, widest, i);
     return true;
 }
 
 bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    const struct uop *ast = k->ast;
+    int nstore = k->ast->nsrc;
     enum isa widest;
     isa_set isa = variants_of(t, s, k, &widest);
-    struct tile *like = scratch_array(t, (size_t)ast->nsrc, sizeof *like);
-    for (int i = 0; i < ast->nsrc; i++)
+    struct tile *like = scratch_array(t, (size_t)nstore, sizeof *like);
+    for (int i = 0; i < nstore; i++)
         like[i].column_axis = -1;
     for (enum isa a = widest;; a = isa_before(a)) {
-        struct variant v = {.isa = a};
-        struct stores to = {0};
         if (!(isa >> a & 1) && !isa_is_portable(a))
             continue;
-        for (int i = 0; i < ast->nsrc; i++)
-            optimize_store(t, k, &v, ast->src[i], i, &like[i], &to);
-        v.ast = uop_intern(t, OP_SINK, DTYPE_VOID, to.u, to.n, (union arg){0});
+        struct variant v = variant_of(t, k, a);
+        for (int i = 0, at = 0; i < nstore; i++)
+            at = optimize_store(t, k, &v, at, i, &like[i]);
         if (isa_is_portable(a)) {
             k->ast = v.ast;
-            k->opt = v.opt;
-            k->nopt = v.nopt;
-            k->cap_opt = v.cap_opt;
+            k->opts = v.opts;
             break;
         }
         VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);

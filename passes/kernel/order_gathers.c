@@ -29,32 +29,20 @@ static int repeated_steps(struct tgc *t, struct uop *const *order, int n, struct
     return steps;
 }
 
-/* Moves ranges in which gathered indices are invariant, as channels where an image is sampled,
- * inside the loop over the indices, so that these are computed once. */
-struct uop *tile_order_gathers(struct tgc *t, struct uop *store, int first)
+int gathers_find_inner(struct tgc *t, const struct uop *store, int first, int *axis)
 {
     enum { STEPS_MIN = 12 };
-    struct uop **src = scratch_array(t, (size_t)store->nsrc, sizeof *src),
-               **inside = scratch_array(t, (size_t)store->nsrc, sizeof *inside),
-               *inner = store->src[store->nsrc - 1];
-    int n, nsrc = 0, ninside = 0;
+    struct uop *inner = store->src[store->nsrc - 1];
+    int n, ninside = 0;
     bool any = false;
     struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n && inner->op == OP_RANGE && !range_is_lane(inner); i++)
         any |= is_gathered(t, order[i], inner);
-    if (!any)
-        return store;
-    for (int k = 0; k < store->nsrc; k++) {
+    for (int k = first; any && k < store->nsrc - 1; k++) {
         struct uop *r = store->src[k];
-        bool moves = k >= first && r != inner && r->op == OP_RANGE && !range_is_lane(r) &&
-                     !range_is(r, AXIS_BAND) &&
-                     repeated_steps(t, order, n, inner, r) >= STEPS_MIN;
-        if (moves)
-            inside[ninside++] = r;
-        else
-            src[nsrc++] = r;
+        if (r->op == OP_RANGE && !range_is_lane(r) && !range_is(r, AXIS_BAND) &&
+            repeated_steps(t, order, n, inner, r) >= STEPS_MIN)
+            axis[ninside++] = k;
     }
-    for (int k = 0; k < ninside; k++)
-        src[nsrc++] = inside[k];
-    return ninside ? uop_intern(t, OP_STORE, store->dtype, src, nsrc, store->arg) : store;
+    return ninside;
 }

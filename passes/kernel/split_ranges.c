@@ -39,82 +39,39 @@ static int64_t find_divisor(struct tgc *t, struct uop *store, const struct uop *
     return least;
 }
 
-/* Whether an expression that contains r, and is not r, is divided. */
-static bool is_divided_in_sums(struct tgc *t, struct uop *store, const struct uop *r)
+/* One range of the store divided, if there is one; *cut: what is left over is store `rest`. */
+static bool divide_one(struct tgc *t, struct kernel *k, int at, int rest, bool *cut)
 {
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (is_division(order[i]) && order[i]->dtype == DTYPE_INDEX && order[i]->src[0] != r &&
-            uop_depends_on(t, order[i], r))
+    struct uop *store = k->ast->src[at];
+    int first = store_first_range(store);
+    for (int axis = 3; axis < store->nsrc && store->nsrc < 64; axis++) {
+        const struct uop *r = store->src[axis];
+        bool reduces;
+        int64_t size;
+        if (r->op != OP_RANGE || !uop_const_int(r->src[0], &size))
+            continue;
+        int64_t c = find_divisor(t, store, r, &reduces), left = c ? size % c : 0;
+        if (c == 0 || size < 2 * c || (c < DIVISOR_MIN && !reduces))
+            continue;
+        struct opt opt[2] = {{.op = OPT_CUT, .store = at, .axis = axis - first, .n = size - left,
+                              .from = size - left, .to = rest},
+                             {.op = OPT_DIVIDE, .store = at, .axis = axis - first, .n = c}};
+        *cut = left > 0;
+        if (left ? opt_apply(t, k, NULL, opt, 2, NULL) : opt_apply(t, k, NULL, &opt[1], 1, NULL))
             return true;
+    }
     return false;
 }
 
-static void name_like(struct tgc *t, struct uop *u, const struct uop *from)
-{
-    if (uop_get_axes(t, from))
-        uop_name_axes(t, u, uop_get_axes(t, from));
-}
-
-/* The store with its range `axis`, a multiple of c, split in two; NULL: divisions would remain. */
-static struct uop *divide_exactly(struct tgc *t, struct uop *store, int axis, int64_t c)
-{
-    struct uop *r = store->src[axis], *src[80];
-    struct uop *q = uop_range(t, uop_int(t, r->src[0]->arg.i / c), t->next_range++);
-    struct uop *p = uop_range(t, uop_int(t, c), t->next_range++);
-    struct uop *by = sym_add(t, sym_muli(t, q, c), p);
-    int n = 0;
-    name_like(t, q, r);
-    name_like(t, p, r);
-    for (int k = 0; k < store->nsrc; k++) {
-        if (k != axis) {
-            src[n++] = uop_substitute(t, store->src[k], r, by);
-            continue;
-        }
-        src[n++] = q;
-        src[n++] = p;
-    }
-    struct uop *divided = uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
-    return is_divided_in_sums(t, divided, q) || is_divided_in_sums(t, divided, p) ? NULL : divided;
-}
-
-/* Splits one range of the store; *rest: the remainder, or NULL. NULL: there is none to split. */
-static struct uop *divide_one(struct tgc *t, struct uop *store, struct uop **rest)
-{
-    for (int k = 3; k < store->nsrc && store->nsrc < 64; k++) {
-        struct uop *r = store->src[k], *whole = store;
-        bool reduces;
-        int64_t size, c;
-        *rest = NULL;
-        /* other stores have the same band's range */
-        if (r->op != OP_RANGE || range_is(r, AXIS_BAND) || !uop_const_int(r->src[0], &size))
-            continue;
-        c = find_divisor(t, store, r, &reduces);
-        if (c == 0 || size < 2 * c || (c < DIVISOR_MIN && !reduces))
-            continue;
-        if (size % c)
-            store_split(t, store, k, size - size % c, &whole, rest);
-        whole = divide_exactly(t, whole, k, c);
-        if (whole)
-            return whole;
-    }
-    return NULL;
-}
-
-int divide_ranges(struct tgc *t, struct uop *store, struct uop **part)
+int divide_ranges(struct tgc *t, struct kernel *k, int at)
 {
     int n = 1;
-    part[0] = store;
     for (int i = 0; i < n;) {
-        struct uop *rest, *whole = n < PARTS_MAX ? divide_one(t, part[i], &rest) : NULL;
-        if (!whole) {
+        bool cut;
+        if (n == PARTS_MAX || !divide_one(t, k, at + i, at + n, &cut))
             i++;
-            continue;
-        }
-        part[i] = whole;
-        if (rest)
-            part[n++] = rest;
+        else
+            n += cut;
     }
     return n;
 }
@@ -139,51 +96,32 @@ static int64_t find_sums_divisor(struct tgc *t, struct uop *u, const struct uop 
     return least ? least : of_weights;
 }
 
-/* u with one range split; NULL: there is none. */
-static struct uop *divide_reduction(struct tgc *t, struct uop *u)
+/* One range of the sum divided, if there is one. */
+static bool divide_sum(struct tgc *t, struct kernel *k, struct variant *v, struct uop *u, int at,
+                       int number)
 {
     int64_t size;
-    for (int k = 1; k < u->nsrc && u->nsrc <= MAX_RANK; k++) {
-        struct uop *r = u->src[k], *src[MAX_RANK + 2];
+    for (int axis = 0; axis + 1 < u->nsrc && u->nsrc <= MAX_RANK; axis++) {
+        const struct uop *r = u->src[axis + 1];
         int64_t c = r->op == OP_RANGE ? find_sums_divisor(t, u, r) : 0;
-        int n = 0;
         if (c == 0 || !uop_const_int(r->src[0], &size) || size % c || size < 2 * c)
             continue;
-        struct uop *q = uop_range(t, uop_int(t, size / c), t->next_range++);
-        struct uop *p = uop_range(t, uop_int(t, c), t->next_range++);
-        name_like(t, q, r);
-        name_like(t, p, r);
-        for (int i = 0; i < u->nsrc; i++) {
-            if (i == k)
-                src[n++] = q;
-            src[n++] = i == 0   ? uop_substitute(t, u->src[0], r,
-                                               sym_add(t, sym_muli(t, q, c), p))
-                       : i == k ? p
-                                : u->src[i];
-        }
-        if (is_divided_in_sums(t, src[0], q) || is_divided_in_sums(t, src[0], p))
-            continue;
-        struct uop *by = uop_intern(t, OP_REDUCE, u->dtype, src, n, u->arg);
-        uop_set_origin(t, by, u);
-        return by;
+        struct opt opt = {.op = OPT_DIVIDE, .store = at, .of = OF_SUM, .number = number,
+                          .axis = axis, .n = c};
+        if (opt_apply(t, k, v, &opt, 1, NULL))
+            return true;
     }
-    return NULL;
+    return false;
 }
 
-struct uop *divide_sums(struct tgc *t, struct uop *store)
+void divide_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage)
 {
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++) {
-        bool group = order[i]->op == OP_REDUCE && order[i]->nsrc > 1 &&
-                     order[i]->src[order[i]->nsrc - 1]->op == OP_RANGE &&
-                     range_is(order[i]->src[order[i]->nsrc - 1], AXIS_GROUP);
-        struct uop *by = order[i]->op == OP_REDUCE && !group ? divide_reduction(t, order[i]) : NULL;
-        if (!by)
-            continue;
-        store = uop_substitute(t, store, order[i], by);
-        order = uop_toposort(t, &store, 1, &n);
-        i = -1;
+    struct uop *u;
+    for (int number = 0; (u = store_sum(t, (v ? v->ast : k->ast)->src[at], stage, number));) {
+        bool group = u->nsrc > 1 && range_is(u->src[u->nsrc - 1], AXIS_GROUP);
+        if (u->op != OP_REDUCE || group || !divide_sum(t, k, v, u, at, number))
+            number++;
+        else
+            number = 0;
     }
-    return store;
 }

@@ -43,7 +43,7 @@ static bool is_written(const struct kernel *k, const struct buffer *b)
     return false;
 }
 
-static bool reads_results(struct tgc *t, const struct kernel *k)
+bool kernel_reads_results(struct tgc *t, const struct kernel *k)
 {
     int n;
     struct uop *root = k->ast;
@@ -184,19 +184,7 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int nlo
     return best;
 }
 
-static struct uop *mark_range(struct tgc *t, void *ctx, struct uop *u)
-{
-    if (u != ctx)
-        return NULL;
-    struct uop *r = uop_intern(t, OP_RANGE, u->dtype, u->src, u->nsrc,
-                               (union arg){.i = RANGE_BITS(RANGE_ID(u->arg.i), RANGE_AXIS(u->arg.i),
-                                                        WORKER_TEAM)});
-    if (uop_get_axes(t, u))
-        uop_name_axes(t, r, uop_get_axes(t, u));
-    return r;
-}
-
-/* The shared loops of one of a kernel's programs. */
+/* One of a kernel's programs. */
 struct sharing {
     struct uop **range;          /* by store */
     double time, saved;          /* time of one thread; saved by all of them */
@@ -235,44 +223,21 @@ static void find_sharing(struct tgc *t, const struct uop *ast, const struct kern
     }
 }
 
-/* A nest without a loop to share, a tile's remainder: one thread runs it, as a loop of one
- * iteration.
- */
-static struct uop *give_to_one(struct tgc *t, struct uop *store)
+/* A nest that has no loop to share, a tile's rest, is one thread's. */
+static void share(struct tgc *t, struct kernel *k, struct variant *v, const struct sharing *s)
 {
-    struct uop *src[80], *one = uop_int(t, 1);
-    int n = 0;
-    if (store->nsrc >= 80)
-        TGC_BUG(t, "a store with %d sources", store->nsrc);
-    for (int i = 0; i <= store->nsrc; i++) {
-        if (i == store_first_range(store))
-            src[n++] = uop_axis(t, one, AXIS_LOOP, WORKER_TEAM);
-        if (i < store->nsrc)
-            src[n++] = store->src[i];
+    const struct uop *ast = v ? v->ast : k->ast;
+    struct opt *opt = scratch_array(t, (size_t)ast->nsrc, sizeof *opt);
+    int n = ast->nsrc;
+    for (int i = 0; i < n; i++) {
+        const struct uop *store = ast->src[i];
+        int first = store_first_range(store), axis = first;
+        while (s->range[i] && store->src[axis] != s->range[i])
+            axis++;
+        opt[i] = (struct opt){.op = s->range[i] ? OPT_THREAD : OPT_ALONE, .store = i,
+                              .axis = axis - first};
     }
-    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
-}
-
-static struct uop *share(struct tgc *t, const struct uop *ast, const struct sharing *s)
-{
-    struct uop **store = scratch_array(t, (size_t)ast->nsrc, sizeof *store);
-    for (int i = 0; i < ast->nsrc; i++) {
-        store[i] = ast->src[i];
-        if (s->range[i])
-            uop_rewrite(t, &store[i], 1, mark_range, s->range[i]);
-        else
-            store[i] = give_to_one(t, store[i]);
-    }
-    return uop_intern(t, OP_SINK, DTYPE_VOID, store, ast->nsrc, (union arg){0});
-}
-
-static int axis_of(const struct uop *ast, const struct sharing *s)
-{
-    const struct uop *store = ast->src[0];
-    for (int k = store_first_range(store); k < store->nsrc; k++)
-        if (store->src[k] == s->range[0])
-            return k - store_first_range(store);
-    return 0;
+    opt_must(t, k, v, opt, n);
 }
 
 /* The shared loops of each of the kernel's programs, the portable one first; NULL: it does not
@@ -335,7 +300,7 @@ static void tune_sharing(struct tgc *t, struct kernel *k, enum isa isa, const st
 
 static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule *s)
 {
-    if (k->is_serial || reads_results(t, k))
+    if (k->is_serial || kernel_reads_results(t, k))
         return;
     struct sharing *each = find_sharings(t, k, s);
     if (!each)
@@ -343,15 +308,9 @@ static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule 
     tune_sharing(t, k, isa_portable(), k->ast, &each[0]);
     for (int i = 0; i < k->nvariant; i++)
         tune_sharing(t, k, k->variant[i].isa, k->variant[i].ast, &each[i + 1]);
-    struct opt opt = {OPT_THREAD, axis_of(k->ast, &each[0]), s->threads};
-    VEC_PUSH(t, k->opt, k->nopt, k->cap_opt, opt);
-    k->ast = share(t, k->ast, &each[0]);
-    for (int i = 0; i < k->nvariant; i++) {
-        struct variant *v = &k->variant[i];
-        opt.axis = axis_of(v->ast, &each[i + 1]);
-        VEC_PUSH(t, v->opt, v->nopt, v->cap_opt, opt);
-        v->ast = share(t, v->ast, &each[i + 1]);
-    }
+    share(t, k, NULL, &each[0]);
+    for (int i = 0; i < k->nvariant; i++)
+        share(t, k, &k->variant[i], &each[i + 1]);
     double saved = each[k->nvariant > 0].saved;
     k->shared_ns = saved < 1e9 ? saved : 1e9;
     k->is_shared = true;
@@ -369,7 +328,7 @@ static bool nests_meet(struct tgc *t, const struct kernel *k)
             if (a->kind != BUFFER_SCRATCH && (is_part_of(a, b) || is_part_of(b, a)))
                 return true;
         }
-    return k->ast->nsrc > 1 && reads_results(t, k);
+    return k->ast->nsrc > 1 && kernel_reads_results(t, k);
 }
 
 /* Whether a nest stores to scratch for the others: a band's nests cannot be separated. */

@@ -1,10 +1,5 @@
-/* tile.c - applies a tile to a loop nest: splits ranges, and packs weights in the order of the
- * tiles.
- *
- * UPCAST splits an output range r into r' * amount + lane, exactly, without a remainder. PACK
- * stores a weight in the order in which the tiles read it (a storage view), so that its columns are
- * contiguous whatever the model's layout is.
- */
+/* tile.c - a tile as a list of opts, and PACK, which stores a weight in the order in which the tiles
+ * read it (a storage view), so that its columns are contiguous whatever the model's layout is. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 
@@ -203,12 +198,7 @@ static struct buffer *packed_copy(struct tgc *t, struct kernel *k, const struct 
     return b;
 }
 
-static void note_opt(struct tgc *t, struct variant *v, enum opt_op op, int axis, int64_t amount)
-{
-    VEC_PUSH(t, v->opt, v->nopt, v->cap_opt, ((struct opt){op, axis, amount}));
-}
-
-struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store)
+struct uop *tile_pack(struct tgc *t, struct kernel *k, struct uop *store)
 {
     struct nest m;
     struct view view;
@@ -227,69 +217,11 @@ struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct
         struct uop *src[2] = {uop_buffer(t, b), offset};
         struct uop *packed = uop_intern(t, OP_LOAD, load->dtype, src, 2, (union arg){0});
         store = uop_substitute(t, store, m.load[i], packed);
-        note_opt(t, v, OPT_PACK, i, 0);
     }
     return store;
 }
 
-/* ------------------------------------------------------------------------------------- applying */
-
-static struct uop *split_range(struct tgc *t, int64_t n, enum axis a)
-{
-    return n == 1 ? uop_int(t, 0) : uop_axis(t, uop_int(t, n), a, WORKER_EACH);
-}
-
-/* Replaces r by `by`; the ranges in `outer` take its place (or come first behind `nbatch` ranges,
- * or last), the lanes are appended. Ranges of one value are constants and are left out. */
-static struct uop *split(struct tgc *t, struct uop *store, int first, int nbatch, struct uop *r,
-                         struct uop *by, struct uop *const *outer, int nouter,
-                         struct uop *const *lane, int nlane, enum panels where)
-{
-    struct uop *src[80];
-    int n = first, nlanes_before = 0;
-    for (int k = 0; k < first; k++)
-        src[k] = uop_substitute(t, store->src[k], r, by);
-    for (int k = first; k < store->nsrc; k++)
-        nlanes_before += range_is_lane(store->src[k]);
-    int last = store->nsrc - nlanes_before;      /* lanes come last */
-    for (int k = first; k <= last; k++) {
-        bool here = where == PANELS_OUTSIDE  ? k == first + nbatch
-                    : where == PANELS_INSIDE ? k == last
-                                          : k < last && store->src[k] == r;
-        for (int i = 0; i < nouter && here; i++)
-            if (outer[i]->op == OP_RANGE)
-                src[n++] = outer[i];
-        if (k < last && store->src[k] != r)
-            src[n++] = store->src[k];
-    }
-    for (int k = last; k < store->nsrc; k++)
-        if (store->src[k] != r)
-            src[n++] = store->src[k];
-    for (int i = 0; i < nlane; i++)
-        if (lane[i]->op == OP_RANGE)
-            src[n++] = lane[i];
-    return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
-}
-
-static void name_like(struct tgc *t, struct uop *u, const struct uop *from)
-{
-    if (u->op == OP_RANGE && uop_get_axes(t, from))
-        uop_name_axes(t, u, uop_get_axes(t, from));
-}
-
-static struct uop *apply_rows(struct nest *m, const struct tile *tile, struct variant *v,
-                              struct uop *store)
-{
-    struct tgc *t = m->t;
-    struct uop *r = m->store->src[tile->row_axis];
-    struct uop *outer = split_range(t, r->src[0]->arg.i / tile->rows, AXIS_LOOP);
-    struct uop *lane = split_range(t, tile->rows, tile->vector ? AXIS_LANE : AXIS_KEPT);
-    name_like(t, outer, r);
-    uop_name_axes(t, lane, "row");
-    note_opt(t, v, OPT_UPCAST, tile->row_axis - m->first, tile->rows);
-    struct uop *by = sym_add(t, sym_muli(t, outer, tile->rows), lane);
-    return split(t, store, m->first, 0, r, by, &outer, 1, &lane, 1, PANELS_THERE);
-}
+/* --------------------------------------------------------------------------- from tiles to opts */
 
 /* How many leading ranges are batches, which stay outside the panels' loop: those along which
  * stages change, and those along which all operands change, since each of their values has its own
@@ -389,117 +321,118 @@ static bool is_of_weights(const struct nest *m, const struct uop *column, const 
            operands_within(o, m->stationary);
 }
 
-/* Moves loops along which only weights vary next to the panels' loop, outside the rows. */
-static struct uop *move_panels(const struct nest *m, const struct uop *column, struct uop *store)
+/* A list of opts for one nest, and which of its loops are where then. */
+struct plan_of_tile {
+    const struct nest *m;
+    struct opt like, *opt;
+    int n;
+    const struct uop *loop[OPTS_OF_TILE]; int nloop;       /* NULL: a new one */
+};
+
+static struct opt *push_opt(struct plan_of_tile *p, enum opt_op op, int axis)
 {
-    struct uop *src[80];
+    struct opt *o = &p->opt[p->n++];
+    *o = p->like;
+    o->op = op;
+    o->axis = axis;
+    return o;
+}
+
+/* n turns of a loop become a lane; whether anything of the loop is left. */
+static bool push_lanes(struct plan_of_tile *p, int axis, int64_t size, int64_t n, enum axis kind,
+                       bool column)
+{
+    struct opt *o = push_opt(p, OPT_LANES, axis);
+    o->n = n;
+    o->kind = kind;
+    o->column = column;
+    p->loop[axis] = NULL;
+    if (size == n)
+        memmove(&p->loop[axis], &p->loop[axis + 1],
+                (size_t)(--p->nloop - axis) * sizeof *p->loop);
+    return size != n;
+}
+
+static void push_order(struct plan_of_tile *p, int axis, int to)
+{
+    const struct uop *r = p->loop[axis];
+    if (axis == to)
+        return;
+    push_opt(p, OPT_ORDER, axis)->to = to;
+    memmove(&p->loop[axis], &p->loop[axis + 1],
+            (size_t)(p->nloop - axis - 1) * sizeof *p->loop);
+    memmove(&p->loop[to + 1], &p->loop[to], (size_t)(p->nloop - to - 1) * sizeof *p->loop);
+    p->loop[to] = r;
+}
+
+/* The columns' loops: over panels, over parts of a panel, or one of them; there are `n` of them
+ * now, the first where the columns' was. */
+static int push_columns(struct plan_of_tile *p, const struct tile *tile, int axis, int64_t size)
+{
+    int64_t columns = tile->columns, vector = tile->vector ? tile->vector : columns;
+    enum axis kind = tile->vector ? AXIS_VECTOR : AXIS_KEPT;
+    int n = 0;
+    if (columns > tile->panel) {                         /* filled behind, with no more of them */
+        vector = columns = tile->panel;
+        kind = AXIS_LANE;
+    }
+    if (tile->panel > columns) {
+        push_opt(p, OPT_PANEL, axis)->n = tile->panel;
+        if (size > tile->panel) {
+            memmove(&p->loop[axis + 1], &p->loop[axis],
+                    (size_t)(p->nloop++ - axis) * sizeof *p->loop);
+            p->loop[axis] = NULL;
+            n++;
+        }
+        size = tile->panel;
+    }
+    n += push_lanes(p, axis + n, size, columns, columns > vector ? AXIS_LANE : kind, true);
+    if (columns > vector) {
+        /* the lanes stand last: behind the loops, the rows' */
+        struct opt *o = push_opt(p, OPT_LANES, p->nloop + (tile->rows > 1));
+        o->n = vector;
+        o->kind = kind;
+        o->column = true;
+    }
+    return n;
+}
+
+/* Loops over weights stand where the panels' loop does, outside of the rows. */
+static void push_loops_of_weights(struct plan_of_tile *p, const struct uop *column, int first)
+{
+    const struct nest *m = p->m;
     double weights = 0;
-    int first = m->first + nest_batches(m), n = first;
     for (int i = 0; i < m->nload; i++)
         if (operands_has(nest_axis(m, column).varies, i))
-            weights += nelem_read(m, i, first - m->first);
+            weights += nelem_read(m, i, nest_batches(m));
     if (weights <= (double)cost_fit_nelem(machine_of(m->t), FIT_TILE))
-        return store;
-    memcpy(src, store->src, (size_t)first * sizeof *src);
-    for (int moved = 1; moved >= 0; moved--)
-        for (int k = first; k < store->nsrc; k++)
-            if (is_of_weights(m, column, store->src[k]) == moved)
-                src[n++] = store->src[k];
-    return uop_intern(m->t, OP_STORE, store->dtype, src, n, (union arg){0});
+        return;
+    for (int k = first; k < p->nloop; k++)
+        if (p->loop[k] && is_of_weights(m, column, p->loop[k]))
+            push_order(p, k, first++);
 }
 
-static struct uop *apply_columns(struct nest *m, const struct tile *tile, struct variant *v,
-                                 struct uop *store)
+int tile_opts(const struct nest *m, const struct tile *tile, const struct opt *like,
+              struct opt *opt)
 {
-    struct tgc *t = m->t;
-    struct uop *r = m->store->src[tile->column_axis];
-    int64_t vector = tile->vector ? tile->vector : tile->columns;
-    int64_t columns = tile->columns;
-    enum axis axis = tile->vector ? AXIS_VECTOR : AXIS_KEPT;
-    if (columns > tile->panel) {                         /* see tile_fill_vectors() */
-        vector = columns = tile->panel;
-        axis = AXIS_LANE;
-    }
-    struct uop *outer[2] = {split_range(t, r->src[0]->arg.i / tile->panel, AXIS_LOOP),
-                            split_range(t, tile->panel / columns, AXIS_PART)};
-    struct uop *lane[2] = {split_range(t, columns / vector, AXIS_LANE),
-                           split_range(t, vector, axis)};
-    name_like(t, outer[0], r);
-    name_like(t, outer[1], r);
-    uop_name_axes(t, lane[0], "block");
-    uop_name_axes(t, lane[1], "column");
-    note_opt(t, v, tile->vector ? OPT_VECTORIZE : OPT_UPCAST, tile->column_axis - m->first,
-             tile->columns);
-    struct uop *by = sym_add(t, sym_muli(t, outer[0], tile->panel),
-                             sym_add(t, sym_muli(t, outer[1], columns),
-                                     sym_add(t, sym_muli(t, lane[0], vector), lane[1])));
-    store = split(t, store, m->first, nest_batches(m), r, by, outer, 2, lane, 2, tile->panels);
-    if (tile->panels != PANELS_OUTSIDE)
-        return store;
-    note_opt(t, v, OPT_SWAP, tile->column_axis - m->first, 0);
-    return move_panels(m, r, store);
-}
-
-struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v)
-{
-    struct uop *store = m->store;
-    if (tile->rows > 1)
-        store = apply_rows(m, tile, v, store);
-    return apply_columns(m, tile, v, store);
-}
-
-/* Makes loads and the store conditional for lanes behind the last column. Built without folding, so
- * that the lanes' condition stays separate from the model's own. */
-static struct uop *gate_columns(struct tgc *t, struct uop *store, struct uop *column,
-                                struct uop *lane, int64_t ncolumns)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n), *src[80];
-    struct uop *valid = sym_lt(t, column, uop_int(t, ncolumns));
-    struct uop_map by = {.t = t, .scratch = true};
-    for (int i = 0; i < n; i++) {
-        struct uop *u = order[i];
-        bool changed = false;
-        int nsrc = 0;
-        for (int k = 0; k < u->nsrc; k++) {
-            if (u == store && k == 3)
-                src[nsrc++] = valid;
-            struct uop *s = map_get(&by, u->src[k]);
-            changed |= s != NULL;
-            src[nsrc++] = s ? s : u->src[k];
-        }
-        if (u->op == OP_LOAD && u->nsrc == 2 && uop_depends_on(t, u->src[1], lane)) {
-            src[nsrc++] = valid;
-            src[nsrc++] = uop_consti(t, u->dtype, 0);
-            changed = true;
-        }
-        if (changed || u == store)
-            map_set(&by, u, uop_intern(t, u->op, u->dtype, src, nsrc, u->arg));
-    }
-    return map_get(&by, store);
-}
-
-struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store)
-{
-    struct tgc *t = m->t;
-    if (tile->columns <= tile->panel)
-        return store;
-    struct uop *r = store->src[store->nsrc - 1];         /* the panel's columns */
-    struct uop *lane[2] = {split_range(t, tile->columns / tile->vector, AXIS_LANE),
-                           split_range(t, tile->vector, AXIS_VECTOR)};
-    uop_name_axes(t, lane[1], "column");
-    struct uop *by = sym_add(t, sym_muli(t, lane[0], tile->vector), lane[1]);
-    store = split(t, store, m->first, 0, r, by, NULL, 0, lane, 2, PANELS_THERE);
-    return gate_columns(t, store, by, lane[1], tile->panel);
-}
-
-struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v)
-{
-    int first = store->src[3]->op == OP_RANGE ? 3 : 4, axis = first;
-    while (store->src[axis] != r)
-        axis++;
-    struct uop *lane = split_range(t, r->src[0]->arg.i, AXIS_UNROLLED);
-    name_like(t, lane, r);
-    note_opt(t, v, OPT_UNROLL, axis - first, r->src[0]->arg.i);
-    return split(t, store, first, 0, r, lane, NULL, 0, &lane, 1, PANELS_THERE);
+    struct plan_of_tile p = {.m = m, .like = *like, .opt = opt};
+    int first = m->store->nsrc > 3 && m->store->src[3]->op != OP_RANGE ? 4 : 3;
+    int batches = m->first - first + nest_batches(m), axis = tile->column_axis - first;
+    const struct uop *column = m->store->src[tile->column_axis];
+    for (int k = first; k < m->store->nsrc; k++)
+        p.loop[p.nloop++] = m->store->src[k];
+    if (tile->rows > 1 &&
+        !push_lanes(&p, tile->row_axis - first, m->store->src[tile->row_axis]->src[0]->arg.i,
+                    tile->rows, tile->vector ? AXIS_LANE : AXIS_KEPT, false))
+        axis -= tile->row_axis < tile->column_axis;
+    int n = push_columns(&p, tile, axis, column->src[0]->arg.i);
+    if (tile->panels == PANELS_THERE)
+        return p.n;
+    /* where they stand among all others */
+    int to = tile->panels == PANELS_INSIDE ? p.nloop - n : batches - (axis < batches);
+    for (int k = 0; k < n; k++)
+        push_order(&p, to > axis ? axis : axis + k, to > axis ? to + n - 1 : to + k);
+    if (tile->panels == PANELS_OUTSIDE)
+        push_loops_of_weights(&p, column, batches);
+    return p.n;
 }

@@ -64,32 +64,36 @@ bool tile_stores_vectors(const struct uop *store);
 int64_t tile_columns_left(const struct nest *m, const struct tile *tile);
 /* Whether a tile's panels should be outside the rows or inside. */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
-/* split_ranges.c: splits the store's ranges that are divided, into up to PARTS_MAX stores; returns
- * their number. */
-enum { PARTS_MAX = 6 };
-int divide_ranges(struct tgc *t, struct uop *store, struct uop **part);
-/* The same for the ranges of the store's sum of products, if they divide exactly. */
-struct uop *divide_sums(struct tgc *t, struct uop *store);
-/* The store with its ranges split; the OptOps are noted in opt. */
-struct uop *tile_apply(struct nest *m, const struct tile *tile, struct variant *v);
-/* Fills up a panel of fewer columns than its vectors have lanes with lanes that are not used. To be
- * done last, since weights are packed without them. */
-struct uop *tile_fill_vectors(struct nest *m, const struct tile *tile, struct uop *store);
+/* The opts that make a nest's tile, `like` for whose loops: at most OPTS_OF_TILE. Returns how
+ * many. */
+enum { OPTS_OF_TILE = 80 };
+int tile_opts(const struct nest *m, const struct tile *tile, const struct opt *like,
+              struct opt *opt);
 /* decide_stacks.c: the first loop of a store that is to be unrolled for a STACK, as an index of
  * store->src; -1: there is none. needs: a nest without a reduction */
 int stacks_axis(struct tgc *t, const struct uop *store);
 /* The store, all of whose other STACKs have become decisions. */
 struct uop *stacks_decide(struct tgc *t, struct uop *store);
-/* UNROLL: the store's range r becomes a lane. */
-struct uop *tile_unroll(struct tgc *t, struct uop *store, struct uop *r, struct variant *v);
+/* split_ranges.c: splits the ranges of the kernel's store number `at` that are divided, into up to
+ * PARTS_MAX stores; returns their number. */
+enum { PARTS_MAX = 6 };
+int divide_ranges(struct tgc *t, struct kernel *k, int at);
+/* The same for the ranges of its sums, if they divide exactly; stage: of the sums of this one of the
+ * store's stages alone, -1: of all. v: of a variant, or NULL. */
+void divide_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
+/* optimize.c: the store's sum of that number, sources first; its STORE instead, if the sum is no part
+ * of the stage (-1: all are). NULL: there are no more. */
+struct uop *store_sum(struct tgc *t, struct uop *store, int stage, int number);
 /* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of
  * DOT_BYTES. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* merge_clamps.c: the store of a byte without redundant roundings and clamps. */
 struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
-/* gather.c: the store with the ranges in which its gathered indices are invariant moved inside the
- * innermost one; first: index of its first range. */
-struct uop *tile_order_gathers(struct tgc *t, struct uop *store, int first);
+/* order_gathers.c: which ranges of the store had best stand inside the innermost one, since its gathered
+ * indices are invariant in them; first: index of its first range. Returns how many. */
+int gathers_find_inner(struct tgc *t, const struct uop *store, int first, int *axis);
+/* thread.c: whether the kernel reads what it writes, so that threads could meet. */
+bool kernel_reads_results(struct tgc *t, const struct kernel *k);
 /* pack_keys.c: PACK at run time, for operands of attention's scores. The kernel gets new
  * scratch. */
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
@@ -115,7 +119,7 @@ struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
 struct uop *store_as_stage(struct tgc *t, const struct uop *store);
 /* PACK: the store with weights read in the order of the tiles, from copies that the kernel's
  * variants share. */
-struct uop *tile_pack(struct tgc *t, struct kernel *k, struct variant *v, struct uop *store);
+struct uop *tile_pack(struct tgc *t, struct kernel *k, struct uop *store);
 /* tune_key.c: keys of choices in a tune file. */
 uint64_t tune_key_of_store(struct tgc *t, struct uop *store);
 uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like);

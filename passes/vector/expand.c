@@ -686,8 +686,8 @@ static bool has_vectors(const struct variant *v)
 
 static bool has_choices(const struct kernel *k)
 {
-    for (int i = 0; i < k->nopt; i++)
-        if (k->opt[i].op == OPT_UNROLL)
+    for (int i = 0; i < k->opts.n; i++)
+        if (k->opts.v[i].op == OPT_UNROLL)
             return true;
     return false;
 }

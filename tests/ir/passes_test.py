@@ -192,7 +192,7 @@ def rows_counted():
 # header includes itself on any way. docs/architecture.md, "Arrows".
 LEVELS = [["ir"], ["frontend", "passes/rules"], ["passes/target"], ["passes/analysis"], ["passes/graph"], ["passes/plan"], ["passes/kernel"],
           ["passes/vector"], ["passes/place"], ["passes"], ["backends"], ["cli"]]
-OPEN_HEADERS = {"passes/passes.h", "passes/passes.def"}     # of all passes
+OPEN_HEADERS = {"passes/passes.h", "passes/passes.def", "passes/opts.h", "passes/opts.def"}     # of all passes
 
 
 def level_of(path):

@@ -11,6 +11,9 @@
  *      the dtype of large weights (--weight-type). -E: what rewrites may err (--error)
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
  *      and compares what it computes with the graph
+ *      tgtool [-i ISA] [-t N] opts FILE           what the passes do to the loops of a kernel's AST
+ *      tgtool [-i ISA] [-t N] loops FILE          and what they make of it
+ *      tgtool [-t N] apply OPTS FILE              the AST after the opts that the file OPTS lists
  *      tgtool passes                              the passes: their stages and names
  *
  * -O0: without folding. -s: weights beyond 4 elements go into SIDE. -l: with locations. Inputs of
@@ -135,7 +138,7 @@ static int eval_outputs(struct tgc *t, const struct graph *g)
 
 struct command {
     bool noopt, locations, before, strassen;
-    const char *side, *verb, *pass, *path;
+    const char *side, *verb, *pass, *opts, *path;
     enum isa isa;
     int threads;
     size_t cache;
@@ -303,6 +306,67 @@ static void print_behind(struct tgc *t, const struct passing *p, const struct pa
         print_kernels(t, p->schedule);
 }
 
+static void print_opts(struct text *out, enum isa isa, const struct opts *list)
+{
+    text_printf(out, "# %s\n", isa_table[isa].text);
+    for (int i = 0; i < list->n; i++) {
+        opt_print(out, &list->v[i]);
+        text_putc(out, '\n');
+    }
+}
+
+/* All passes that change the kernel's loops. */
+static int loops_of_kernel(struct tgc *t, const struct command *c, const struct kernel_text *text)
+{
+    struct kernel *k = kernel_of(t, text, c->isa);
+    struct schedule s = {.kernel = &k, .nkernel = 1, .threads = c->threads, .isa = 1u << c->isa};
+    struct text out = {.t = t};
+    if (text->linear) {
+        fprintf(stderr, "a linear program's loops stay what they are\n");
+        return 2;
+    }
+    for (const struct pass *p = pass_find("merge"); strcmp(p->name, "linearize") != 0; p++)
+        if (p->kernel && (!p->kernel(t, &s, k) || !kernel_verify(t, k->ast, p->name)))
+            return 1;
+    for (int i = 0; i <= k->nvariant; i++) {
+        const struct variant *v = i ? &k->variant[i - 1] : NULL;
+        if (!strcmp(c->verb, "opts")) {
+            print_opts(&out, v ? v->isa : isa_portable(), v ? &v->opts : &k->opts);
+            continue;
+        }
+        text_printf(&out, "# %s\n", isa_table[v ? v->isa : isa_portable()].text);
+        kernel_print(&out, t, v ? v->ast : k->ast);
+    }
+    fwrite(out.s, 1, out.n, stdout);
+    return 0;
+}
+
+static int apply_to_kernel(struct tgc *t, const struct command *c, const struct kernel_text *text)
+{
+    struct kernel *k = kernel_of(t, text, c->isa);
+    struct opts list = {0};
+    struct text out = {.t = t}, line = {.t = t};
+    const char *why, *bytes;
+    size_t nbytes;
+    if (!(bytes = tg_load(t, c->opts, &nbytes)) || !opts_read(t, c->opts, bytes, nbytes, &list))
+        return 1;
+    if (text->linear) {
+        fprintf(stderr, "a linear program's loops stay what they are\n");
+        return 2;
+    }
+    if (!opt_apply(t, k, NULL, list.v, list.n, &why)) {
+        while (opt_apply(t, k, NULL, &list.v[k->opts.n], 1, &why))
+            continue;
+        opt_print(&line, &list.v[k->opts.n]);
+        fprintf(stderr, "refused: %s: %s\n", line.s, why);
+        return 1;
+    }
+    kernel_verify(t, k->ast, "opts");
+    kernel_print(&out, t, k->ast);
+    fwrite(out.s, 1, out.n, stdout);
+    return 0;
+}
+
 /* All passes up to this one, or to the one before it. */
 static int passes_up_to(struct tgc *t, const struct command *c, struct graph *g)
 {
@@ -397,6 +461,10 @@ static int run_kernel(struct tgc *t, const struct command *c, const char *bytes,
         return 1;
     if (c->pass)
         return pass_on_kernel(t, c, pass_find(c->pass), &k);
+    if (c->opts)
+        return apply_to_kernel(t, c, &k);
+    if (!strcmp(c->verb, "opts") || !strcmp(c->verb, "loops"))
+        return loops_of_kernel(t, c, &k);
     return !strcmp(c->verb, "eval") ? eval_text(t, &k) : print_kernel(t, &k, c->path);
 }
 
@@ -466,17 +534,21 @@ int main(int argc, char **argv)
     if (i + 1 == argc && !strcmp(argv[i], "passes"))
         return list_passes();
     bool pass = i < argc && !strcmp(argv[i], "pass");
+    bool apply = i < argc && !strcmp(argv[i], "apply");
     struct tgc *t = tgc_new((size_t)1 << 30);
-    if (!t || !ok || i + 2 + pass != argc) {
+    if (!t || !ok || i + 2 + pass + apply != argc) {
         fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n"
                         "       tgtool [-b] [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] pass NAME FILE\n"
                         "       tgtool [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] [-e TOLERANCE] run FILE\n"
+                        "       tgtool [-i ISA] [-t N] opts|loops FILE\n"
+                        "       tgtool [-t N] apply OPTS FILE\n"
                         "       tgtool passes\n");
         return 2;
     }
     c.verb = argv[i];
     c.pass = pass ? argv[i + 1] : NULL;
-    c.path = argv[i + 1 + pass];
+    c.opts = apply ? argv[i + 1] : NULL;
+    c.path = argv[i + 1 + pass + apply];
     if (pass && !pass_find(c.pass)) {
         fprintf(stderr, "there is no pass %s\n", c.pass);
         return 2;

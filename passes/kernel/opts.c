@@ -1,0 +1,494 @@
+/* opts.c - OptOps, applied: what may be done to a kernel's loops, each with its conditions.
+ *
+ *      lanes 0 axis=1 n=4 kind=lane as=row           for i < 96                 i = 4*o + row
+ *                                                      for o < 24 .. row < 4
+ *
+ * An opt that changes loops of one nest writes down what becomes of each range. The nest is built
+ * once, when an opt is about something else: a tile's rows, panels, blocks and vectors cost one
+ * substitution.
+ */
+#include "passes/kernel/opts_work.h"
+
+#include <string.h>
+
+bool work_refuse(struct work *w, const char *why)
+{
+    w->why = why;
+    return false;
+}
+
+/* ----------------------------------------------------------------------------- nests and stores */
+
+void work_put_stores(struct work *w, int at, struct uop *const *store, int n)
+{
+    struct uop **src = scratch_array(w->t, (size_t)(w->ast->nsrc + n), sizeof *src);
+    int nsrc = 0;
+    for (int i = 0; i < w->ast->nsrc; i++)
+        for (int k = 0; k < (i == at ? n : 1); k++)
+            src[nsrc++] = i == at ? store[k] : w->ast->src[i];
+    w->ast = uop_intern(w->t, OP_SINK, DTYPE_VOID, src, nsrc, (union arg){0});
+}
+
+struct uop *work_find(struct work *w, struct uop *store, enum op op, int number)
+{
+    int n;
+    struct uop **order = uop_toposort(w->t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == op && number-- == 0)
+            return order[i];
+    return NULL;
+}
+
+void work_close(struct work *w)
+{
+    struct open *o = &w->open;
+    struct uop *src[RANGES_MAX + 8];
+    struct uop_map by = {.t = w->t, .scratch = true};
+    if (!o->store)
+        return;
+    for (int i = 0; i < o->nsubstitution; i++)
+        map_set(&by, o->from[i], o->to[i]);
+    for (int i = 0; i < o->first; i++)
+        src[i] = o->nsubstitution ? uop_substitute_all(w->t, o->store->src[i], &by)
+                                  : o->store->src[i];
+    /* a loop may be as long as one outside of it says */
+    for (int i = 0; i < o->n; i++)
+        src[o->first + i] = o->nsubstitution && o->range[i]->src[0]->op != OP_CONST
+                                ? uop_substitute_all(w->t, o->range[i], &by)
+                                : o->range[i];
+    struct uop *now = uop_intern(w->t, OP_STORE, o->store->dtype, src, o->first + o->n,
+                                 (union arg){0});
+    if (o->stage)
+        now = uop_substitute(w->t, w->ast->src[o->at], o->stage, store_as_stage(w->t, now));
+    work_put_stores(w, o->at, &now, 1);
+    o->store = NULL;
+}
+
+static bool open_nest(struct work *w, const struct opt *opt)
+{
+    struct open *o = &w->open;
+    if (o->store && o->at == opt->store && o->of == opt->of && o->number == opt->number)
+        return true;
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store];
+    *o = (struct open){.at = opt->store, .of = opt->of, .number = opt->number};
+    if (opt->of == OF_SUM)
+        return work_refuse(w, "the loops of a sum have no lanes, panels or threads");
+    if (opt->of == OF_STAGE) {
+        o->stage = work_find(w, store, OP_STAGE, opt->number);
+        if (!o->stage)
+            return work_refuse(w, "the store has no such stage");
+        store = stage_as_store(w->t, o->stage);
+    }
+    o->first = store_first_range(store);
+    if (store->nsrc - o->first > RANGES_MAX - 4)
+        return work_refuse(w, "there are too many loops in each other");
+    for (int i = o->first; i < store->nsrc; i++)
+        o->range[o->n] = o->was[o->n] = store->src[i], o->n++;
+    o->store = store;
+    return true;
+}
+
+bool work_take_axis(struct work *w, const struct opt *opt, struct uop **range, int64_t *size)
+{
+    if (!open_nest(w, opt))
+        return false;
+    if (opt->axis < 0 || opt->axis >= w->open.n)
+        return work_refuse(w, "the nest has no such loop");
+    *range = w->open.range[opt->axis];
+    *size = range_fixed_size(*range);
+    if (range_is(*range, AXIS_BAND))
+        return work_refuse(w, "a band's loop is that of other stores, too");
+    if (range_is_shared(*range))
+        return work_refuse(w, "threads share the loop");
+    if (*size < 1)
+        return work_refuse(w, "only the run knows how many turns the loop has");
+    if (w->open.n >= RANGES_MAX)
+        return work_refuse(w, "there are too many loops in each other");
+    return true;
+}
+
+static int loops_before_lanes(const struct open *o)
+{
+    int n = 0;
+    while (n < o->n && !range_is_lane(o->range[n]))
+        n++;
+    return n;
+}
+
+void work_remove_range(struct open *o, int at)
+{
+    o->n--;
+    memmove(&o->range[at], &o->range[at + 1], (size_t)(o->n - at) * sizeof *o->range);
+    memmove(&o->was[at], &o->was[at + 1], (size_t)(o->n - at) * sizeof *o->was);
+}
+
+void work_insert_range(struct open *o, int at, struct uop *r, struct uop *was)
+{
+    if (r->op != OP_RANGE)
+        return;
+    memmove(&o->range[at + 1], &o->range[at], (size_t)(o->n - at) * sizeof *o->range);
+    memmove(&o->was[at + 1], &o->was[at], (size_t)(o->n - at) * sizeof *o->was);
+    o->range[at] = r;
+    o->was[at] = was;
+    o->n++;
+}
+
+void work_substitute(struct work *w, const struct uop *r, struct uop *by)
+{
+    struct open *o = &w->open;
+    bool known = false;
+    for (int i = 0; i < o->nsubstitution; i++)
+        if (uop_depends_on(w->t, o->to[i], r)) {
+            o->to[i] = uop_substitute(w->t, o->to[i], r, by);
+            known = true;
+        }
+    if (known)
+        return;
+    o->from[o->nsubstitution] = (struct uop *)(uintptr_t)r;
+    o->to[o->nsubstitution++] = by;
+}
+
+void work_name_like(struct tgc *t, struct uop *u, const struct uop *from)
+{
+    if (u->op == OP_RANGE && uop_get_axes(t, from))
+        uop_name_axes(t, u, uop_get_axes(t, from));
+}
+
+struct uop *work_new_range(struct tgc *t, int64_t n, enum axis a)
+{
+    return n == 1 ? uop_int(t, 0) : uop_axis(t, uop_int(t, n), a, WORKER_EACH);
+}
+
+/* ---------------------------------------------------------------------------- loops of one nest */
+
+static bool apply_order(struct work *w, const struct opt *opt)
+{
+    struct open *o = &w->open;
+    if (opt->of == OF_SUM)
+        return apply_order_sum(w, opt);
+    if (!open_nest(w, opt))
+        return false;
+    int last = loops_before_lanes(o), first = 0;
+    while (first < o->n && range_is(o->range[first], AXIS_BAND))
+        first++;
+    if (opt->axis < first || opt->axis >= last || opt->to < first || opt->to >= last)
+        return work_refuse(w, "bands stand outside of all loops, lanes inside");
+    struct uop *r = o->range[opt->axis], *was = o->was[opt->axis];
+    work_remove_range(o, opt->axis);
+    work_insert_range(o, opt->to, r, was);
+    return true;
+}
+
+static bool apply_panel(struct work *w, const struct opt *opt)
+{
+    struct uop *r;
+    int64_t size;
+    if (!work_take_axis(w, opt, &r, &size))
+        return false;
+    if (opt->n < 2 || size % opt->n || RANGE_AXIS(r->arg.i) != AXIS_LOOP)
+        return work_refuse(w, "a panel is a loop's part, of two turns or more, which divides it");
+    struct uop *was = w->open.was[opt->axis];
+    struct uop *outer = work_new_range(w->t, size / opt->n, AXIS_LOOP),
+               *part = work_new_range(w->t, opt->n, AXIS_PART);
+    work_name_like(w->t, outer, r);
+    work_name_like(w->t, part, r);
+    work_remove_range(&w->open, opt->axis);
+    work_insert_range(&w->open, opt->axis, part, was);
+    work_insert_range(&w->open, opt->axis, outer, was);
+    work_substitute(w, r, sym_add(w->t, sym_muli(w->t, outer, opt->n), part));
+    return true;
+}
+
+/* What is computed for each turn of a loop, and kept, stands outside of its lanes. */
+static bool is_staged_along(struct work *w, struct uop *r)
+{
+    int n;
+    struct uop *value = w->open.store->src[2];
+    struct uop **order = uop_toposort(w->t, &value, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_STAGE && uop_depends_on(w->t, order[i], r))
+            return true;
+    return false;
+}
+
+static bool vectors_fit(struct work *w, struct uop *r)
+{
+    struct nest m;
+    if (!nest_find(w->t, w->open.store, &m))
+        return false;
+    m.staged = w->open.stage != NULL;
+    return nest_vectors_fit(&m, r);
+}
+
+static bool apply_lanes(struct work *w, const struct opt *opt)
+{
+    struct uop *r;
+    int64_t size;
+    if (!work_take_axis(w, opt, &r, &size))
+        return false;
+    struct uop *was = w->open.was[opt->axis];
+    bool inner = range_is_lane(r);
+    if (opt->n < 1 || size % opt->n)
+        return work_refuse(w, "the lanes do not divide the loop: it is to be cut before");
+    if (inner && !range_is(r, AXIS_LANE))
+        return work_refuse(w, "such a lane is not divided");
+    if (opt->kind != AXIS_LANE && opt->kind != AXIS_KEPT && opt->kind != AXIS_VECTOR)
+        return work_refuse(w, "a lane is of the kind lane, kept or vector");
+    if (is_staged_along(w, was))
+        return work_refuse(w, "a stage depends on the loop");
+    if (opt->kind == AXIS_VECTOR && !vectors_fit(w, was))
+        return work_refuse(w, "something along the loop is no vector");
+    struct uop *outer = work_new_range(w->t, size / opt->n, RANGE_AXIS(r->arg.i)),
+               *lane = work_new_range(w->t, opt->n, opt->kind);
+    work_name_like(w->t, outer, r);
+    if (inner && outer->op == OP_RANGE)
+        uop_name_axes(w->t, outer, "block");
+    uop_name_axes(w->t, lane, opt->column ? "column" : "row");
+    work_remove_range(&w->open, opt->axis);
+    work_insert_range(&w->open, opt->axis, outer, was);
+    work_insert_range(&w->open, w->open.n, lane, was);
+    work_substitute(w, r, sym_add(w->t, sym_muli(w->t, outer, opt->n), lane));
+    return true;
+}
+
+static bool apply_unroll(struct work *w, const struct opt *opt)
+{
+    enum { TURNS_MAX = 64 };
+    struct uop *r;
+    int64_t size;
+    if (!work_take_axis(w, opt, &r, &size))
+        return false;
+    if (size > TURNS_MAX || range_is_lane(r))
+        return work_refuse(w, "straight-line code is for loops of few turns that are no lanes");
+    struct uop *was = w->open.was[opt->axis], *lane = work_new_range(w->t, size, AXIS_UNROLLED);
+    work_name_like(w->t, lane, r);
+    work_remove_range(&w->open, opt->axis);
+    work_insert_range(&w->open, w->open.n, lane, was);
+    work_substitute(w, r, lane);
+    return true;
+}
+
+static bool apply_thread(struct work *w, const struct opt *opt)
+{
+    struct open *o = &w->open;
+    if (!open_nest(w, opt))
+        return false;
+    if (o->stage)
+        return work_refuse(w, "a stage is each thread's own");
+    if (opt->axis < 0 || opt->axis >= loops_before_lanes(o))
+        return work_refuse(w, "the nest has no such loop outside of its lanes");
+    for (int i = 0; i < o->n; i++)
+        if (range_is_shared(o->range[i]))
+            return work_refuse(w, "threads share a loop of the nest already");
+    if (w->kernel->is_serial || kernel_reads_results(w->t, w->kernel))
+        return work_refuse(w, "threads would meet in what the kernel stores");
+    struct uop *r = o->range[opt->axis];
+    struct uop *shared = uop_intern(w->t, OP_RANGE, r->dtype, r->src, r->nsrc,
+                                    (union arg){.i = RANGE_BITS(RANGE_ID(r->arg.i),
+                                                             RANGE_AXIS(r->arg.i), WORKER_TEAM)});
+    work_name_like(w->t, shared, r);
+    o->range[opt->axis] = shared;
+    work_substitute(w, r, shared);
+    return true;
+}
+
+static bool apply_alone(struct work *w, const struct opt *opt)
+{
+    struct open *o = &w->open;
+    if (!open_nest(w, opt))
+        return false;
+    for (int i = 0; i < o->n; i++)
+        if (range_is_shared(o->range[i]))
+            return work_refuse(w, "threads share a loop of the nest already");
+    if (o->n >= RANGES_MAX || o->stage)
+        return work_refuse(w, "a stage, or too many loops in each other");
+    struct uop *one = uop_axis(w->t, uop_int(w->t, 1), AXIS_LOOP, WORKER_TEAM);
+    work_insert_range(o, 0, one, one);
+    return true;
+}
+
+/* --------------------------------------------------------------------------------- whole stores */
+
+bool work_is_divided(struct tgc *t, struct uop *u, const struct uop *r)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++)
+        if ((order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD ||
+             order[i]->op == OP_DIV || order[i]->op == OP_MOD) &&
+            order[i]->dtype == DTYPE_INDEX && order[i]->src[0] != r &&
+            uop_depends_on(t, order[i], r))
+            return true;
+    return false;
+}
+
+static bool apply_divide(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *r;
+    int64_t size;
+    if (opt->of == OF_SUM)
+        return apply_divide_sum(w, opt);
+    if (!work_take_axis(w, opt, &r, &size))
+        return false;
+    if (opt->n < 2 || size % opt->n || size / opt->n < 2 || RANGE_AXIS(r->arg.i) != AXIS_LOOP)
+        return work_refuse(w, "a loop is divided by a number that divides its turns");
+    struct uop *was = w->open.was[opt->axis];
+    struct uop *q = uop_range(t, uop_int(t, size / opt->n), t->next_range++),
+               *p = uop_range(t, uop_int(t, opt->n), t->next_range++);
+    work_name_like(t, q, r);
+    work_name_like(t, p, r);
+    work_remove_range(&w->open, opt->axis);
+    work_insert_range(&w->open, opt->axis, p, was);
+    work_insert_range(&w->open, opt->axis, q, was);
+    work_substitute(w, r, sym_add(t, sym_muli(t, q, opt->n), p));
+    work_close(w);
+    struct uop *now = w->ast->src[opt->store];
+    return (!work_is_divided(t, now, q) && !work_is_divided(t, now, p)) ||
+           work_refuse(w, "another division of its parts would be left");
+}
+
+struct merge { struct uop *outer, *inner, *both; int64_t size; };
+
+static bool is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->dtype == DTYPE_INDEX &&
+            (order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD ||
+             order[i]->op == OP_DIV || order[i]->op == OP_MOD) &&
+            uop_depends_on(t, order[i], r))
+            return true;
+    return false;
+}
+
+/* Whether the steps of the two ranges in an offset tell that they cannot be one: another division
+ * would be left. */
+static bool is_apart_at(struct tgc *t, struct uop *offset, const struct merge *m)
+{
+    int64_t outer, inner;
+    return index_stride(t, offset, m->outer, &outer) &&
+           index_stride(t, offset, m->inner, &inner) && outer != sat_mul(inner, m->size);
+}
+
+/* The same of what a store stores and reads: found before anything is built. */
+static bool is_apart(struct tgc *t, const struct uop *store, const struct merge *m)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct uop *root = store->src[2];
+    int n;
+    bool apart = is_apart_at(t, store->src[1], m);
+    struct uop **order = apart ? NULL : uop_toposort(t, &root, 1, &n);
+    for (int i = 0; !apart && i < n; i++)
+        apart = order[i]->op == OP_LOAD && is_apart_at(t, order[i]->src[1], m);
+    scratch_release(t, mark);
+    return apart;
+}
+
+static bool apply_merge(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct open *o = &w->open;
+    struct uop_map by = {.t = t, .scratch = true};
+    int64_t total, n;
+    struct uop *r, *part[4];
+    if (!work_take_axis(w, opt, &r, &n))
+        return false;
+    if (opt->axis + 1 >= o->n || range_is_lane(o->range[opt->axis + 1]) || range_is_lane(r))
+        return work_refuse(w, "there is no loop inside of it to merge it with");
+    struct merge m = {r, o->range[opt->axis + 1], NULL, range_fixed_size(o->range[opt->axis + 1])};
+    if (m.size < 1 || __builtin_mul_overflow(n, m.size, &total))
+        return work_refuse(w, "only the run knows how many turns the loops have");
+    m.both = uop_range(t, uop_int(t, total), t->next_range++);
+    if (o->nsubstitution == 0 && n > 1 && m.size > 1 && is_apart(t, o->store, &m))
+        return work_refuse(w, "offsets tell the two loops apart");
+    work_remove_range(o, opt->axis + 1);
+    o->range[opt->axis] = m.both;
+    work_substitute(w, m.outer, sym_div(t, m.both, uop_int(t, m.size)));
+    work_substitute(w, m.inner, sym_mod(t, m.both, uop_int(t, m.size)));
+    for (int i = 0; i < o->nsubstitution; i++)
+        map_set(&by, o->from[i], o->to[i]);
+    for (int i = 0; i < o->first; i++) {
+        part[i] = uop_substitute_all(t, o->store->src[i], &by);
+        if (i > 0 && is_split_again(t, part[i], m.both))
+            return work_refuse(w, "a division of the merged loop would be left");
+    }
+    work_close(w);
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------- the driver */
+
+static bool apply(struct work *w, const struct opt *o)
+{
+    if (o->store < 0 || o->store >= w->ast->nsrc)
+        return work_refuse(w, "the kernel has no such store");
+    switch (o->op) {
+    case OPT_MERGE: return apply_merge(w, o);
+    case OPT_ORDER: return apply_order(w, o);
+    case OPT_CUT: return apply_cut(w, o);
+    case OPT_DIVIDE: return apply_divide(w, o);
+    case OPT_PANEL: return apply_panel(w, o);
+    case OPT_LANES: return apply_lanes(w, o);
+    case OPT_UNROLL: return apply_unroll(w, o);
+    case OPT_FILL: return apply_fill(w, o);
+    case OPT_DECIDE: return apply_decide(w, o);
+    case OPT_GROUP: return apply_group(w, o);
+    case OPT_PACK: return apply_pack(w, o);
+    case OPT_JOIN: return apply_join(w, o);
+    case OPT_THREAD: return apply_thread(w, o);
+    case OPT_ALONE: return apply_alone(w, o);
+    case OPT_COUNT: break;
+    }
+    TGC_BUG(w->t, "no such opt");
+}
+
+/* DEBUG=3: each opt as it is done. */
+static void tell(struct tgc *t, const struct kernel *k, const struct variant *v,
+                 const struct opt *opt)
+{
+    struct text line = {.t = t};
+    opt_print(&line, opt);
+    fprintf(stderr, "opt: %s (%s): %s\n", k->name, isa_name(v ? v->isa : isa_portable()), line.s);
+}
+
+bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n,
+               const char **why)
+{
+    struct opts *noted = v ? &v->opts : &k->opts;
+    struct mem_mark mark = scratch_mark(t);
+    struct work *w = scratch_array(t, 1, sizeof *w);
+    *w = (struct work){.t = t, .kernel = k, .ast = v ? v->ast : k->ast};
+    bool ok = true;
+    for (int i = 0; i < n && ok; i++)
+        ok = apply(w, &opt[i]);
+    if (ok) {
+        work_close(w);
+        *(v ? &v->ast : &k->ast) = w->ast;
+        k->stores_twice |= w->stores_twice;
+        for (int i = 0; i < n; i++) {
+            VEC_PUSH(t, noted->v, noted->n, noted->cap, opt[i]);
+            if (t->debug >= 3)
+                tell(t, k, v, &opt[i]);
+        }
+    } else if (why) {
+        *why = w->why;
+    }
+    scratch_release(t, mark);
+    return ok;
+}
+
+void opt_must(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n)
+{
+    const char *why;
+    struct text list = {.t = t};
+    if (opt_apply(t, k, v, opt, n, &why))
+        return;
+    for (int i = 0; i < n; i++) {
+        opt_print(&list, &opt[i]);
+        text_puts(&list, i + 1 < n ? "; " : "");
+    }
+    TGC_BUG(t, "%s: %s: %s", k->name, list.s, why);
+}

@@ -1,0 +1,226 @@
+/* opts_store.c - opts of whole stores: cut in two, joined, their weights packed, their lanes
+ * filled; and of their sums. */
+#include "passes/kernel/opts_work.h"
+
+#include <string.h>
+
+bool apply_cut(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *r, *part[2];
+    int64_t turns;
+    if (!work_take_axis(w, opt, &r, &turns))
+        return false;
+    if (w->open.stage || range_is_lane(r))
+        return work_refuse(w, "a store's loops are cut, no stage's, and no lane");
+    if (opt->n < 1 || opt->n >= turns || opt->from < 1 || opt->from > opt->n)
+        return work_refuse(w, "a cut leaves turns on both sides");
+    if (opt->from < opt->n && t->threads > 1)
+        return work_refuse(w, "two threads would store the same element");
+    work_close(w);
+    if (opt->to <= opt->store || opt->to > w->ast->nsrc)
+        return work_refuse(w, "the rest is a store behind the first part");
+    struct uop *store = w->ast->src[opt->store];
+    int axis = store_first_range(store) + opt->axis;
+    store_cut(t, store, axis, opt->n, opt->from, &part[0], &part[1]);
+    work_put_stores(w, opt->store, part, 1);
+    struct uop *rest[2] = {part[1]};
+    if (opt->to < w->ast->nsrc) {
+        rest[1] = w->ast->src[opt->to];
+        work_put_stores(w, opt->to, rest, 2);
+    } else {
+        rest[0] = w->ast->src[opt->to - 1];
+        rest[1] = part[1];
+        work_put_stores(w, opt->to - 1, rest, 2);
+    }
+    w->stores_twice |= opt->from < opt->n;
+    return true;
+}
+
+/* Lanes beyond the last column: nothing is read for them, nothing stored. Built without folding, so
+ * that no condition of the model's own joins that of a lane. */
+static struct uop *gate_columns(struct tgc *t, struct uop *store, struct uop *column,
+                                struct uop *lane, int64_t ncolumns)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n), *src[80];
+    struct uop *valid = sym_lt(t, column, uop_int(t, ncolumns));
+    struct uop_map by = {.t = t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        bool changed = false;
+        int nsrc = 0;
+        for (int k = 0; k < u->nsrc; k++) {
+            if (u == store && k == 3)
+                src[nsrc++] = valid;
+            struct uop *s = map_get(&by, u->src[k]);
+            changed |= s != NULL;
+            src[nsrc++] = s ? s : u->src[k];
+        }
+        if (u->op == OP_LOAD && u->nsrc == 2 && uop_depends_on(t, u->src[1], lane)) {
+            src[nsrc++] = valid;
+            src[nsrc++] = uop_consti(t, u->dtype, 0);
+            changed = true;
+        }
+        if (changed || u == store)
+            map_set(&by, u, uop_intern(t, u->op, u->dtype, src, nsrc, u->arg));
+    }
+    return map_get(&by, store);
+}
+
+bool apply_fill(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *r;
+    int64_t size;
+    if (!work_take_axis(w, opt, &r, &size))
+        return false;
+    if (!range_is(r, AXIS_LANE) || opt->axis != w->open.n - 1 || w->open.stage)
+        return work_refuse(w, "a store's innermost lane is filled");
+    if (w->open.first != 3)
+        return work_refuse(w, "the store is conditional already");
+    if (opt->n < 2 || opt->n > 64 || size % opt->n == 0)
+        return work_refuse(w, "the lane is of whole vectors");
+    struct uop *blocks = work_new_range(t, (size + opt->n - 1) / opt->n, AXIS_LANE),
+               *lane = work_new_range(t, opt->n, AXIS_VECTOR);
+    struct uop *column = sym_add(t, sym_muli(t, blocks, opt->n), lane);
+    uop_name_axes(t, lane, "column");
+    work_remove_range(&w->open, opt->axis);
+    work_insert_range(&w->open, w->open.n, blocks, r);
+    work_insert_range(&w->open, w->open.n, lane, r);
+    work_substitute(w, r, column);
+    work_close(w);
+    struct uop *gated = gate_columns(t, w->ast->src[opt->store], column, lane, size);
+    work_put_stores(w, opt->store, &gated, 1);
+    return true;
+}
+
+bool apply_pack(struct work *w, const struct opt *opt)
+{
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store];
+    struct uop *packed = opt->of == OF_STORE ? tile_pack(w->t, w->kernel, store) : store;
+    if (packed == store)
+        return work_refuse(w, "no weight of a contraction can be stored in another order");
+    work_put_stores(w, opt->store, &packed, 1);
+    return true;
+}
+
+bool apply_decide(struct work *w, const struct opt *opt)
+{
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store], *decided = stacks_decide(w->t, store);
+    if (decided == store)
+        return work_refuse(w, "there is no STACK but those that a loop is unrolled for");
+    work_put_stores(w, opt->store, &decided, 1);
+    return true;
+}
+
+/* linearize.c makes one nest of stores whose first loops are the same. */
+bool apply_join(struct work *w, const struct opt *opt)
+{
+    work_close(w);
+    if (opt->to < 0 || opt->to >= opt->store || opt->of != OF_STORE)
+        return work_refuse(w, "a store joins one before it");
+    const struct uop *store = w->ast->src[opt->to];
+    struct uop *rest = w->ast->src[opt->store], *was = rest;
+    for (int k = 3; k < store->nsrc && k < rest->nsrc; k++) {
+        struct uop *a = store->src[k], *b = rest->src[k];
+        if (a == b)
+            continue;
+        if (a->op != OP_RANGE || b->op != OP_RANGE || a->src[0] != b->src[0] ||
+            a->src[0]->op != OP_CONST || range_is_lane(a) || range_is_lane(b) ||
+            range_is(a, AXIS_PART) || range_is(b, AXIS_PART) || uop_depends_on(w->t, rest, a))
+            break;
+        rest = uop_substitute(w->t, rest, b, a);
+    }
+    if (rest == was)
+        return work_refuse(w, "the first loops are of other sizes");
+    work_put_stores(w, opt->store, &rest, 1);
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------- sums */
+
+/* The sum of the opt, and whether it has a loop `axis` that is no group. */
+static bool take_sum(struct work *w, const struct opt *opt, int axis, struct uop **sum)
+{
+    work_close(w);
+    *sum = work_find(w, w->ast->src[opt->store], OP_REDUCE, opt->number);
+    if (!*sum)
+        return work_refuse(w, "the store has no such sum");
+    if (axis < 0 || axis + 1 >= (*sum)->nsrc || (*sum)->src[axis + 1]->op != OP_RANGE)
+        return work_refuse(w, "the sum has no such loop");
+    return !range_is((*sum)->src[axis + 1], AXIS_GROUP) ||
+           work_refuse(w, "a group stays the innermost loop, as it is");
+}
+
+static bool put_sum(struct work *w, const struct opt *opt, struct uop *sum, struct uop *const *src,
+                    int n)
+{
+    struct uop *by = uop_intern(w->t, OP_REDUCE, sum->dtype, src, n, sum->arg);
+    uop_set_origin(w->t, by, sum);
+    struct uop *now = uop_substitute(w->t, w->ast->src[opt->store], sum, by);
+    work_put_stores(w, opt->store, &now, 1);
+    return true;
+}
+
+bool apply_divide_sum(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *sum, *src[MAX_RANK + 2];
+    int64_t size;
+    int n = 0;
+    if (!take_sum(w, opt, opt->axis, &sum))
+        return false;
+    struct uop *r = sum->src[opt->axis + 1];
+    if (sum->nsrc > MAX_RANK || !uop_const_int(r->src[0], &size) || opt->n < 2 || size % opt->n ||
+        size / opt->n < 2)
+        return work_refuse(w, "a loop is divided by a number that divides its turns");
+    struct uop *q = uop_range(t, uop_int(t, size / opt->n), t->next_range++),
+               *p = uop_range(t, uop_int(t, opt->n), t->next_range++);
+    work_name_like(t, q, r);
+    work_name_like(t, p, r);
+    for (int i = 0; i < sum->nsrc; i++) {
+        if (i == opt->axis + 1)
+            src[n++] = q;
+        src[n++] = i == opt->axis + 1 ? p : sum->src[i];
+    }
+    src[0] = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), p));
+    if (work_is_divided(t, src[0], q) || work_is_divided(t, src[0], p))
+        return work_refuse(w, "another division of its parts would be left");
+    return put_sum(w, opt, sum, src, n);
+}
+
+bool apply_order_sum(struct work *w, const struct opt *opt)
+{
+    struct uop *sum, *src[MAX_RANK + 2], *r;
+    int from = opt->axis + 1, to = opt->to + 1;
+    if (!take_sum(w, opt, opt->to, &sum) || !take_sum(w, opt, opt->axis, &sum))
+        return false;
+    if (sum->nsrc > MAX_RANK)
+        return work_refuse(w, "there are too many loops in each other");
+    memcpy(src, sum->src, (size_t)sum->nsrc * sizeof *src);
+    r = src[from];
+    memmove(&src[from], &src[from + 1], (size_t)(sum->nsrc - from - 1) * sizeof *src);
+    memmove(&src[to + 1], &src[to], (size_t)(sum->nsrc - to - 1) * sizeof *src);
+    src[to] = r;
+    return put_sum(w, opt, sum, src, sum->nsrc);
+}
+
+bool apply_group(struct work *w, const struct opt *opt)
+{
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store], *nest = store, *stage = NULL;
+    if (opt->of == OF_STAGE) {
+        if (!(stage = work_find(w, store, OP_STAGE, opt->number)))
+            return work_refuse(w, "the store has no such stage");
+        nest = stage_as_store(w->t, stage);
+    }
+    struct uop *by = opt->of == OF_SUM ? nest : tile_group_bytes(w->t, nest);
+    if (by == nest)
+        return work_refuse(w, "no sum of products of bytes, four neighbours at a time");
+    by = stage ? uop_substitute(w->t, store, stage, store_as_stage(w->t, by)) : by;
+    work_put_stores(w, opt->store, &by, 1);
+    return true;
+}

@@ -1,0 +1,64 @@
+/* opts_work.h - private to opts.c and opts_store.c: a kernel's AST while opts change it. */
+#ifndef TGC_OPTS_WORK_H
+#define TGC_OPTS_WORK_H
+
+#include "passes/kernel/tile.h"
+
+enum { RANGES_MAX = 64 };
+
+/* The loops of a nest while opts change them. */
+struct open {
+    struct uop *store;           /* the nest as it was: a store, or a stage as one; NULL: none */
+    struct uop *stage;           /* NULL: it is the store itself */
+    int at;                      /* which store of the AST */
+    enum opt_of of;
+    int number;
+    int first;                   /* store->src[first..]: its ranges */
+    struct uop *range[RANGES_MAX + 4]; int n;
+    struct uop *was[RANGES_MAX + 4];       /* the range of the nest that range[i] is a part of */
+    struct uop *from[RANGES_MAX], *to[RANGES_MAX]; int nsubstitution;
+};
+
+struct work {
+    struct tgc *t;
+    struct kernel *kernel;
+    struct uop *ast;
+    struct open open;
+    bool stores_twice;
+    const char *why;
+};
+
+/* Says why; false. */
+bool work_refuse(struct work *w, const char *why);
+/* The AST with n stores in the place of one. */
+void work_put_stores(struct work *w, int at, struct uop *const *store, int n);
+/* Builds the nest that is open, if one is. */
+void work_close(struct work *w);
+/* The range of the opt's axis, in a nest that is open then. false: the nest has no such loop, or it
+ * may not be divided or become something else. */
+bool work_take_axis(struct work *w, const struct opt *opt, struct uop **range, int64_t *size);
+/* In the open nest. A range that is constant, since it has one turn, is left out. */
+void work_remove_range(struct open *o, int at);
+void work_insert_range(struct open *o, int at, struct uop *r, struct uop *was);
+/* r, one of the open nest's or one that has come since, is `by`. */
+void work_substitute(struct work *w, const struct uop *r, struct uop *by);
+/* A loop of n turns; the constant 0 for one. */
+struct uop *work_new_range(struct tgc *t, int64_t n, enum axis a);
+
+/* The store's part number `number` of this op, sources first; NULL: it has no such one. */
+struct uop *work_find(struct work *w, struct uop *store, enum op op, int number);
+/* Whether something is divided that depends on r and is more than r. */
+bool work_is_divided(struct tgc *t, struct uop *u, const struct uop *r);
+void work_name_like(struct tgc *t, struct uop *u, const struct uop *from);
+
+/* opts_store.c */
+bool apply_divide_sum(struct work *w, const struct opt *opt);
+bool apply_order_sum(struct work *w, const struct opt *opt);
+bool apply_decide(struct work *w, const struct opt *opt);
+bool apply_group(struct work *w, const struct opt *opt);
+bool apply_cut(struct work *w, const struct opt *opt);
+bool apply_fill(struct work *w, const struct opt *opt);
+bool apply_pack(struct work *w, const struct opt *opt);
+bool apply_join(struct work *w, const struct opt *opt);
+
+#endif

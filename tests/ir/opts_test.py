@@ -1,0 +1,150 @@
+"""OptOps: what passes do to a kernel's loops is a list that can be printed, read and done again.
+
+golden/opts/OPT/ holds, for each opt, `kernel.tgk`, `legal.opts`, a list that has the opt and that may be applied to it, with what comes of
+that in `legal.expected` (--bless rewrites it), and `forbidden*.opts`, lists whose last opt a legality condition refuses: their first line
+says the reason. What a legal list makes of a kernel computes the same. For the texts of golden/passes, too, the list that the passes print,
+applied to the kernel, makes what the passes make.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+from suite import Suite, expect  # noqa: E402
+
+suite = Suite("opts")
+OPTS = ROOT / "tests/ir/golden/opts"
+PASSES = ROOT / "tests/ir/golden/passes"
+WITHOUT = {"keys", "rows", "stage-groups", "gather-rows"}      # texts that passes change which use no opts yet
+ISAS = ["generic", "neon", "avx2", "avx512vnni"]
+
+
+def tgtool(*arguments, text=None):
+    command = [Path(suite.options.build).resolve() / "tests/ir/tgtool", *arguments]
+    return subprocess.run(command, input=text, capture_output=True, timeout=60)
+
+
+def output(*arguments, text=None):
+    done = tgtool(*arguments, text=text)
+    expect(done.returncode == 0, f"{arguments} ends with {done.returncode}: {done.stderr.decode()}")
+    return done.stdout.decode()
+
+
+def values(text):
+    return {line.split(" =")[0]: [float(v) for v in line.partition(" =")[2].split()]
+            for line in output("eval", "-", text=text.encode()).splitlines()}
+
+
+def legal(folder):
+    before = (folder / "kernel.tgk").read_text()
+    after = output("apply", folder / "legal.opts", folder / "kernel.tgk")
+    expected = folder / "legal.expected"
+    if suite.options.bless:
+        expected.write_text(after)
+    expect(expected.exists(), f"{expected.name} is missing; --bless writes it")
+    expect(after == expected.read_text(), f"differs from {expected.name}:\n{after}")
+    listed = [line.split()[0] for line in (folder / "legal.opts").read_text().splitlines() if line and line[0] != "#"]
+    expect(folder.name in listed, f"legal.opts lacks {folder.name}")
+    want, have = values(before), values(after)
+    for name in want:
+        close = all(a == b or abs(a - b) <= 1e-6 * (1 + abs(a)) for a, b in zip(want[name], have[name]))
+        expect(len(want[name]) == len(have[name]) and close, f"%{name} has other values:\n{after}")
+
+
+def forbidden(path):
+    lines = path.read_text().splitlines()
+    reason = lines[0].removeprefix("# ")
+    flags = re.findall(r"-t \d+", lines[1]) if lines[1].startswith("# flags:") else []
+    done = tgtool(*" ".join(flags).split(), "apply", path, path.parent / "kernel.tgk")
+    say = done.stderr.decode()
+    expect(done.returncode == 1, f"ends with {done.returncode}: {say}{done.stdout.decode()}")
+    expect(say == f"refused: {lines[-1]}: {reason}\n", f"have: {say}want: refused: {lines[-1]}: {reason}")
+
+
+def sections(text):
+    """{instruction set: its part}"""
+    parts = re.split(r"(?m)^# (\w+)\n", text)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def by_order(text):
+    """The text with ranges numbered in their order: trials of passes use up numbers."""
+    names = re.findall(r"(?m)^range ([a-z]\d+)", text)
+    number = {name: f"{name[0]}{i}" for i, name in enumerate(names)}
+    return re.sub(r"\b[a-z]\d+\b", lambda found: number.get(found.group(0), found.group(0)), text)
+
+
+def replayed(path, isa, threads):
+    flags = ["-i", isa, "-t", str(threads)]
+    lists, made = sections(output(*flags, "opts", path)), sections(output(*flags, "loops", path))
+    expect(lists.keys() == made.keys() and lists, f"lists of {list(lists)}, kernels of {list(made)}")
+    for name, opts in lists.items():
+        with tempfile.NamedTemporaryFile("w", suffix=".opts") as file:
+            file.write(opts)
+            file.flush()
+            again = output("-t", str(threads), "apply", file.name, path)
+        expect(by_order(again) == by_order(made[name]), f"{name}: by\n{opts}there is\n{again}but the passes make\n{made[name]}")
+
+
+def kept(path):
+    """What threads share comes behind what was done before, and loses nothing of it."""
+    alone, shared = sections(output("-i", "avx2", "opts", path)), sections(output("-i", "avx2", "-t", "4", "opts", path))
+    for name, opts in alone.items():
+        expect(shared[name].startswith(opts), f"{name}: with threads\n{shared[name]}without\n{opts}")
+    expect("unroll" in alone["generic"] and "thread" in shared["generic"], f"no choices, or no threads:\n{shared['generic']}")
+
+
+ERRORS = [
+    ("lane 0\n", "1:1: this is no opt"),
+    ("order 0 axis=1\n", "'order' lacks to="),
+    ("order 0 axis=1 to=0 to=1\n", "1:21: this is no argument of 'order', or not the first"),
+    ("divide 0 axis=1 n=x\n", "1:19: a whole number is expected"),
+    ("divide 0.loop1 axis=1 n=2\n", "1:10: 'stage' or 'sum' is expected"),
+    ("\n\nlanes 0 axis=0 n=4 kind=wide as=row\n", "3:25: a kind of loop is expected"),
+    ("divide 0 axis=0 n=99999999999999999999\n", "1:19: a number of at most"),
+    ("divide 7 axis=0 n=2\n", "the kernel has no such store"),
+    ("divide 0 axis=99 n=2\n", "the nest has no such loop"),
+    ("lanes 0.stage3 axis=0 n=2 kind=lane as=row\n", "the store has no such stage"),
+]
+
+
+def error(text, message):
+    with tempfile.NamedTemporaryFile("w", suffix=".opts") as file:
+        file.write(text)
+        file.flush()
+        done = tgtool("apply", file.name, PASSES / "tile/changes.tgk")
+    expect(done.returncode == 1, f"exit status {done.returncode}")
+    expect(message in done.stderr.decode(), f"have {done.stderr.decode()}want {message}")
+
+
+def all_have_texts():
+    """Each opt has a folder with both sides."""
+    rows = re.findall(r'^OPT\(\w+,\s*"([\w-]+)"', (ROOT / "passes/opts.def").read_text(), re.M)
+    have = {folder.name for folder in OPTS.iterdir() if (folder / "legal.opts").exists() and list(folder.glob("forbidden*.opts"))}
+    expect(set(rows) == have, f"opts {sorted(rows)}, texts of {sorted(have)}")
+
+
+def main():
+    suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite what is expected"))
+    for folder in sorted(OPTS.iterdir()):
+        suite.add(f"{folder.name}: legal", legal, folder)
+        for path in sorted(folder.glob("forbidden*.opts")):
+            suite.add(f"{folder.name}: {path.stem}", forbidden, path)
+    for path in sorted(PASSES.glob("*/*.tgk")):
+        if path.parent.name not in WITHOUT and not re.search(r"(?m)^linear$", path.read_text()):
+            for isa in ISAS:
+                for threads in (1, 4):
+                    suite.add(f"{path.parent.name}: {path.stem} again, {isa}, {threads} threads", replayed, path, isa, threads)
+    suite.add("choices are kept with threads", kept, OPTS / "unroll/kernel.tgk")
+    for number, (text, message) in enumerate(ERRORS):
+        suite.add(f"error {number}: {message}", error, text, message)
+    suite.add("all opts have texts", all_have_texts)
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()
