@@ -21,7 +21,7 @@
 
 #include "ir/print.h"
 
-enum { INLINE_OPS = 12, WEIGHT_NELEM = 64 };
+enum { INLINE_OPS = 12, WEIGHT_NELEM = 256 };       /* a table of bytes is read again */
 
 struct printer {
     struct text *out;

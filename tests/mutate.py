@@ -39,7 +39,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WANTED = 0.9
-MEMORY = 6 << 30        # bytes of address space that a test may take
+MEMORY = 6 << 30        # bytes of address space that a unit test may take; sanitizers reserve more
 COMPILE_SECONDS = 120   # of processor time, as all limits here
 
 # name, of which files of passes/ (others cannot change it), command in the tree ({build}: its build folder), environment, seconds at most. Ordered by what
@@ -276,8 +276,8 @@ class Bench:
             used = processor_seconds()
             command = [part.format(build=self.build) for part in command]
             try:
-                done = subprocess.run(command, cwd=self.tree, env={**os.environ, **env}, capture_output=True, preexec_fn=limits(seconds),
-                                      timeout=60 * seconds, start_new_session=True)
+                done = subprocess.run(command, cwd=self.tree, env={**os.environ, **env}, capture_output=True, timeout=60 * seconds, start_new_session=True,
+                                      preexec_fn=limits(seconds, memory=command[0] != PYTHON))
             except subprocess.TimeoutExpired:
                 return name, "no end"
             self.spent[name] = round(processor_seconds() - used, 1)
@@ -321,10 +321,11 @@ def processor_seconds():
     return now.children_user + now.children_system
 
 
-def limits(seconds):
+def limits(seconds, memory=True):
     def set_limits():
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        if memory:
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     return set_limits
 

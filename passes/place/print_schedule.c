@@ -34,8 +34,8 @@ static void print_place(struct text *out, struct tgc *t, struct buffer *b)
     text_printf(out, "%s\n", b->kept ? ", kept through the run" : "");
 }
 
-static void print_names(struct text *out, struct tgc *t, const char *before, struct buffer *const *b,
-                        int n)
+static void print_names(struct text *out, struct tgc *t, const char *before,
+                        struct buffer *const *b, int n)
 {
     for (int i = 0; i < n; i++) {
         text_printf(out, "%s", i ? ", " : before);
@@ -50,15 +50,16 @@ static void print_kernel_line(struct text *out, struct tgc *t, const struct kern
     print_names(out, t, " from ", k->buffer + k->noutput, k->nbuffer - k->noutput);
     print_names(out, t, ", scratch ", k->scratch, k->nscratch);
     text_printf(out, "%s%s%s\n", k->is_shared ? ", shared by threads" : "",
-                k->is_serial ? ", of one thread" : "", k->counts_down ? ", from the last turn on" : "");
+                k->is_serial ? ", of one thread" : "",
+                k->counts_down ? ", from the last turn on" : "");
 }
 
 void schedule_print(struct text *out, struct tgc *t, const struct schedule *s)
 {
-    static const char *const word[] = {"kernel", "host", "if ", "else", "end", "loop ", "leave unless ",
-                                       "end"};
-    text_printf(out, "schedule: arena %zu, most alive %zu, weights %zu, states %zu\n", s->arena_nbytes,
-                s->live_nbytes, s->weight_nbytes, s->state_nbytes);
+    static const char *const word[] = {"kernel", "host",  "if ",           "else",
+                                       "end",    "loop ", "leave unless ", "end"};
+    text_printf(out, "schedule: arena %zu, most alive %zu, weights %zu, states %zu\n",
+                s->arena_nbytes, s->live_nbytes, s->weight_nbytes, s->state_nbytes);
     for (int i = 0; i < s->nbuffer; i++)
         print_place(out, t, s->buffer[i]);
     for (int i = 0; i < s->nweight; i++)

@@ -12,7 +12,7 @@
 struct printer {
     struct text *out;
     struct plan *p;
-    int *number;  /* by node: its number among those that are printed; -1: not printed */
+    int *number; /* by node: its number among those that are printed; -1: not printed */
 };
 
 /* Constants, coordinates and buffers are named where they are read. */
@@ -42,7 +42,8 @@ static void print_memory(const struct printer *x, struct buffer *b)
     uop_print(x->out, uop_buffer(x->p->t, b));
     print_list(x, " ", b->dim, b->ndim);
     for (int a = 0; b->is_ordered && a < b->ndim; a++)
-        text_printf(x->out, "%s%d%s", a ? ", " : " order [", b->order[a], a == b->ndim - 1 ? "]" : "");
+        text_printf(x->out, "%s%d%s", a ? ", " : " order [", b->order[a],
+                    a == b->ndim - 1 ? "]" : "");
     if (b->storage)
         print_list(x, " strides ", b->storage->stride, b->storage->ndim);
 }
@@ -56,7 +57,10 @@ static void print_uses(const struct printer *x, const struct node *n)
             if (!u->seg->value || u->root || (u->stage != NULL) != scratch || u->seg->at == last ||
                 (n->buffer && !u->stage))
                 continue;
-            text_printf(x->out, last >= 0 ? " %d" : scratch ? ", scratch of kernel %d" : ", in kernel %d",
+            text_printf(x->out,
+                        last >= 0 ? " %d"
+                        : scratch ? ", scratch of kernel %d"
+                                  : ", in kernel %d",
                         u->seg->at);
             last = u->seg->at;
         }
@@ -70,7 +74,8 @@ static void print_node(const struct printer *x, const struct node *n)
     print_list(x, "", n->u->dim, n->u->ndim);
     text_printf(x->out, " = %s(", op_name(n->u->op));
     for (int k = 0, any = 0; k < n->u->nsrc; k++)
-        if (op_class(n->u->op) != CLASS_MOVE || is_shown(n->u->src[k]) || n->u->src[k]->op == OP_BUFFER) {
+        if (op_class(n->u->op) != CLASS_MOVE || is_shown(n->u->src[k]) ||
+            n->u->src[k]->op == OP_BUFFER) {
             text_printf(x->out, any++ ? ", " : "");
             print_value(x, n->u->src[k]);
         }
@@ -128,7 +133,8 @@ static void print_segment(const struct printer *x, const struct segment *s)
         text_printf(x->out, ", %lld rows of ", (long long)s->clip.rows);
         uop_print(x->out, s->clip.in);
     }
-    text_printf(x->out, "%s%s\n", s->scatter ? ", scattered" : "", s->online ? ", by blocks of keys" : "");
+    text_printf(x->out, "%s%s\n", s->scatter ? ", scattered" : "",
+                s->online ? ", by blocks of keys" : "");
 }
 
 void plan_print(struct text *out, struct plan *p)

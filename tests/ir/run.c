@@ -44,8 +44,12 @@ static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const 
     for (int part = parts - 1; part >= 0 && ok; part--) {
         for (int i = 0; i < k->nscratch; i++)
             spoil(run_value_of(m, k->scratch[i]));
-        struct eval_env env = {.leaf = m->leaf, .value = m->value, .n = m->n, .var = m->var,
-                               .nvar = m->nvar, .budget = 1 << 28};
+        struct eval_env env = {.leaf = m->leaf,
+                               .value = m->value,
+                               .n = m->n,
+                               .var = m->var,
+                               .nvar = m->nvar,
+                               .budget = 1 << 28};
         env.parts = parts > 1 ? parts : 0;
         env.part = parts > 1 ? part : 0;
         ok = eval_linear(m->t, linear, n, &env);
@@ -75,7 +79,10 @@ static int region_end(const struct schedule *s, int i)
 
 bool run_schedule(struct memory_of_run *m, const struct schedule *s)
 {
-    struct { int at; int64_t trip; } loop[8];
+    struct {
+        int at;
+        int64_t trip;
+    } loop[8];
     int nloop = 0;
     for (int i = 0; i < s->nstep; i++) {
         const struct step *step = &s->step[i];
@@ -98,7 +105,8 @@ bool run_schedule(struct memory_of_run *m, const struct schedule *s)
         }
         if (leave)
             nloop--;
-        if (leave || step->kind == STEP_ELSE || (step->kind == STEP_IF && !scalar_of(m, step->cond)))
+        if (leave || step->kind == STEP_ELSE ||
+            (step->kind == STEP_IF && !scalar_of(m, step->cond)))
             i = region_end(s, i + 1);
     }
     return true;

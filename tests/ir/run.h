@@ -10,11 +10,13 @@ struct memory_of_run {
     const struct uop *leaf[512];
     struct tensor *value[512];
     int n;
-    int64_t *var; int nvar;
+    int64_t *var;
+    int nvar;
     int threads;
 };
 
-/* Of the buffer's shape, at the symbols' values; what is new holds NaN or a number that is in no test. */
+/* Of the buffer's shape, at the symbols' values; what is new holds NaN or a number that is in no
+ * test. */
 struct tensor *run_value_of(struct memory_of_run *m, struct buffer *b);
 /* All steps of a schedule; shared kernels part by part, in another order than their loops have.
  * false: a step cannot be run. needs: linear programs; of a kernel with a variant, it is run. */
