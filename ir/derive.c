@@ -413,17 +413,12 @@ static int derive_lanes(const struct uop *u)
     if (u->op == OP_SPLAT || u->op == OP_LANES || u->op == OP_RAMP ||
         (u->op == OP_LOAD && u->arg.i))
         return VECTOR_LANES(u->arg.i);
-    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_NEAREST || u->op == OP_CROSS ||
-        u->op == OP_NARROW)
+    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_NEAREST || u->op == OP_NARROW)
         return u->src[0]->lanes;
     if (u->op == OP_INTRINSIC)
         return intrinsic_result(u->arg.i).lanes;
     if (u->op == OP_GATHER)
         return u->src[2]->lanes;
-    if (u->op == OP_HALF)
-        return u->src[0]->lanes / 2;
-    if (u->op == OP_LOOKUP)
-        return u->src[1]->lanes;
     int lanes = 1;
     for (int k = 0; k < u->nsrc && op_is_elementwise(u->op); k++)
         lanes = u->src[k]->lanes > lanes ? u->src[k]->lanes : lanes;

@@ -22,12 +22,10 @@ enum code {
     CODE_PICK,
     CODE_FOLD,
     CODE_INTRINSIC,
-    CODE_LOOKUP,
     CODE_NEAREST,
     CODE_COUNT,
     CODE_NARROW,
     CODE_GATHER,
-    CODE_CROSS,
     CODE_RAMP,
     CODE_SKIP_UNLESS,
     CODE_LANES_INIT,
@@ -45,7 +43,7 @@ struct linstr {
     int period;                  /* COPY: the source's lanes, which are repeated */
     bool grouped;                /* LOAD: of groups of bytes, whose bytes are `stride` apart */
     bool shared;  /* OPEN, CLOSE: this run executes a part of the loop's iterations */
-    int memory;                  /* LOAD, STORE, LOOKUP: index into memory[] */
+    int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
      * instruction inside; INTRINSIC: index into meaning[]; PICK: the least index that takes the
      * source instead of what dst holds, 0: any */
@@ -214,7 +212,8 @@ static int meaning_of(struct linear_eval *e, const struct uop *u)
     for (int k = 0; k < m.n; k++) {
         struct intrinsic_shape shape = intrinsic_shape(u->arg.i, k);
         struct tensor *x = MEM_NEW(t, struct tensor);
-        *x = (struct tensor){.dtype = u->src[k]->dtype, .ndim = shape.ndim, .nelem = shape.lanes};
+        *x = (struct tensor){.dtype = shape.memory ? u->dtype : u->src[k]->dtype,
+                              .ndim = shape.ndim, .nelem = shape.lanes};
         x->data = mem_array(t, (size_t)shape.lanes, sizeof(union scalar));
         for (int a = 0; a < shape.ndim; a++)
             dim[a] = uop_int(t, x->dim[a] = shape.dim[a]);
@@ -271,6 +270,7 @@ static void close_region(struct linear_eval *e, const struct uop *u)
 
 static void compile_one(struct linear_eval *e, const struct uop *u)
 {
+    bool table;
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK: case OP_PREFETCH:
         break;
@@ -308,7 +308,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
                                       .memory = lanes_of(e, u->src[0]),
                                       .dst = reg_of(e, u->src[0])});
         break;
-    case OP_SPLAT: case OP_HALF:
+    case OP_SPLAT:
         emit(e, (struct linstr){.code = CODE_COPY}, u, 0);
         break;
     case OP_RAMP:
@@ -331,17 +331,11 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_NEAREST:
         emit(e, (struct linstr){.code = CODE_NEAREST}, u, 0);
         break;
-    case OP_CROSS:
-        emit(e, (struct linstr){.code = CODE_CROSS, .target = (int)u->arg.i}, u, 0);
-        break;
     case OP_INTRINSIC:
-        emit(e, (struct linstr){.code = CODE_INTRINSIC, .target = meaning_of(e, u)}, u, 0);
-        break;
-    case OP_LOOKUP:
-        emit(e,
-             (struct linstr){.code = CODE_LOOKUP, .memory = memory_of(e, u),
-                             .sdtype = u->src[1]->dtype},
-             u, 1);
+        table = intrinsic_shape(u->arg.i, 0).memory;  /* has no register */
+        emit(e, (struct linstr){.code = CODE_INTRINSIC, .target = meaning_of(e, u),
+                                .memory = table ? memory_of(e, u) : -1},
+             u, table);
         break;
     case OP_LOAD:
         emit(e, (struct linstr){.code = CODE_LOAD, .memory = memory_of(e, u)}, u, 1);
@@ -447,16 +441,6 @@ static void run_alu(struct linear_eval *e, const struct linstr *in)
     }
 }
 
-/* Interleaves the even or the odd groups of lanes: a's group, then b's. */
-static void run_cross(struct linear_eval *e, const struct linstr *in)
-{
-    int by = CROSS_BY(in->target), odd = CROSS_IS_ODD(in->target) ? by : 0;
-    for (int l = 0; l < in->lanes; l++) {
-        int from = in->src[(l & by) != 0] + (l & ~by) + odd;
-        e->reg[in->dst + l] = e->reg[from];
-    }
-}
-
 static void run_fold(struct linear_eval *e, const struct linstr *in)
 {
     union scalar v[2] = {e->reg[in->src[0]]};
@@ -471,20 +455,14 @@ static void run_intrinsic(struct linear_eval *e, const struct linstr *in)
 {
     struct meaning *m = &e->meaning[in->target];
     struct eval_env env = {.leaf = m->leaf, .value = m->value, .n = m->n, .budget = -1};
-    for (int k = 0; k < m->n; k++)
-        memcpy(m->value[k]->data, &e->reg[in->src[k]],
+    bool table = in->memory >= 0;
+    for (int64_t i = 0; table && i < m->value[0]->nelem; i++)
+        ((union scalar *)m->value[0]->data)[i] = eval_memory_get(&e->memory.v[in->memory], i);
+    for (int k = table; k < m->n; k++)
+        memcpy(m->value[k]->data, &e->reg[in->src[k - table]],
                (size_t)m->value[k]->nelem * sizeof(union scalar));
     if (!eval_values(e->t, m->root, in->lanes, &env, &e->reg[in->dst]))
         e->failed = true;
-}
-
-static void run_lookup(struct linear_eval *e, const struct linstr *in)
-{
-    const struct memory *m = &e->memory.v[in->memory];
-    for (int l = 0; l < in->lanes; l++) {
-        int64_t at = e->reg[in->src[0] + l].i - dtype_min(in->sdtype);
-        e->reg[in->dst + l] = eval_memory_get(m, at);
-    }
 }
 
 static void run_nearest(struct linear_eval *e, const struct linstr *in)
@@ -587,14 +565,8 @@ static bool run(struct linear_eval *e)
             for (int l = 0; l < in->lanes; l++)
                 e->reg[in->dst + l].f = e->reg[in->src[0]].f + l;
             break;
-        case CODE_CROSS:
-            run_cross(e, in);
-            break;
         case CODE_INTRINSIC:
             run_intrinsic(e, in);
-            break;
-        case CODE_LOOKUP:
-            run_lookup(e, in);
             break;
         case CODE_FOLD:
             run_fold(e, in);

@@ -31,6 +31,36 @@ static struct uop *dot_centered(struct tgc *t, struct uop *const *in)
     return sum_of_products(t, in[0], a, in[2]);
 }
 
+static struct uop *lookup(struct tgc *t, struct uop *const *in)
+{
+    struct uop *least = uop_int(t, dtype_min(in[1]->dtype));
+    struct uop *at = uop_binary(t, OP_SUB, uop_cast(t, DTYPE_INDEX, in[1]), least);
+    return uop_index(t, in[0], &at);
+}
+
+/* x where the axis is `at`; the axis goes, or becomes 1. */
+static struct uop *part(struct tgc *t, struct uop *x, int axis, int64_t at, bool keep)
+{
+    struct uop *begin[MAX_RANK], *size[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++) {
+        begin[a] = uop_int(t, a == axis ? at : 0);
+        size[a] = a == axis ? uop_int(t, 1) : x->dim[a];
+    }
+    x = uop_shrink(t, x, begin, size);
+    return keep ? x : tensor_drop_axes(t, x, 1u << axis);
+}
+
+static struct uop *half(struct tgc *t, struct uop *const *in) { return part(t, in[0], 0, 0, false); }
+
+static struct uop *interleave(struct tgc *t, struct uop *const *in, int64_t odd)
+{
+    struct uop *x[2] = {part(t, in[0], 1, odd, true), part(t, in[1], 1, odd, true)};
+    return uop_concat(t, x, 2, 1);
+}
+
+static struct uop *evens(struct tgc *t, struct uop *const *in) { return interleave(t, in, 0); }
+static struct uop *odds(struct tgc *t, struct uop *const *in) { return interleave(t, in, 1); }
+
 /* ------------------------------------------------------------------------------------- the rows */
 
 static const struct row {
@@ -56,15 +86,18 @@ bool intrinsic_find(const char *name, enum intrinsic *of)
 
 const char *intrinsic_params(enum intrinsic of) { return rows[of].params; }
 
-/* "u8[n,4]" at s; returns what follows. */
+/* "u8[n,4]" or "*byte[256]" at s; returns what follows. */
 static const char *read_shape(const char *s, int64_t bits, struct intrinsic_shape *shape)
 {
     const char *params = rows[INTRINSIC_ROW(bits)].params;
-    size_t n = strcspn(s, "[");
     char name[8] = {0};
+    *shape = (struct intrinsic_shape){.lanes = 1, .memory = *s == '*'};
+    s += *s == '*';
+    size_t n = strcspn(s, "[");
     memcpy(name, s, n < sizeof name ? n : sizeof name - 1);
-    *shape = (struct intrinsic_shape){.lanes = 1};
-    (void)dtype_parse(name, &shape->dtype);
+    shape->byte = strcmp(name, "byte") == 0;
+    if (!dtype_parse(name, &shape->dtype))
+        shape->dtype = DTYPE_VOID;
     for (s += n + 1; s[-1] != ']'; s++) {
         char *end = (char *)(uintptr_t)s + 1;
         int64_t size = isdigit((unsigned char)*s)
@@ -107,4 +140,9 @@ struct uop *intrinsic_meaning(struct tgc *t, int64_t bits, struct uop *const *in
 bool uop_is_intrinsic(const struct uop *u, enum intrinsic of)
 {
     return u->op == OP_INTRINSIC && INTRINSIC_ROW(u->arg.i) == of;
+}
+
+const char *uop_op_name(const struct uop *u)
+{
+    return u->op == OP_INTRINSIC ? intrinsic_name(INTRINSIC_ROW(u->arg.i)) : op_name(u->op);
 }

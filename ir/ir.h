@@ -377,10 +377,6 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 #define VECTOR_IS_GROUPS(bits) (((bits) & VECTOR_GROUPS) != 0)
 #define VECTOR_PART(bits) ((int)((bits) >> 8 & 0xff))
 #define VECTOR_STRIDE(bits) (((bits) >> 16) + 1)
-/* CROSS: the even or odd groups of `by` lanes, a power of two. */
-#define CROSS_BITS(by, odd) ((int64_t)(by) << 1 | (odd))
-#define CROSS_BY(bits) ((int)((bits) >> 1))
-#define CROSS_IS_ODD(bits) (((bits) & 1) != 0)
 /* INTRINSIC: its row, and the parameters that the row names, at most 4095 each. */
 enum intrinsic {
 #define INTRINSIC(name, text, params, shapes, meaning) INTRINSIC_##name,
@@ -581,7 +577,13 @@ bool sym_eval(const struct uop *u, const int64_t *value, int nvalue, int64_t *re
 
 /* ---------------------------------------------------------------------------------- intrinsic.c */
 /* What the rows of intrinsics.def say. bits: INTRINSIC_BITS() of a use. */
-struct intrinsic_shape { enum dtype dtype; int64_t dim[4]; int ndim, lanes; };
+struct intrinsic_shape {
+    enum dtype dtype;            /* VOID: the result's, whatever that is */
+    bool byte;                   /* which is u8 or i8 */
+    bool memory;                 /* a table, not a vector */
+    int64_t dim[4];
+    int ndim, lanes;
+};
 const char *intrinsic_name(enum intrinsic of);
 bool intrinsic_find(const char *name, enum intrinsic *of);
 const char *intrinsic_params(enum intrinsic of);                  /* a letter each */
@@ -591,6 +593,7 @@ struct intrinsic_shape intrinsic_result(int64_t bits);
 /* The same by tensors: a graph of the operands, which have their shapes. */
 struct uop *intrinsic_meaning(struct tgc *t, int64_t bits, struct uop *const *in);
 bool uop_is_intrinsic(const struct uop *u, enum intrinsic of);
+const char *uop_op_name(const struct uop *u);            /* of its row, or of its op */
 
 /* ------------------------------------------------------------------------------------- tensor.c */
 /* Builders of graph uops: check, broadcast, infer shapes. Axis arguments are 0..ndim-1. */

@@ -412,7 +412,7 @@ static void print_operation(struct text *out, const struct uop *u)
         print_operand(out, u->src[1]);
         return;
     }
-    text_printf(out, "%s(", op_name(u->op));
+    text_printf(out, "%s(", uop_op_name(u));
     for (int k = 0; k < u->nsrc; k++) {
         if (k)
             text_puts(out, ", ");

@@ -163,9 +163,6 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_LANES:
         text_printf(out, " {lanes=%lld}", bits);
         break;
-    case OP_CROSS:
-        text_printf(out, " {by=%d, odd=%d}", CROSS_BY(bits), CROSS_IS_ODD(bits));
-        break;
     case OP_NARROW:
         text_printf(out, " {limit=%lld}", bits);
         break;
@@ -216,8 +213,7 @@ static void print_line(struct printer *p, const struct uop *u)
             text_printf(p->out, " : %s", dtype_name(u->dtype));
         text_puts(p->out, " = ");
     }
-    text_printf(p->out, "%s(", u->op == OP_INTRINSIC ? intrinsic_name(INTRINSIC_ROW(u->arg.i))
-                                                     : op_name(u->op));
+    text_printf(p->out, "%s(", uop_op_name(u));
     if (u->op == OP_STAGE)
         print_buffer(p->out, u->arg.p);
     for (int k = 0; k < u->nsrc; k++) {

@@ -496,9 +496,8 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
         if (op_is_pointwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
-            u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_INTRINSIC ||
-            u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES ||
-            u->op == OP_NARROW || u->op == OP_GATHER)
+            u->op == OP_FOLD || u->op == OP_INTRINSIC || u->op == OP_NEAREST ||
+            u->op == OP_LANES || u->op == OP_NARROW || u->op == OP_GATHER)
             verify_violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
         return;
@@ -646,28 +645,34 @@ static void check_assign(struct linear_verifier *l, const struct uop *u)
     }
 }
 
+/* A table: constant data of the dtype that is read. */
+static void check_table(struct linear_verifier *l, const struct uop *u, int k, int64_t nelem)
+{
+    const struct buffer *b = uop_buffer_of(u->src[k]);
+    require(&l->v, u, b && b->kind == BUFFER_WEIGHT && b->dtype == u->dtype &&
+                          b->nbytes == (size_t)nelem * dtype_nbytes(b->dtype),
+            "no table of as many elements as its row says");
+}
+
 /* Operands and result are as the row says. */
 static void check_intrinsic(struct linear_verifier *l, const struct uop *u)
 {
     require(&l->v, u, INTRINSIC_ROW(u->arg.i) < INTRINSIC_COUNT, "no row of intrinsics.def");
-    require(&l->v, u, u->nsrc == intrinsic_nsrc(INTRINSIC_ROW(u->arg.i)),
-            "not as many operands as its row has");
-    require(&l->v, u, u->dtype == intrinsic_result(u->arg.i).dtype, "a result of another dtype");
-    for (int k = 0; k < u->nsrc; k++) {
+    int n = intrinsic_nsrc(INTRINSIC_ROW(u->arg.i));
+    require(&l->v, u, u->nsrc == n, "not as many operands as its row has");
+    for (int k = 0; k <= n; k++) {
         struct intrinsic_shape shape = intrinsic_shape(u->arg.i, k);
-        require(&l->v, u, u->src[k]->dtype == shape.dtype, "an operand of another dtype");
-        require(&l->v, u, u->src[k]->lanes == shape.lanes, "an operand of another shape");
+        const struct uop *x = k < n ? u->src[k] : u;
+        enum dtype want = shape.dtype == DTYPE_VOID ? u->dtype : shape.dtype;
+        require(&l->v, u, !shape.byte || dtype_is_byte(want), "no bytes");
+        if (shape.memory) {
+            check_table(l, u, k, shape.lanes);
+            continue;
+        }
+        require(&l->v, u, x->dtype == want, "an operand or a result of another dtype");
+        require(&l->v, u, x->lanes == shape.lanes && shape.lanes > 1,
+                "an operand or a result of another shape");
     }
-}
-
-static void check_lookup(struct linear_verifier *l, const struct uop *u)
-{
-    const struct buffer *b = uop_buffer_of(u->src[0]);
-    require(&l->v, u, b && b->kind == BUFFER_WEIGHT && b->dtype == u->dtype &&
-                          dtype_is_byte(b->dtype) && b->nbytes == 256,
-            "no table of 256 bytes");
-    require(&l->v, u, dtype_is_byte(u->src[1]->dtype) && u->lanes % DOT_BYTES == 0,
-            "not read by groups of bytes");
 }
 
 /* All operands have as many lanes as the result; only a condition may be a scalar. */
@@ -684,13 +689,6 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
                 "no scalar to a vector of floats");
     if (u->op == OP_FOLD)
         require(&l->v, u, u->src[0]->lanes > 1, "no vector to a scalar");
-    if (u->op == OP_HALF)
-        require(&l->v, u, u->src[0]->lanes > 2 && u->src[0]->lanes % 2 == 0, "nothing to halve");
-    if (u->op == OP_CROSS)
-        require(&l->v, u,
-                u->src[0]->lanes == u->src[1]->lanes && CROSS_BY(u->arg.i) > 0 &&
-                    u->lanes % (2 * CROSS_BY(u->arg.i)) == 0,
-                "no pairs of groups of lanes");
     for (int k = u->op == OP_WHERE && u->src[0]->lanes == 1; k < u->nsrc; k++)
         if (op_is_elementwise(u->op) || u->op == OP_ASSIGN)
             require(&l->v, u, u->src[k]->lanes == u->lanes, "operands of different lanes");
@@ -726,7 +724,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER:
         return;
-    case OP_SPLAT: case OP_RAMP: case OP_FOLD: case OP_HALF: case OP_CROSS:
+    case OP_SPLAT: case OP_RAMP: case OP_FOLD:
         require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
         break;
     case OP_LANES:
@@ -746,9 +744,6 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         break;
     case OP_INTRINSIC:
         check_intrinsic(l, u);
-        break;
-    case OP_LOOKUP:
-        check_lookup(l, u);
         break;
     case OP_RANGE:
         require(&l->v, u, verify_is_size(u->src[0]) && !unfinished,

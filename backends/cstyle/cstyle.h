@@ -67,13 +67,6 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
 struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
 struct expr expr_ramp(struct program *p, const struct expr *e, int lanes);
-/* OP_HALF */
-struct expr expr_half(struct program *p, const struct expr *e);
-/* OP_CROSS */
-struct expr expr_cross(struct program *p, const struct expr *src, int64_t bits);
-/* OP_LOOKUP in a table, by bytes of dtype d */
-struct expr expr_lookup(struct program *p, const char *from, enum dtype d,
-                        const struct expr *bytes);
 /* OP_LANES; OP_NARROW; OP_GATHER of elements at[0], relative to `from`, where at[1] holds,
  * otherwise at[2] */
 struct expr expr_lanes(struct program *p, int lanes);

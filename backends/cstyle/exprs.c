@@ -377,13 +377,18 @@ struct expr expr_ramp(struct program *p, const struct expr *e, int lanes)
 struct expr expr_intrinsic(struct program *p, enum isa isa, const struct uop *u,
                            const struct expr *src)
 {
-    const char *args = src[0].s;
-    const char *function = isa_function(isa, INTRINSIC_ROW(u->arg.i));
+    enum intrinsic row = INTRINSIC_ROW(u->arg.i);
+    const struct expr *last = &src[u->nsrc - 1];
+    const char *args = src[0].s, *function = isa_function(isa, row);
     if (!function)
-        TGC_BUG(p->t, "%s has no %s", isa_name(isa), intrinsic_name(INTRINSIC_ROW(u->arg.i)));
+        TGC_BUG(p->t, "%s has no %s", isa_name(isa), intrinsic_name(row));
     for (int k = 1; k < u->nsrc; k++)
         args = mem_printf(p->t, "%s, %s", args, src[k].s);
-    return vector_call(p, function, args, vector_kind(u->dtype), u->lanes);
+    if (row == INTRINSIC_EVENS || row == INTRINSIC_ODDS)
+        args = mem_printf(p->t, "%s, %d", args, (int)INTRINSIC_PARAM(u->arg.i, 1));
+    struct expr e = vector_call(p, function, args, last->kind, last->lanes);
+    e.lanes = dtype_is_byte(u->dtype) ? u->lanes / DOT_BYTES : u->lanes;
+    return e;
 }
 
 struct expr expr_lanes(struct program *p, int lanes)
@@ -410,13 +415,6 @@ struct expr expr_gather(struct program *p, const char *from, const struct expr *
     return vector_call(p, conditional ? "gather_where" : "gather", args, 'X', at[0].lanes);
 }
 
-struct expr expr_lookup(struct program *p, const char *from, enum dtype d,
-                        const struct expr *bytes)
-{
-    const char *function = d == DTYPE_I8 ? "lookup_i8" : "lookup";
-    return vector_call(p, function, mem_printf(p->t, "%s, %s", from, bytes->s), 'W', bytes->lanes);
-}
-
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
 {
     const char *name = op == OP_ADD   ? "sum"
@@ -427,19 +425,6 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
     v.kind = 'F';
     v.lanes = 0;
     return v;
-}
-
-struct expr expr_half(struct program *p, const struct expr *e)
-{
-    struct expr v = vector_call(p, "half", e->s, 'X', e->lanes);
-    v.lanes = e->lanes / 2;
-    return v;
-}
-
-struct expr expr_cross(struct program *p, const struct expr *src, int64_t bits)
-{
-    const char *args = mem_printf(p->t, "%s, %s, %d", src[0].s, src[1].s, CROSS_BY(bits));
-    return vector_call(p, CROSS_IS_ODD(bits) ? "odds" : "evens", args, 'X', src[0].lanes);
 }
 
 const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,

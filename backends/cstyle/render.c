@@ -173,15 +173,10 @@ static void write_intrinsic(struct writer *w, const struct uop *u)
 {
     struct expr src[INTRINSIC_OPERANDS];
     writer_operands(w, u, u->nsrc, src);
+    for (int k = 0; k < u->nsrc; k++)
+        if (u->src[k]->op == OP_BUFFER)
+            src[k].s = use_place(w, uop_buffer_of(u->src[k]));
     define_as(w, u, expr_intrinsic(w->p, w->f->v ? w->f->v->isa : ISA_GENERIC, u, src));
-}
-
-static void write_lookup(struct writer *w, const struct uop *u)
-{
-    const struct buffer *b = uop_buffer_of(u->src[0]);
-    struct expr src[2];
-    writer_operands(w, u, 2, src);
-    define_as(w, u, expr_lookup(w->p, use_place(w, b), u->src[1]->dtype, &src[1]));
 }
 
 static void write_fold(struct writer *w, const struct uop *u)
@@ -191,26 +186,11 @@ static void write_fold(struct writer *w, const struct uop *u)
     define_as(w, u, expr_fold(w->p, (enum op)u->arg.i, &src));
 }
 
-static void write_half(struct writer *w, const struct uop *u)
-{
-    struct expr src;
-    writer_operands(w, u, 1, &src);
-    define_as(w, u, expr_half(w->p, &src));
-}
-
-static void write_cross(struct writer *w, const struct uop *u)
-{
-    struct expr src[2];
-    writer_operands(w, u, 2, src);
-    define_as(w, u, expr_cross(w->p, src, u->arg.i));
-}
-
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
-           u->op == OP_FOLD || u->op == OP_HALF || u->op == OP_CROSS || u->op == OP_INTRINSIC ||
-           u->op == OP_LOOKUP || u->op == OP_NEAREST || u->op == OP_LANES || u->op == OP_NARROW ||
-           u->op == OP_GATHER;
+           u->op == OP_FOLD || u->op == OP_INTRINSIC || u->op == OP_NEAREST || u->op == OP_LANES ||
+           u->op == OP_NARROW || u->op == OP_GATHER;
 }
 
 static void write_uop(struct writer *w, const struct uop *u)
@@ -226,14 +206,11 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_SPLAT: write_splat(w, u); break;
     case OP_RAMP: write_ramp(w, u); break;
     case OP_FOLD: write_fold(w, u); break;
-    case OP_HALF: write_half(w, u); break;
-    case OP_CROSS: write_cross(w, u); break;
     case OP_NEAREST: write_nearest(w, u); break;
     case OP_LANES: write_lanes(w, u); break;
     case OP_NARROW: write_narrow(w, u); break;
     case OP_GATHER: write_gather(w, u); break;
     case OP_INTRINSIC: write_intrinsic(w, u); break;
-    case OP_LOOKUP: write_lookup(w, u); break;
     case OP_ACC: loops_acc(w, u); break;
     case OP_ASSIGN: loops_assign(w, u); break;
     case OP_LOAD: write_load(w, u); break;

@@ -118,10 +118,10 @@ static bool is_of_kernels(const struct kernel_reader *k, enum op op)
 
 /* Only the operand for memory may be memory, only that of ENDGUARD a guard, and none a store. */
 static bool check_operands(struct kernel_reader *k, const struct token *at, enum op op,
-                           struct uop *const *src, int n)
+                           enum intrinsic row, struct uop *const *src, int n)
 {
-    bool accesses =
-        op == OP_LOAD || op == OP_STORE || op == OP_PREFETCH || op == OP_GATHER || op == OP_LOOKUP;
+    bool accesses = op == OP_LOAD || op == OP_STORE || op == OP_PREFETCH || op == OP_GATHER ||
+                    (op == OP_INTRINSIC && intrinsic_shape(row, 0).memory);
     if (op_nsrc(op) >= 0 ? n != op_nsrc(op) : n < least_sources(op))
         return read_error(&k->r, at, "%s with %d operands", op_name(op), n);
     for (int i = 0; i < n; i++) {
@@ -179,7 +179,7 @@ static bool read_call_of(struct kernel_reader *k, const struct token *at, struct
     enum dtype d;
     int n = 0;
     if (!find_op(k, at, &op, &d, &row) || !read_operands(k, src, &n) ||
-        !check_operands(k, at, op, src, n))
+        !check_operands(k, at, op, row, src, n))
         return false;
     bool cast = op == OP_CAST || op == OP_BITCAST;
     bool to_bool = op == OP_LT || op == OP_EQ || op == OP_NE || op == OP_ISNAN;
@@ -239,7 +239,7 @@ static bool join(struct kernel_reader *k, const struct token *at, enum op op, st
                  struct uop **e)
 {
     struct uop *src[2] = {*e, b};
-    if (!check_operands(k, at, op, src, 2))
+    if (!check_operands(k, at, op, INTRINSIC_COUNT, src, 2))
         return false;
     if (src[0]->dtype != DTYPE_INDEX || b->dtype != DTYPE_INDEX)
         return read_error(&k->r, at, "a sign between values that are not i64: write the op");
@@ -467,7 +467,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t lanes, part, stride, groups, by, odd, limit, id;
+    int64_t lanes, part, stride, groups, limit, id;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -488,8 +488,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
         const char *name;
         int64_t *v;
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
-                 {"groups", &a->groups}, {"by", &a->by},     {"odd", &a->odd},
-                 {"limit", &a->limit},   {"id", &a->id}};
+                 {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
     if (!accept(&k->r, '{'))
@@ -555,9 +554,6 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_LANES:
         *bits = a->lanes;
         return is_between(a->lanes, 1, 127);
-    case OP_CROSS:
-        *bits = CROSS_BITS(a->by, a->odd);
-        return is_between(a->by, 1, 64) && is_between(a->odd, 0, 1);
     case OP_NARROW:
         *bits = a->limit;
         return is_between(a->limit, 1, INT32_MAX);
@@ -603,7 +599,7 @@ static bool read_op(struct kernel_reader *k, const struct token *name, enum dtyp
         from = src + 1;
         n--;
     }
-    if (!check_operands(k, &at, op, from, n))
+    if (!check_operands(k, &at, op, row, from, n))
         return false;
     if (op != OP_STAGE && !pack_argument(op, &a, &arg.i))
         return read_error(&k->r, &at, "%s with arguments that are none of its own", op_name(op));
@@ -672,7 +668,7 @@ static bool check_whole(struct kernel_reader *k)
         return true;
     const struct token *at = v.at ? map_get(&k->line, v.at) : NULL;
     return read_error(&k->r, at ? at : &k->r.token, "%s: %s",
-                      v.at ? op_name(v.at->op) : "the whole", v.what);
+                      v.at ? uop_op_name(v.at) : "the whole", v.what);
 }
 
 bool tg_is_kernel(const void *bytes, size_t nbytes)

@@ -73,11 +73,13 @@ static double work_of(const struct machine *m, const struct uop *u)
                                                                                       : vectors;
     case OP_SPLAT:
         return u->src[0]->op == OP_LOAD ? 0 : 1;
-    case OP_LOOKUP: case OP_GATHER:
+    case OP_GATHER:
         return m->lookup * vectors;
     case OP_FOLD:
         return (double)u->src[0]->lanes / 2;
-    case OP_INTRINSIC: case OP_RAMP: case OP_HALF: case OP_CROSS: case OP_NARROW: case OP_NEAREST:
+    case OP_INTRINSIC:
+        return intrinsic_shape(u->arg.i, 0).memory ? m->lookup * vectors : vectors;
+    case OP_RAMP: case OP_NARROW: case OP_NEAREST:
         return vectors;
     default:
         if (!op_is_elementwise(u->op) || u->dtype == DTYPE_INDEX || u->op == OP_CONST)

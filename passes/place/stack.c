@@ -215,11 +215,16 @@ static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
     return total;
 }
 
+static bool is_lookup(const struct uop *u)
+{
+    return uop_is_intrinsic(u, INTRINSIC_LOOKUP) || uop_is_intrinsic(u, INTRINSIC_LOOKUP_I8);
+}
+
 static int64_t widest_vector(struct uop *const *u, int n)
 {
     int64_t widest = 0;
     for (int i = 0; i < n; i++)
-        if (u[i]->lanes > 1 && (u[i]->dtype == DTYPE_F32 || u[i]->op == OP_LOOKUP) &&
+        if (u[i]->lanes > 1 && (u[i]->dtype == DTYPE_F32 || is_lookup(u[i])) &&
             value_nbytes(u[i]) > widest)
             widest = value_nbytes(u[i]);
     return widest;
@@ -317,7 +322,7 @@ static int64_t constants_nbytes(const struct stack *s, enum isa isa, int64_t wid
         many = wide && (op == OP_TANH || op == OP_ERF) ? MANY_CONSTANTS : many;
         log = wide && op == OP_LOG ? LOG_CONSTANTS : log;
         half = is_half(isa, s->u[i]) ? HALF_CONSTANTS : half;
-        if (op == OP_LOOKUP)
+        if (is_lookup(s->u[i]))
             rows = isa_lanes(isa) == 8 ? ROWS_TWICE : TABLE / widest + ROWS_MORE;
     }
     int kinds = (exp > 0) + (exp1 > 0) + (log > 0) + (many > 0) + (half > 0) + (rows > 0);

@@ -68,10 +68,13 @@ int64_t isa_register_nbytes(enum isa isa)
 
 const char *isa_function(enum isa isa, enum intrinsic of)
 {
-    for (int i = 0; i < NHAS; i++)
-        if (has[i].isa == isa && has[i].of == of)
-            return has[i].function;
-    return NULL;
+    for (enum isa base = isa_base(isa);; isa = isa_before(isa)) {
+        for (int i = 0; i < NHAS; i++)
+            if (has[i].isa == isa && has[i].of == of)
+                return has[i].function;
+        if (isa == base)
+            return NULL;
+    }
 }
 
 static const struct has *find_dot(enum isa isa)

@@ -73,7 +73,9 @@ bool lookup_expand(struct expander *e, const struct lookup *l, struct uop *u)
         map_set(&e->value, u, v);
     } else if (u == l->table) {
         struct uop *src[2] = {u->src[0], expand_value_of(e, l->key)};
-        struct uop *v = uop_intern(t, OP_LOOKUP, u->dtype, src, 2, (union arg){0});
+        enum intrinsic row = src[1]->dtype == DTYPE_I8 ? INTRINSIC_LOOKUP_I8 : INTRINSIC_LOOKUP;
+        struct uop *v = uop_intern(t, OP_INTRINSIC, u->dtype, src, 2,
+                                   (union arg){.i = INTRINSIC_BITS(row, src[1]->lanes, 0, 0)});
         expand_need(e, v);
         map_set(&e->value, u, v);
     } else if (u->op == OP_STORE) {

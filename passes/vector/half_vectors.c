@@ -119,7 +119,8 @@ static void push(struct halves *h, struct uop *u)
 /* The lower half of a whole value. */
 static struct uop *half_of(struct halves *h, struct uop *u)
 {
-    return uop_intern(h->t, OP_HALF, u->dtype, &u, 1, (union arg){0});
+    return uop_intern(h->t, OP_INTRINSIC, u->dtype, &u, 1,
+                      (union arg){.i = INTRINSIC_BITS(INTRINSIC_HALF, u->lanes / 2, 0, 0)});
 }
 
 static void rewrite(struct halves *h, struct uop *u)

@@ -54,7 +54,9 @@ static int take_rows(struct expander *e, const struct uop *store, int64_t tile, 
 static struct uop *cross_two(struct tgc *t, struct uop *a, struct uop *b, int by, bool odd)
 {
     struct uop *src[2] = {a, b};
-    return uop_intern(t, OP_CROSS, a->dtype, src, 2, (union arg){.i = CROSS_BITS(by, odd)});
+    enum intrinsic row = odd ? INTRINSIC_ODDS : INTRINSIC_EVENS;
+    return uop_intern(t, OP_INTRINSIC, a->dtype, src, 2,
+                      (union arg){.i = INTRINSIC_BITS(row, a->lanes / (2 * by), by, 0)});
 }
 
 /* Transposes v[]: rows in, NULL behind the last one; columns out. Lanes of rows that do not exist

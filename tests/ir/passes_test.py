@@ -129,6 +129,8 @@ def read_again(path):
         expect(done.returncode == 0, done.stderr.decode())
 
 
+VECTORS = ('linear\ninput %input0 : i32[8]\ninput %input1 : u8[32]\ninput %input2 : i8[32]\n%0 : i32 = load(%input0, 0) {lanes=8, part=0, stride=1, groups=0}\n'
+           '%1 : u8 = load(%input1, 0) {lanes=32, part=0, stride=1, groups=1}\n%2 : i8 = load(%input2, 0) {lanes=32, part=0, stride=1, groups=1}\n')
 ERRORS = [
     ("kernel\n", "2:1: a kernel that stores nothing"),
     ("kernel\nrange r0 < 4\n", "a kernel that stores nothing"),
@@ -147,6 +149,14 @@ ERRORS = [
     ("linear\nfor r0 < 4\n", "a loop is still open"),
     ("linear\nfor r0 < 4\nend r1\n", "3:5: found 'r1', expected the range of the innermost open loop"),
     ("linear\noutput %output0 : f32[4]\nfor r0 < 4\n%0 : f32 = splat(f32(1.0)) {lanes=900}\nend r0\n", "with arguments that are none of its own"),
+    (f"{VECTORS}%3 : i32 = dot(%0, %1, %2) {{n=0}}\n", "8:12: intrinsic with arguments that are none of its own"),
+    (f"{VECTORS}%3 : i32 = dot(%0, %1, %2) {{n=4}}\n", "8:12: dot: an operand or a result of another shape"),
+    (f"{VECTORS}%3 : i32 = dot(%0, %2, %1) {{n=8}}\n", "8:12: dot: an operand or a result of another dtype"),
+    (f"{VECTORS}%3 : i32 = dot(%0, %1) {{n=8}}\n", "8:12: dot: not as many operands as its row has"),
+    (f"{VECTORS}%3 : i32 = dot(%0, %1, %2) {{m=8}}\n", "8:29: 'm' is no argument"),
+    (f"{VECTORS}%3 : u8 = lookup(%1, %1) {{n=32}}\n", "8:11: operand 1 of intrinsic is no memory"),
+    (f"{VECTORS}%3 : u8 = lookup(%input1, %1) {{n=32}}\n", "8:11: lookup: no table of as many elements as its row says"),
+    (f"{VECTORS}%3 : i32 = intrinsic(%0)\n", "8:12: 'intrinsic' is no op of a linear program"),
     ("kernel\nweight %weight0 : i8[2] = 1 200\n", "2:29: i8 does not hold this number"),
     ("kernel\n%0 : i64 = add(" + "(" * 500 + "\n", "more than 64 expressions in each other"),
 ]

@@ -28,35 +28,70 @@
 /* ---------------------------------------------------------------------------------- the functions
  * NAME_ISA(result, operands): the function of that row, on vectors in memory. */
 
-typedef void (*function)(void *result, const void *const *in);
+typedef void (*function)(void *result, const void *const *in, int by);
 
+#define CALL(function, type) CALL_(function, type)
+#define CALL_(function, type) function##_##type
 /* Three vectors of words. */
-#define THREE(isa, of, function, in, type)                                                         \
-    static in void of##_##isa(void *result, const void *const *operand)                           \
+#define DEFINE_DOT(isa, of, function, in, word, real)                                              \
+    static in void of##_##isa(void *result, const void *const *operand, int by)                   \
     {                                                                                              \
-        type a, b, c;                                                                              \
+        word a, b, c;                                                                              \
+        (void)by;                                                                                  \
         memcpy(&a, operand[0], sizeof a);                                                          \
         memcpy(&b, operand[1], sizeof b);                                                          \
         memcpy(&c, operand[2], sizeof c);                                                          \
-        a = function(a, b, c);                                                                     \
+        a = CALL(function, word)(a, b, c);                                                         \
         memcpy(result, &a, sizeof a);                                                              \
     }
-#define DEFINE_DOT(isa, of, function, in, type) THREE(isa, of, function##_##type, in, type)
-#define DEFINE_DOT_CENTERED(isa, of, function, in, type) DEFINE_DOT(isa, of, function, in, type)
+#define DEFINE_DOT_CENTERED DEFINE_DOT
+/* A table, and a vector of bytes. */
+#define DEFINE_LOOKUP(isa, of, function, in, word, real)                                           \
+    static in void of##_##isa(void *result, const void *const *operand, int by)                   \
+    {                                                                                              \
+        word a;                                                                                    \
+        (void)by;                                                                                  \
+        memcpy(&a, operand[1], sizeof a);                                                          \
+        a = CALL(function, word)(operand[0], a);                                                   \
+        memcpy(result, &a, sizeof a);                                                              \
+    }
+#define DEFINE_LOOKUP_I8 DEFINE_LOOKUP
+#define DEFINE_EVENS(isa, of, function, in, word, real)                                            \
+    static in void of##_##isa(void *result, const void *const *operand, int by)                   \
+    {                                                                                              \
+        real a, b;                                                                                 \
+        memcpy(&a, operand[0], sizeof a);                                                          \
+        memcpy(&b, operand[1], sizeof b);                                                          \
+        a = CALL(function, real)(a, b, by);                                                        \
+        memcpy(result, &a, sizeof a);                                                              \
+    }
+#define DEFINE_ODDS DEFINE_EVENS
+#define DEFINE_HALF(isa, of, function, in, word, real)                                             \
+    static in void of##_##isa(void *result, const void *const *operand, int by)                   \
+    {                                                                                              \
+        real a;                                                                                    \
+        (void)by;                                                                                  \
+        memcpy(&a, operand[0], sizeof a);                                                          \
+        memcpy(result, &(struct half_##real){CALL(function, real)(a)}, sizeof a / 2);              \
+    }
 
 #if defined __x86_64__
+struct half_f32x16 { f32x8 v; };
 #define X86(...) __VA_ARGS__
 #define ARM(...)
 #else
 #define X86(...)
 #define ARM(...) __VA_ARGS__
 #endif
-#define ON_AVX2(define, of, function) X86(define(AVX2, of, function, IN_f32x8, i32x8))
-#define ON_AVX512(define, of, function) X86(define(AVX512, of, function, IN_f32x16, i32x16))
-#define ON_AVX512VNNI(define, of, function) X86(define(AVX512VNNI, of, function, IN_vnni, i32x16))
-#define ON_NEON(define, of, function) ARM(define(NEON, of, function, IN_f32x4, i32x4))
-#define ON_NEONDOT(define, of, function) ARM(define(NEONDOT, of, function, IN_dotprod, i32x4))
-#define ON_NEONI8MM(define, of, function) ARM(define(NEONI8MM, of, function, IN_i8mm, i32x4))
+#define ON_AVX2(define, of, function) X86(define(AVX2, of, function, IN_f32x8, i32x8, f32x8))
+#define ON_AVX512(define, of, function) X86(define(AVX512, of, function, IN_f32x16, i32x16, f32x16))
+#define ON_AVX512VNNI(define, of, function)                                                        \
+    X86(define(AVX512VNNI, of, function, IN_vnni, i32x16, f32x16))
+#define ON_NEON(define, of, function) ARM(define(NEON, of, function, IN_f32x4, i32x4, f32x4))
+#define ON_NEONDOT(define, of, function)                                                           \
+    ARM(define(NEONDOT, of, function, IN_dotprod, i32x4, f32x4))
+#define ON_NEONI8MM(define, of, function)                                                          \
+    ARM(define(NEONI8MM, of, function, IN_i8mm, i32x4, f32x4))
 
 #define INTRINSIC_OF(isa, of, function, one) ON_##isa(DEFINE_##of, of, function)
 #include "passes/target/intrinsics.def"
@@ -101,7 +136,7 @@ static const struct {
     enum intrinsic of;
     function call;
 } table[] = {
-#define ROW(isa, of, function, in, type) {SET_##isa, INTRINSIC_##of, of##_##isa},
+#define ROW(isa, of, function, in, word, real) {SET_##isa, INTRINSIC_##of, of##_##isa},
 #define INTRINSIC_OF(isa, of, function, one) ON_##isa(ROW, of, function)
 #include "passes/target/intrinsics.def"
 #undef INTRINSIC_OF
@@ -128,10 +163,12 @@ struct operand {
 /* Any bits; in every fourth round those at the ends of a dtype, where sums of pairs saturate. */
 static void fill(struct operand *x, bool extreme, uint64_t *seed)
 {
+    bool real = dtype_is_float(x->shape.dtype);
     size_t size = dtype_nbytes(x->shape.dtype);
     for (int i = 0; i < x->shape.lanes; i++) {
         uint64_t r = next_random(seed) >> 8;
-        int64_t ends[] = {dtype_min(x->shape.dtype), dtype_max(x->shape.dtype), -1, 0};
+        int64_t ends[] = {real ? -1 : dtype_min(x->shape.dtype),
+                          real ? 1 : dtype_max(x->shape.dtype), -1, 0};
         union scalar v = {.i = extreme ? ends[r % 4] : (int64_t)r};
         scalar_store(x->shape.dtype, x->bytes + (size_t)i * size,
                      scalar_cast(x->shape.dtype, DTYPE_I64, v));
@@ -139,10 +176,12 @@ static void fill(struct operand *x, bool extreme, uint64_t *seed)
     }
 }
 
-static struct uop *operand_new(struct tgc *t, struct operand *x, int64_t bits, int k)
+static struct uop *operand_new(struct tgc *t, struct operand *x, int64_t bits, int k, enum dtype d)
 {
     struct uop *dim[MAX_RANK];
     x->shape = intrinsic_shape(bits, k);
+    if (x->shape.dtype == DTYPE_VOID)
+        x->shape.dtype = d;
     x->value = (struct tensor){.dtype = x->shape.dtype, .ndim = x->shape.ndim,
                                .nelem = x->shape.lanes, .data = x->wide};
     for (int a = 0; a < x->shape.ndim; a++)
@@ -151,7 +190,7 @@ static struct uop *operand_new(struct tgc *t, struct operand *x, int64_t bits, i
 }
 
 /* One row with these parameters, on many inputs; the number of those that differ. */
-static int check_row(struct tgc *t, const char *set, int64_t bits, function call)
+static int check_row(struct tgc *t, const char *set, int64_t bits, enum dtype d, function call)
 {
     static struct operand in[INTRINSIC_OPERANDS];
     static union scalar want[LANES_MAX];
@@ -163,7 +202,7 @@ static int check_row(struct tgc *t, const char *set, int64_t bits, function call
     int n = intrinsic_nsrc(INTRINSIC_ROW(bits)), wrong = 0;
     uint64_t seed = 88172645463325252u;
     for (int k = 0; k < n; k++) {
-        leaf[k] = operand[k] = operand_new(t, &in[k], bits, k);
+        leaf[k] = operand[k] = operand_new(t, &in[k], bits, k, d);
         value[k] = &in[k].value;
         bytes[k] = in[k].bytes;
     }
@@ -175,14 +214,30 @@ static int check_row(struct tgc *t, const char *set, int64_t bits, function call
             fill(&in[k], round % 4 == 0, &seed);
         if (!eval_values(t, meaning, result.lanes, &env, want))
             return 1;
-        call(got, bytes);
+        call(got, bytes, (int)INTRINSIC_PARAM(bits, 1));
         for (int i = 0; i < result.lanes; i++) {
-            size_t size = dtype_nbytes(result.dtype);
-            if (scalar_load(result.dtype, got + (size_t)i * size).i != want[i].i && wrong++ == 0)
+            if (scalar_load(d, got + (size_t)i * dtype_nbytes(d)).i != want[i].i && wrong++ == 0)
                 printf("%s, %s: round %d, lane %d differs\n", set,
                        intrinsic_name(INTRINSIC_ROW(bits)), round, i);
         }
     }
+    return wrong;
+}
+
+/* A row with all parameters that whole vectors of so many words have, and all dtypes. */
+static int check_all(struct tgc *t, const char *set, int lanes, enum intrinsic of, function call)
+{
+    struct intrinsic_shape result = intrinsic_result(INTRINSIC_BITS(of, 1, 1, 0));
+    int wrong = 0;
+    if (result.byte)
+        return check_row(t, set, INTRINSIC_BITS(of, lanes * DOT_BYTES, 0, 0), DTYPE_U8, call) +
+               check_row(t, set, INTRINSIC_BITS(of, lanes * DOT_BYTES, 0, 0), DTYPE_I8, call);
+    if (result.dtype == DTYPE_I32)
+        return check_row(t, set, INTRINSIC_BITS(of, lanes, 0, 0), DTYPE_I32, call);
+    if (of == INTRINSIC_HALF)
+        return check_row(t, set, INTRINSIC_BITS(of, lanes / 2, 0, 0), DTYPE_F32, call);
+    for (int by = 1; by < lanes; by *= 2)
+        wrong += check_row(t, set, INTRINSIC_BITS(of, lanes / (2 * by), by, 0), DTYPE_F32, call);
     return wrong;
 }
 
@@ -199,8 +254,7 @@ int main(void)
                runs ? "" : "skipped: the processor has not got it");
         if (!runs)
             continue;
-        int64_t bits = INTRINSIC_BITS(table[i].of, sets[table[i].set].lanes, 0, 0);
-        wrong += check_row(t, set, bits, table[i].call);
+        wrong += check_all(t, set, sets[table[i].set].lanes, table[i].of, table[i].call);
         run++;
     }
     tgc_free(t);
