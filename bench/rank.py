@@ -138,9 +138,9 @@ def measure_candidates(tool, model, turns):
 def report_kernels(all_kernels):
     rows = [(model, k) for model, k in all_kernels if k["us"] >= LEAST_US]
     measured, predicted = [k["us"] for _, k in rows], [k["predicted_us"] for _, k in rows]
-    factor = median([math.log(p / m) for p, m in zip(predicted, measured)])
-    off = sorted((abs(math.log(k["predicted_us"] / k["us"]) - factor), model, k) for model, k in rows
-                 if k["predicted_us"] > 0)
+    factor = median([math.log(p / m) for p, m in zip(predicted, measured) if p > 0])
+    off = sorted(((abs(math.log(k["predicted_us"] / k["us"]) - factor), model, k) for model, k in rows
+                  if k["predicted_us"] > 0), key=lambda o: o[0])
     print(f"kernels: {len(rows)}, rank correlation {spearman(predicted, measured):.3f}; predicted is "
           f"{math.exp(factor):.2f} of measured in the median, off that by a factor of {math.exp(median([o[0] for o in off])):.2f} "
           f"in the median, {math.exp(off[int(0.9 * len(off))][0]):.2f} for one in ten", flush=True)

@@ -49,7 +49,7 @@ COST_FUNCTIONS = {
     "plan/layout.c": {"stores_of": "cost of strided stores", "vote_rows": "cost of a scalar power",
                       "pad_rows": "sets of a cache", "vote_layer": "cost of sums without vectors"},
     "plan/pitch.c": {"spread": "sets of a cache"},
-    "plan/band.c": {"plan_stays_near": "what stays in a cache", "shrink_buffer": "sets of a cache"},
+    "plan/band.c": {"shrink_buffer": "sets of a cache"},
     "plan/band_cost.c": {"group_gain": "cycles saved by bands", "lost_in_room": "cycles lost by bands",
                          "band_find_budget": "cycles of the model", "gain_in_room": "what bands are worth",
                          "group_is_too_large": "what fits a cache"},

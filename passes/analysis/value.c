@@ -108,5 +108,5 @@ bool value_is_widened_weight(const struct uop *v)
 bool value_streams_weight(const struct machine *m, const struct uop *v)
 {
     return summed_product_behind(v, MOVES_OPERAND) && value_contracts_weight(v) &&
-           value_nelem(v->src[0]) >= (double)cost_fit_nelem(m, FIT_WEIGHT_LONG);
+           value_nelem(v->src[0]) >= (double)cost_fit_nelem(m, FIT_OPERAND);
 }

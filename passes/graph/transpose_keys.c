@@ -8,7 +8,7 @@
  *
  * Attention's scores need keys that are contiguous along j, its weighted sums values that are
  * contiguous along e. If both are parts of one tensor, one of them is strided. A head's keys can be
- * copied within its kernel; if they exceed what a stage may read again for every row (FIT_STAGE),
+ * copied within its kernel; if they exceed what a stage may read again for every row (FIT_OPERAND),
  * they become a tensor, whose order of axes is free.
  */
 #include "passes/analysis/contraction.h"
@@ -57,7 +57,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         return NULL;
     struct uop *product = u->src[0];
     if (!uop_const_int(product->dim[j], &nkey) || !uop_const_int(product->dim[e], &nfeature) ||
-        nkey <= nfeature || sat_mul(nkey, nfeature) <= cost_fit_nelem(machine_of(t), FIT_STAGE) ||
+        nkey <= nfeature || sat_mul(nkey, nfeature) <= cost_fit_nelem(machine_of(t), FIT_OPERAND) ||
         !contraction_find(t, u, MOVES_SPREAD, &c))
         return NULL;
     for (int k = 0; k < 2; k++) {

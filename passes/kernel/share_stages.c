@@ -75,7 +75,7 @@ static int find_stages(struct tgc *t, struct uop *store, const struct uop *r, st
  * read shared operands from the L2 less often than four of four. */
 static int64_t choose_rows(const struct machine *m, int64_t n, int64_t nbytes)
 {
-    int64_t most = (int64_t)cost_fit(m, FIT_ROWS) / nbytes;
+    int64_t most = (int64_t)cost_fit(m, FIT_OPERAND) / nbytes;
     most = most > ROWS_MAX ? ROWS_MAX : most;
     if (n <= most)
         return n;

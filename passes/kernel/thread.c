@@ -172,7 +172,8 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int nlo
         if (range_is_lane(r) || n < 2)
             continue;
         find_bytes(c->t, store, r, &all, &along);
-        double time = time_inside(c, r) + cost_of_bytes(machine_of(c->t), TRAFFIC_ANY, along);
+        double time = time_inside(c, r) + cost_of_bytes(machine_of(c->t), LEVEL_MEMORY,
+                                                        along / RATIO_LOOP_STREAM);
         double less = time * (1 - largest_part(n, threads));
         double worth = less * (r->src[0]->op == OP_CONST ? 1 : RATIO_SYMBOL);
         if (!best || worth > most) {
@@ -214,7 +215,7 @@ static void find_sharing(struct tgc *t, const struct uop *ast, const struct kern
         s->range[i] = same ? s->range[i - 1]
                            : choose_range(&c, ast->src[i], nloop, threads, &saved);
         find_bytes(t, ast->src[i], NULL, &all, &along);
-        s->time += cost_of_bytes(machine_of(t), TRAFFIC_ANY, all);
+        s->time += cost_of_bytes(machine_of(t), LEVEL_MEMORY, all / RATIO_LOOP_STREAM);
         s->saved += saved;
     }
     if (k->nvariant == 0) {

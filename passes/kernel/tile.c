@@ -278,7 +278,7 @@ static double again_share(const struct tgc *t, double nelem)
 {
     const struct machine *m = machine_of(t);
     return nelem <= (double)cost_fit_nelem(m, FIT_TILE_NEAR) ? 0
-           : nelem <= (double)cost_fit_nelem(m, FIT_TILE)    ? RATIO_OPERAND_AGAIN
+           : nelem <= (double)cost_fit_nelem(m, FIT_OPERAND)    ? RATIO_OPERAND_AGAIN
                                                                : 1;
 }
 
@@ -405,7 +405,7 @@ static void push_loops_of_weights(struct plan_of_tile *p, const struct uop *colu
     for (int i = 0; i < m->nload; i++)
         if (operands_has(nest_axis(m, column).varies, i))
             weights += nelem_read(m, i, nest_batches(m));
-    if (weights <= (double)cost_fit_nelem(machine_of(m->t), FIT_TILE))
+    if (weights <= (double)cost_fit_nelem(machine_of(m->t), FIT_OPERAND))
         return;
     for (int k = first; k < p->nloop; k++)
         if (p->loop[k] && is_of_weights(m, column, p->loop[k]))

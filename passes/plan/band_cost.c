@@ -406,7 +406,7 @@ static double lost_in_room(struct banding *w, const struct group *g, double *all
         weights += band_work(w, m->s)->weights;
     }
     if (weights + group_scratch(g) > cost_cache_nbytes(w->p->t))
-        lost += cost_of_bytes(machine, TRAFFIC_AGAIN, weights * (g->nbands - 1));
+        lost += cost_of_bytes(machine, LEVEL_L3, weights * (g->nbands - 1));
     return lost;
 }
 
@@ -421,7 +421,7 @@ void band_find_budget(struct banding *w)
         if (u->op == OP_REDUCE)
             all += cost_of_flop(m, FLOP_BAND, 2 * value_nelem(u->src[0]));
         if (b && buffer_is_stationary(b))
-            all += cost_of_bytes(m, TRAFFIC_AGAIN, buffer_most_nbytes(b));
+            all += cost_of_bytes(m, LEVEL_L3, buffer_most_nbytes(b));
     }
     w->budget = RATIO_ROOM_MODEL * all;
 }
@@ -500,7 +500,7 @@ double group_gain(struct banding *w, const struct group *g)
             part *= (double)m->part[k].extent / dim_extent(m->s->value->dim[m->part[k].axis]);
         whole += nbytes;
         bool far = nbytes > RATIO_FAR_CACHES * cache;
-        saved += cost_of_bytes(machine, far ? TRAFFIC_PASSED_FAR : TRAFFIC_PASSED, 2 * nbytes);
+        saved += cost_of_bytes(machine, far ? LEVEL_MEMORY : LEVEL_L2, 2 * nbytes);
         double flop = band_work(w, m->s)->flop * (part * g->nbands - 1);
         lost += cost_of_flop(machine, FLOP_BAND, flop);
     }
@@ -513,7 +513,7 @@ double group_gain(struct banding *w, const struct group *g)
         weights += band_work(w, g->member[i].s)->weights;
     double once, again_nbytes = read_again(w, g, &once) + weights * (g->nbands - 1);
     if (weights + once + group_scratch(g) > cache)
-        lost += cost_of_bytes(machine, TRAFFIC_AGAIN, again_nbytes);
+        lost += cost_of_bytes(machine, LEVEL_L3, again_nbytes);
     /* where tensors stay in a near cache, the tensors between the layers have to exceed what is
      * stored; by more where a layer's rows become short */
     double least = (shortest_rows(w, g) < ROWS ? RATIO_BAND_SHORT : RATIO_BAND_STORED) *

@@ -5,10 +5,6 @@ static const double flop_share[] = {
 #define FLOP(name, share, text) share,
 #include "passes/target/cost.def"
 };
-static const struct { enum memory_level level; double share; } traffic[] = {
-#define TRAFFIC(name, level, share, text) {LEVEL_##level, share},
-#include "passes/target/cost.def"
-};
 static const struct { enum memory_level level; double share; } fit[] = {
 #define FIT(name, level, share, text) {LEVEL_##level, share},
 #include "passes/target/cost.def"
@@ -23,10 +19,9 @@ double cost_of_flop(const struct machine *m, enum flop of, double flop)
     return cost_of_cycles(m, flop / (peak * flop_share[of]));
 }
 
-double cost_of_bytes(const struct machine *m, enum traffic of, double nbytes)
+double cost_of_bytes(const struct machine *m, enum memory_level from, double nbytes)
 {
-    const double cycle = m->level[traffic[of].level].bytes_cycle * traffic[of].share;
-    return cost_of_cycles(m, nbytes / cycle);
+    return cost_of_cycles(m, nbytes / m->level[from].bytes_cycle);
 }
 
 enum cost_class cost_class_of(enum op op)
@@ -74,8 +69,8 @@ double cost_of_step(const struct machine *m, const struct cost_step *s)
     struct cost_body body = {s->work * halves, s->loads * halves, 0, s->work + s->loads + 2,
                              s->reduces ? m->fma_latency : 0};
     double cycles = cost_of_body(m, &body);
-    double panel = s->panel * (double)s->lanes * (double)sizeof(float) /
-                   (m->level[LEVEL_L2].bytes_cycle * traffic[TRAFFIC_PANEL].share);
+    double panel = RATIO_PANEL * s->panel * (double)s->lanes * (double)sizeof(float) /
+                   m->level[LEVEL_L2].bytes_cycle;
     if (s->reduces && cycles < panel)
         cycles = panel;
     return cost_of_cycles(m, cycles + RATIO_LOADS * s->loads);

@@ -11,10 +11,6 @@ enum flop {
 #define FLOP(name, share, text) FLOP_##name,
 #include "passes/target/cost.def"
 };
-enum traffic {
-#define TRAFFIC(name, level, share, text) TRAFFIC_##name,
-#include "passes/target/cost.def"
-};
 enum fit {
 #define FIT(name, level, share, text) FIT_##name,
 #include "passes/target/cost.def"
@@ -24,7 +20,7 @@ enum fit {
 
 /* A multiply-add counts as two. */
 double cost_of_flop(const struct machine *m, enum flop of, double flop);
-double cost_of_bytes(const struct machine *m, enum traffic of, double nbytes);
+double cost_of_bytes(const struct machine *m, enum memory_level from, double nbytes);
 /* Classes of operations by their time. */
 enum cost_class { COST_STEP, COST_DIVISION, COST_FUNCTION };      /* exponential and the like */
 enum cost_class cost_class_of(enum op op);

@@ -64,7 +64,7 @@ static int64_t distance(const struct prefetching *p, const struct uop *load)
     }
     if (reads == 1)
         return p->far ? (int64_t)cost_fit(m, FIT_AHEAD) / nbytes : 0;
-    return reads > REREADS_MAX || (double)(run * nbytes) > cost_fit(m, FIT_PANEL) ? 0 : run;
+    return reads > REREADS_MAX || (double)(run * nbytes) > cost_fit(m, FIT_OPERAND) ? 0 : run;
 }
 
 /* Whether prefetch_panel.c has taken care of it. */

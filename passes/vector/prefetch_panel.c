@@ -96,7 +96,7 @@ static bool find_panel(struct stream *s)
     int64_t nbytes = sat_mul(s->size, (int64_t)sizeof(float));
     int64_t all = sat_mul(nbytes, size_of(s->loop[s->panel]));
     return stride == s->size && (double)nbytes <= cost_fit(m, FIT_PANEL_KEPT) &&
-           (double)all >= cost_fit(m, FIT_PANELS_LEAST);
+           (double)all >= cost_fit(m, FIT_OPERAND);
 }
 
 void expand_panel(struct expander *e, int at)

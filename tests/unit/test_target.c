@@ -57,11 +57,11 @@ static void test_costs(void **state)
     for (int i = 0; i < n; i++) {
         struct machine slow = rows[i];
         slow.ns_cycle *= 2;
-        double one = cost_of_flop(&rows[i], FLOP_CONVOLUTION, 1000);
-        assert_true(one > 0 && cost_of_flop(&rows[i], FLOP_CONVOLUTION, 2000) == 2 * one);
-        assert_true(cost_of_flop(&slow, FLOP_CONVOLUTION, 1000) == 2 * one);
-        assert_true(cost_of_bytes(&rows[i], TRAFFIC_PASSED, 64) <
-                    cost_of_bytes(&rows[i], TRAFFIC_PASSED_FAR, 64));
+        double one = cost_of_flop(&rows[i], FLOP_TILES, 1000);
+        assert_true(one > 0 && cost_of_flop(&rows[i], FLOP_TILES, 2000) == 2 * one);
+        assert_true(cost_of_flop(&slow, FLOP_TILES, 1000) == 2 * one);
+        assert_true(cost_of_bytes(&rows[i], LEVEL_L2, 64) <
+                    cost_of_bytes(&rows[i], LEVEL_MEMORY, 64));
         struct cost_step step = {12, 7, 2, 8, true}, more = step;
         more.work = 24;
         assert_true(cost_of_step(&rows[i], &step) < cost_of_step(&rows[i], &more));
@@ -84,8 +84,7 @@ static void test_cache(void **state)
     assert_true(cost_cache_nbytes(t) == 0);
     /* another L2 is seen by all that ask what fits it, and by nothing else */
     const struct machine *large = machine_with_l2(t, &m, 4 << 20);
-    assert_true(cost_fit(large, FIT_TILE) == 8 * cost_fit(&m, FIT_TILE));
-    assert_true(cost_fit(large, FIT_KEYS) == 8 * cost_fit(&m, FIT_KEYS));
+    assert_true(cost_fit(large, FIT_OPERAND) == 8 * cost_fit(&m, FIT_OPERAND));
     assert_true(cost_fit(large, FIT_FAR) == cost_fit(&m, FIT_FAR));
     assert_true(cost_alias_nbytes(large) == cost_alias_nbytes(&m));
     tgc_free(t);

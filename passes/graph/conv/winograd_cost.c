@@ -64,8 +64,8 @@ static double cost_of(const struct layer *l, const struct extent *e, struct side
     struct count c = count_of(l, s);
     double tiles = c.tiles * e->batch, products = c.places * c.taps * e->in * e->out * e->groups;
     /* the shorter one is hidden behind the longer one, partly */
-    double flops = cost_of_flop(m, FLOP_CONVOLUTION, products * tiles * 2);
-    double weights = cost_of_bytes(m, TRAFFIC_WEIGHTS, products * (double)sizeof(float));
+    double flops = cost_of_flop(m, FLOP_TILES, products * tiles * 2);
+    double weights = cost_of_bytes(m, LEVEL_MEMORY, products * (double)sizeof(float));
     double cost = flops > weights ? flops + RATIO_HIDDEN * weights : weights + RATIO_HIDDEN * flops;
     if (c.places == 1)
         return cost;
@@ -73,8 +73,8 @@ static double cost_of(const struct layer *l, const struct extent *e, struct side
     double values = (e->in + e->out) * e->groups * tiles * (double)sizeof(float);
     /* whole tiles can run in bands, so that they never leave the caches */
     bool far = values * c.places > cost_fit(m, FIT_FAR) && !c.whole;
-    double moved = values * (c.places + RATIO_OUTPUTS * c.outputs) * (far ? RATIO_BEYOND : 1);
-    return cost + cost_of_bytes(m, TRAFFIC_TRANSFORM, moved);
+    double moved = values * (c.places + RATIO_OUTPUTS * c.outputs);
+    return cost + RATIO_TRANSFORM * cost_of_bytes(m, far ? LEVEL_MEMORY : LEVEL_L3, moved);
 }
 
 bool sides_fit(const struct layer *l, struct sides s)
@@ -265,6 +265,7 @@ bool taps_pay(const struct layer *l, struct sides s)
     double stored = c.taps * share * c.tiles * e.batch * e.out * e.groups * (double)sizeof(float);
     if (c.taps * share * e.out > RATIO_TAPS_STORED * e.in)
         return false;
-    double cost = share * cost_of(l, &e, none) + cost_of_bytes(m, TRAFFIC_TRANSFORM, 2 * stored);
+    double cost = share * cost_of(l, &e, none) +
+                  RATIO_TRANSFORM * cost_of_bytes(m, LEVEL_L3, 2 * stored);
     return share < 1 && cost * RATIO_TAPS_WORTH < cost_of(l, &e, s);
 }

@@ -181,15 +181,16 @@ static void weigh(const struct machine *m, const struct product *p, struct weigh
     double rows = contraction_extent(&p->c, ROLE_ROW), steps = steps_of(p),
            columns = contraction_extent(&p->c, ROLE_COLUMN);
     double half = (double)size_of(p->c.product->dim[p->row]) / 2;
-    double all = cost_of_flop(m, FLOP_PRODUCT, 2 * rows * columns * steps);
+    double all = cost_of_flop(m, FLOP_TILES, 2 * rows * columns * steps);
     double filled = __builtin_ceil(half) / half;
     /* seven products of halves instead of eight, each of a quarter's size */
     double parts = (double)PRODUCTS / QUARTERS, less = parts / 2;
     double moved = parts * (rows * steps + rows * columns) * 2 * sizeof(float);
+    /* read while products are made */
     double longer = (parts - 1) * columns * steps * sizeof(float);
     w->rows = rows, w->steps = steps, w->columns = columns, w->all = all;
-    w->saved = all - less * filled * all - cost_of_bytes(m, TRAFFIC_SUMS, moved) -
-               cost_of_bytes(m, TRAFFIC_LONGER, longer);
+    w->saved = all - less * filled * all - cost_of_bytes(m, LEVEL_L3, moved) -
+               RATIO_HIDDEN * cost_of_bytes(m, LEVEL_MEMORY, longer);
     w->pays = rows >= RATIO_SEVEN_ROWS && w->saved >= RATIO_SEVEN_GAIN * all;
 }
 
@@ -469,12 +470,12 @@ static enum motion motion_of(const struct factor *f, int axis)
 }
 
 /* The factor that is strided along the result's last axis, if the other one is invariant there.
- * NULL: there is none, or a head of it is small enough to be copied (FIT_KEYS_COPIED). */
+ * NULL: there is none, or a head of it is small enough to be copied (FIT_OPERAND). */
 static struct uop *find_keys(const struct contraction *c)
 {
     struct uop *keys = NULL;
     int column = c->sum->ndim - 1;
-    int64_t nelem = 1, copied = cost_fit_nelem(machine_of(c->t), FIT_KEYS_COPIED);
+    int64_t nelem = 1, copied = cost_fit_nelem(machine_of(c->t), FIT_OPERAND);
     while (column > 0 && uop_is_int(c->sum->dim[column], 1))
         column--;
     for (int a = 0; a < c->sum->ndim; a++)
