@@ -500,6 +500,8 @@ struct uop *uop_axis(struct tgc *t, struct uop *size, enum axis a, enum worker w
 bool range_is(const struct uop *u, enum axis a);
 bool range_is_lane(const struct uop *u);
 bool range_is_shared(const struct uop *u);
+/* The buffer that b is a part of, or b itself. */
+const struct buffer *buffer_root(const struct buffer *b);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 /* Bounds of a weight's elements; whole: each is an integer. */
 struct element_bounds { union scalar lo, hi; bool whole; };
@@ -510,6 +512,8 @@ bool buffer_bounds(const struct buffer *b, size_t most, struct element_bounds *e
 /* Topological order (sources first) of everything reachable from roots; the array is scratch.
  * Deterministic. Iterative. */
 struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int *n);
+/* Whether a LOAD is among what u is made of: it is data. NULL: no. */
+bool uop_reads_memory(struct tgc *t, struct uop *u);
 /* Rewrites bottom-up with memo: each node gets new sources, then fn(ctx, node) may return a
  * replacement (NULL: keep). Iterative. */
 typedef struct uop *(*uop_rewriter)(struct tgc *t, void *ctx, struct uop *u);

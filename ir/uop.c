@@ -324,6 +324,13 @@ bool range_is_shared(const struct uop *u)
 {
     return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_TEAM;
 }
+const struct buffer *buffer_root(const struct buffer *b)
+{
+    while (b->base)
+        b = b->base;
+    return b;
+}
+
 const struct buffer *uop_buffer_of(const struct uop *u)
 {
     return u->op == OP_BUFFER || u->op == OP_STAGE ? u->arg.p : NULL;
@@ -391,6 +398,18 @@ struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int
     }
     *n = norder;
     return order;
+}
+
+bool uop_reads_memory(struct tgc *t, struct uop *u)
+{
+    struct mem_mark mark = scratch_mark(t);
+    bool found = false;
+    int n = 0;
+    struct uop **order = u ? uop_toposort(t, &u, 1, &n) : NULL;
+    for (int i = 0; i < n && !found; i++)
+        found = order[i]->op == OP_LOAD;
+    scratch_release(t, mark);
+    return found;
 }
 
 /* Replaces each uop with an entry in `by` by that, without rebuilding it; fn NULL: replaces nothing

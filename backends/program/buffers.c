@@ -14,13 +14,6 @@ static bool in_arena(const struct buffer *b)
     return b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH;
 }
 
-const struct buffer *buffer_root(const struct buffer *b)
-{
-    while (b->base)
-        b = b->base;
-    return b;
-}
-
 bool buffers_may_alias(const struct buffer *a, const struct buffer *b)
 {
     a = buffer_root(a);

@@ -117,20 +117,10 @@ static void write_host_call(struct program *p, struct text *out, const struct st
     }
 }
 
-static bool has_load(struct tgc *t, struct uop *u)
-{
-    int n;
-    struct uop **order = u ? uop_toposort(t, &u, 1, &n) : NULL;
-    for (int i = 0; order && i < n; i++)
-        if (order[i]->op == OP_LOAD)
-            return true;
-    return false;
-}
-
 /* Whether the host itself accesses intermediates in this step. */
 static bool is_of_host(struct tgc *t, const struct step *step)
 {
-    return step->kind == STEP_HOST || has_load(t, step->cond) || has_load(t, step->trip);
+    return step->kind == STEP_HOST || uop_reads_memory(t, step->cond) || uop_reads_memory(t, step->trip);
 }
 
 static void write_steps(struct program *p, struct text *out)

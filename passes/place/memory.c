@@ -1,14 +1,7 @@
-/* memory.c - the place of every buffer: live ranges over the steps, results in place, the arena,
- * the weights.
+/* memory.c - the place of every buffer that the program owns: results in place, the arena, states.
  *
- * The steps are structured: IF..ELSE..ENDIF and LOOP..ENDLOOP nest. A buffer is live from its first
- * to its last access, and
- *   - through a whole LOOP if it is accessed inside and outside it, or is read there before it
- *     is written: another iteration needs it;
- *   - not in a branch of an IF that does not use it, if the other branch has its first write or its
- *     last read.
- * So a live range is a list of spans. A buffer that is a part of another one (a concat's source) is
- * placed within it.
+ * live_ranges.c says when a buffer is live. One that is a part of another one (a concat's source)
+ * is placed within it.
  *
  * An elementwise kernel that is the last reader of an input stores its result in the input's place.
  * Where a kernel's stores trail its loads, its result may overlap a part of an input (overlap.c);
@@ -26,279 +19,6 @@
 
 #include <string.h>
 
-struct access {
-    int step;
-    bool read, write;
-};
-
-struct region {
-    bool loop;
-    int begin, middle, end; /* steps of LOOP or IF, of ELSE (or the end), of ENDLOOP or ENDIF */
-};
-
-/* A buffer that is not a part of another one, together with its parts. */
-struct tenant {
-    struct buffer *buffer;
-    struct access *access; /* by step */
-    int naccess;
-    size_t cap_access;
-    bool has_parts;
-    int place; /* index, -1: none */
-    size_t copies;
-};
-
-struct memory {
-    struct tgc *t;
-    struct schedule *s;
-    struct tenant *tenant; /* as s->buffer */
-    int *tenant_of;        /* by buffer id: index + 1 */
-    struct region *region; /* inner regions before outer ones */
-    int nregion;
-    size_t cap_region;
-};
-
-/* ---------------------------------------------------------------------------------------- sizes */
-
-static const char *describe(struct tgc *t, const struct buffer *b)
-{
-    struct text x = {.t = t};
-    text_printf(&x, "%s[", dtype_name(b->dtype));
-    for (int a = 0; a < b->ndim; a++)
-        text_printf(&x, "%s%lld", a ? "," : "", (long long)b->dim[a]->vmax);
-    text_printf(&x, "]%s%s%s", b->name ? " '" : "", b->name ? b->name : "", b->name ? "'" : "");
-    return x.s;
-}
-
-/* Bytes at the dimensions' upper bounds. */
-static bool size_buffer(struct tgc *t, struct buffer *b)
-{
-    size_t nbytes = dtype_nbytes(b->dtype);
-    bool empty = false;
-    for (int a = 0; a < b->ndim; a++)
-        empty |= b->dim[a]->vmax <= 0;
-    for (int a = 0; a < b->ndim && !empty; a++) {
-        if ((uint64_t)b->dim[a]->vmax > PTRDIFF_MAX ||
-            !size_mul(nbytes, (size_t)b->dim[a]->vmax, &nbytes) || nbytes > PTRDIFF_MAX)
-            return diag_error(t, NULL,
-                              "a tensor may be as large as %s, more than memory can address: give "
-                              "its dimensions smaller bounds",
-                              describe(t, b));
-    }
-    b->nbytes = empty ? 0 : nbytes;
-    return true;
-}
-
-static bool size_buffers(struct tgc *t, struct buffer *const *b, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (!size_buffer(t, b[i]))
-            return false;
-    }
-    return true;
-}
-
-/* ------------------------------------------------------------------------------------- accesses */
-
-static struct buffer *root_of(struct buffer *b)
-{
-    while (b->base)
-        b = b->base;
-    return b;
-}
-
-static struct tenant *tenant_of(const struct memory *m, struct buffer *b)
-{
-    int i = m->tenant_of[root_of(b)->id];
-    return i ? &m->tenant[i - 1] : NULL;
-}
-
-static void add_access(struct memory *m, struct buffer *b, int step, bool read, bool write)
-{
-    struct tenant *n = tenant_of(m, b);
-    if (!n)
-        return;
-    n->has_parts |= n->buffer != b;
-    struct access *last = n->naccess ? &n->access[n->naccess - 1] : NULL;
-    if (last && last->step == step) {
-        last->read |= read;
-        last->write |= write;
-        return;
-    }
-    VEC_PUSH(m->t, n->access, n->naccess, n->cap_access, ((struct access){step, read, write}));
-}
-
-/* Buffers that the expression loads from. */
-static void add_reads(struct memory *m, struct uop *u, int step)
-{
-    struct mem_mark mark = scratch_mark(m->t);
-    int n;
-    struct uop **order = uop_toposort(m->t, &u, 1, &n);
-    for (int i = 0; i < n; i++) {
-        if (order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER)
-            add_access(m, (struct buffer *)(uintptr_t)order[i]->src[0]->arg.p, step, true, false);
-    }
-    scratch_release(m->t, mark);
-}
-
-static void add_kernel(struct memory *m, const struct kernel *k, int step)
-{
-    for (int i = 0; i < k->nbuffer; i++)
-        add_access(m, k->buffer[i], step, i >= k->noutput, i < k->noutput);
-    for (int i = 0; i < k->nscratch; i++)
-        add_access(m, k->scratch[i], step, false, true);
-    add_reads(m, k->ast, step); /* an output may be read, too */
-}
-
-static void add_step(struct memory *m, const struct step *st, int step)
-{
-    if (st->kernel)
-        add_kernel(m, st->kernel, step);
-    for (int i = 0; i < st->narg; i++) {
-        bool out = i >= st->narg - st->host->nout;
-        add_access(m, st->arg[i], step, !out, out);
-    }
-    if (st->cond)
-        add_reads(m, st->cond, step);
-    if (st->trip)
-        add_reads(m, st->trip, step);
-}
-
-/* The LOOP step belongs to its region, so a trip count lives through the loop: it may be read again
- * before each iteration. */
-static void add_steps(struct memory *m)
-{
-    struct region *open = NULL;
-    int depth = 0;
-    size_t cap = 0;
-    for (int i = 0; i < m->s->nstep; i++) {
-        const struct step *st = &m->s->step[i];
-        add_step(m, st, i);
-        switch (st->kind) {
-        case STEP_IF:
-        case STEP_LOOP:
-            VEC_PUSH(m->t, open, depth, cap, ((struct region){st->kind == STEP_LOOP, i, -1, -1}));
-            break;
-        case STEP_ELSE:
-            open[depth - 1].middle = i;
-            break;
-        case STEP_ENDIF:
-        case STEP_ENDLOOP: {
-            struct region r = open[--depth];
-            r.end = i;
-            r.middle = r.middle < 0 ? i : r.middle;
-            VEC_PUSH(m->t, m->region, m->nregion, m->cap_region, r);
-            break;
-        }
-        default:
-            break;
-        }
-    }
-}
-
-/* ------------------------------------------------------------------------------------ lifetimes */
-
-/* First access within [begin, end], or NULL. */
-static const struct access *first_within(const struct tenant *n, int begin, int end)
-{
-    int lo = 0, hi = n->naccess;
-    while (lo < hi) {
-        int mid = lo + (hi - lo) / 2;
-        if (n->access[mid].step < begin)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < n->naccess && n->access[lo].step <= end ? &n->access[lo] : NULL;
-}
-
-/* What another iteration needs is live through the whole loop. */
-static struct span extend_over_loops(const struct memory *m, const struct tenant *n)
-{
-    struct span life = {n->access[0].step, n->access[n->naccess - 1].step};
-    for (int i = 0; i < m->nregion; i++) {
-        const struct region *r = &m->region[i];
-        const struct access *in = r->loop ? first_within(n, r->begin, r->end) : NULL;
-        if (!in)
-            continue;
-        bool outside = n->access[0].step < r->begin || n->access[n->naccess - 1].step > r->end;
-        if (!outside && !in->read)
-            continue;
-        life.begin = r->begin < life.begin ? r->begin : life.begin;
-        life.end = r->end > life.end ? r->end : life.end;
-    }
-    return life;
-}
-
-/* Start of the outermost loop within (begin, step] that holds the step, or the step itself. */
-static int before_loops(const struct memory *m, int begin, int step)
-{
-    int at = step;
-    for (int i = 0; i < m->nregion; i++) {
-        const struct region *r = &m->region[i];
-        if (r->loop && r->begin > begin && r->begin < at && r->end >= step)
-            at = r->begin;
-    }
-    return at;
-}
-
-/* The steps of one branch of IF r in which n is dead, though it is live before or after them. */
-static bool find_hole(const struct memory *m, const struct tenant *n, struct span life,
-                      const struct region *r, struct span *hole)
-{
-    if (life.begin < r->begin && life.end > r->middle && life.end < r->end) {
-        *hole = (struct span){r->begin + 1, r->middle}; /* read in ELSE for the last time */
-        return !first_within(n, r->begin + 1, r->middle);
-    }
-    if (life.begin > r->begin && life.begin < r->middle && life.end > r->middle) {
-        const struct access *in = first_within(n, r->middle + 1, r->end - 1);
-        if (!in || in->read)
-            return false;
-        *hole =
-            /* written first in both branches */
-            (struct span){r->middle, before_loops(m, r->middle, in->step) - 1};
-        return hole->begin <= hole->end;
-    }
-    return false;
-}
-
-/* Removes the hole from the spans; it is strictly inside one of them, or in an earlier hole. */
-static void cut_hole(struct memory *m, struct slot *p, size_t *cap, struct span hole)
-{
-    for (int i = 0; i < p->nspan; i++) {
-        if (hole.begin <= p->span[i].begin || hole.end >= p->span[i].end)
-            continue;
-        VEC_PUSH(m->t, p->span, p->nspan, *cap, p->span[i]);
-        for (int k = p->nspan - 1; k > i; k--)
-            p->span[k] = p->span[k - 1];
-        p->span[i].end = hole.begin - 1;
-        p->span[i + 1].begin = hole.end + 1;
-        return;
-    }
-}
-
-static struct slot place_of(struct memory *m, const struct tenant *n)
-{
-    struct slot p = {.nbytes = n->buffer->nbytes};
-    /* SIZE_MAX fits in no arena: arena_pack() reports it */
-    if (n->copies > 1 && !size_mul(scratch_stride(n->buffer), n->copies, &p.nbytes))
-        p.nbytes = SIZE_MAX;
-    size_t cap = 0;
-    struct span life = extend_over_loops(m, n), hole;
-    if (n->buffer->kept) {
-        for (int i = 0; i < m->nregion; i++)
-            if (m->region[i].loop && first_within(n, m->region[i].begin, m->region[i].end))
-                diag_error(m->t, NULL, "an operator inside of a loop makes strings; that is not "
-                           "supported, since they would have to outlast an iteration");
-        life = (struct span){0, m->s->nstep - 1};
-    }
-    VEC_PUSH(m->t, p.span, p.nspan, cap, life);
-    for (int i = 0; i < m->nregion && !n->buffer->kept; i++) {
-        if (!m->region[i].loop && find_hole(m, n, life, &m->region[i], &hole))
-            cut_hole(m, &p, &cap, hole);
-    }
-    return p;
-}
-
 /* ------------------------------------------------------------------------------------- in place */
 
 /* Whether the store does not load `in`, or, if its result replaces `in`, only the element that it
@@ -307,12 +27,9 @@ static bool reads_own_element(struct tgc *t, struct uop *store, const struct buf
                               bool replaces)
 {
     int n;
-    struct uop **order = uop_toposort(t, &store->src[1], 1, &n);
-    for (int i = 0; i < n && replaces; i++) {
-        if (order[i]->op == OP_LOAD)
-            return false; /* the offset is data-dependent: elements may be stored twice */
-    }
-    order = uop_toposort(t, &store->src[2], 1, &n);
+    if (replaces && uop_reads_memory(t, store->src[1]))
+        return false; /* the offset is data-dependent: elements may be stored twice */
+    struct uop **order = uop_toposort(t, &store->src[2], 1, &n);
     for (int i = 0; i < n; i++) {
         bool reads = order[i]->op == OP_LOAD && uop_buffer_of(order[i]->src[0]) == in;
         if (reads && (!replaces || order[i]->src[1] != store->src[1]))
@@ -491,14 +208,14 @@ static void find_tenants(struct memory *m)
             m->tenant_of[s->buffer[i]->id] = i + 1;
     }
     for (int i = 0; i < s->nbuffer; i++) {
-        struct buffer *root = root_of(s->buffer[i]);
+        const struct buffer *root = buffer_root(s->buffer[i]);
         bool arena = root->kind == BUFFER_TEMP || root->kind == BUFFER_STATE;
         if (root != s->buffer[i] && arena && !m->tenant_of[root->id])
             TGC_BUG(m->t, "buffer %d is a part of buffer %d, which the schedule lacks",
                     s->buffer[i]->id, root->id);
     }
     find_copies(m);
-    add_steps(m);
+    memory_add_steps(m);
 }
 
 struct layout {
@@ -522,7 +239,7 @@ static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
         if (!n->naccess || !n->buffer->nbytes || scratch_is_on_stack(n->buffer))
             continue;
         n->place = l->n++;
-        l->place[n->place] = place_of(m, n);
+        l->place[n->place] = tenant_slot(m, n);
     }
     if (sharing >= SHARE_IN_PLACE)
         share_in_place(m, l->place);
@@ -551,7 +268,7 @@ static void place_buffers(struct memory *m, const struct layout *l)
                 at = sat_add(at, sat_mul(first, (int64_t)dtype_nbytes(x->dtype)));
         }
         if (b->base)
-            b->offset = root_of(b)->offset + (size_t)at;
+            b->offset = buffer_root(b)->offset + (size_t)at;
     }
 }
 
@@ -674,7 +391,7 @@ static bool may_stay(struct memory *m, const struct state *st)
 static bool size_part(struct tgc *t, struct state_part *part)
 {
     size_t first = (size_t)part->first * dtype_nbytes(part->out->dtype);
-    if (!size_buffer(t, part->out))
+    if (!buffer_set_size(t, part->out))
         return false;
     part->out->nbytes = part->state->nbytes ? part->state->nbytes - first : 0;
     part->out->offset = part->state->place[1] + first;
@@ -689,7 +406,7 @@ static bool plan_states(struct memory *m)
     for (int i = 0; i < s->nstate; i++) {
         struct state *st = s->state[i];
         bool one = st->length || st->is_updated || may_stay(m, st);
-        if (!size_buffer(m->t, st->in) || !size_buffer(m->t, st->out))
+        if (!buffer_set_size(m->t, st->in) || !buffer_set_size(m->t, st->out))
             return false;
         st->nbytes = st->in->nbytes;
         st->out->nbytes = st->nbytes; /* a run that needs more ends with a status */
@@ -718,66 +435,7 @@ static bool plan_states(struct memory *m)
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- weights */
-
-struct weight_entry {
-    const struct buffer *weight;
-    uint64_t hash;
-};
-
-/* The entry of an equal weight, or the free entry where w is to be inserted. */
-static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
-                                        const struct buffer *w, uint64_t hash)
-{
-    size_t i = hash & (size - 1);
-    for (; table[i].weight; i = (i + 1) & (size - 1)) {
-        const struct buffer *other = table[i].weight;
-        if (table[i].hash == hash && other->dtype == w->dtype && other->nbytes == w->nbytes &&
-            other->storage == w->storage &&
-            (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
-            break;
-    }
-    return &table[i];
-}
-
-/* Weights are placed in order of first use; equal ones share a place. */
-bool pass_weights(struct tgc *t, struct schedule *s)
-{
-    size_t size = 16, total = 0;
-    while (size < 2 * (size_t)s->nweight)
-        size *= 2;
-    struct weight_entry *table = mem_array(t, size, sizeof *table);
-    for (int i = 0; i < s->nweight; i++) {
-        struct buffer *w = s->weight[i];
-        size_t given = w->nbytes;
-        if (!size_buffer(t, w))
-            return false;
-        if (given != w->nbytes && given)
-            TGC_BUG(t, "weight %s has %zu bytes", describe(t, w), given);
-        w->offset = total;
-        if (!w->nbytes || w->dtype == DTYPE_STRING)
-            continue; /* strings are pointers: the backend writes them separately */
-        uint64_t hash = hash_bytes(0xcbf29ce484222325u ^ w->nbytes, w->data, w->nbytes);
-        struct weight_entry *found = find_weight(table, size, w, hash);
-        if (found->weight) {
-            w->offset = found->weight->offset;
-            w->same = found->weight;
-            continue;
-        }
-        *found = (struct weight_entry){w, hash};
-        if (!size_align(total, ARENA_ALIGN, &w->offset) || !size_add(w->offset, w->nbytes, &total))
-            return diag_error(t, NULL,
-                              "the weights together need more memory than can be addressed");
-    }
-    s->weight_nbytes = total;
-    return true;
-}
-
-bool pass_sizes(struct tgc *t, struct schedule *s)
-{
-    return size_buffers(t, s->buffer, s->nbuffer) && size_buffers(t, s->input, s->ninput) &&
-           size_buffers(t, s->output, s->noutput);
-}
+/* -------------------------------------------------------------------------------------- the pass */
 
 bool pass_arena(struct tgc *t, struct schedule *s)
 {

@@ -1,4 +1,4 @@
-/* memory.h - private to memory.c, arena.c and overlap.c: places and their live ranges. */
+/* memory.h - private to passes/place/: places and their live ranges. */
 #ifndef TGC_MEMORY_H
 #define TGC_MEMORY_H
 
@@ -41,7 +41,54 @@ bool arena_loads(const struct slot *place, int n, size_t *load);
 size_t arena_saves(const struct slot *under, const struct slot *over);
 bool slots_conflict(const struct slot *a, const struct slot *b);
 
-/* overlap.c: whether out, which the kernel stores, can overlap `in`, which it loads; *ahead: it may
+/* ------------------------------------------------------------------------------- live_ranges.c */
+
+struct access {
+    int step;
+    bool read, write;
+};
+
+struct region {
+    bool loop;
+    int begin, middle, end; /* steps of LOOP or IF, of ELSE (or the end), of ENDLOOP or ENDIF */
+};
+
+/* A buffer that is not a part of another one, together with its parts. */
+struct tenant {
+    struct buffer *buffer;
+    struct access *access; /* by step */
+    int naccess;
+    size_t cap_access;
+    bool has_parts;
+    int place; /* index, -1: none */
+    size_t copies;
+};
+
+struct memory {
+    struct tgc *t;
+    struct schedule *s;
+    struct tenant *tenant; /* as s->buffer */
+    int *tenant_of;        /* by buffer id: index + 1 */
+    struct region *region; /* inner regions before outer ones */
+    int nregion;
+    size_t cap_region;
+};
+
+/* The tenant that b, or what it is a part of, is; NULL: it is none of the schedule's buffers. */
+struct tenant *tenant_of(const struct memory *m, const struct buffer *b);
+/* The accesses of all steps, and the regions. */
+void memory_add_steps(struct memory *m);
+/* The slot of a tenant that is accessed, or kept: its size and its live range. */
+struct slot tenant_slot(struct memory *m, const struct tenant *n);
+
+/* ------------------------------------------------------------------------------------- sizes.c */
+
+/* b->nbytes, at the bounds of its dimensions. false, with an error: it is too large. */
+bool buffer_set_size(struct tgc *t, struct buffer *b);
+
+/* ----------------------------------------------------------------------------------- overlap.c */
+
+/* Whether out, which the kernel stores, can overlap `in`, which it loads; *ahead: it may
  * begin at most so far behind the begin of `in`. backwards: if the kernel counts down, `in` may
  * begin at most so far behind the begin of out. */
 bool overlap_find(struct tgc *t, const struct kernel *k, const struct buffer *out,

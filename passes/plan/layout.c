@@ -223,22 +223,12 @@ static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
     return axis != NO_AXIS && r->src[0] != b->dim[axis];
 }
 
-static bool is_data(struct tgc *t, struct uop *offset)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &offset, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LOAD)
-            return true;
-    return false;
-}
-
 /* Whether some value is read at data-dependent indices: a resize, which follows the others, since
  * any order suits it whose innermost axis is not indexed. */
 static bool gathers(const struct nest *m)
 {
     for (int i = 0; i < m->nload; i++)
-        if (is_data(m->t, m->load[i]->src[1]))
+        if (uop_reads_memory(m->t, m->load[i]->src[1]))
             return true;
     return false;
 }
@@ -329,7 +319,7 @@ static void count_gathers(struct layout *l, struct uop *store)
                                : NULL;
         int axis = NO_AXIS;
         double nread = 1;
-        if (!b || !l->is_free[b->id] || b->dtype != DTYPE_F32 || !is_data(t, order[i]->src[1]))
+        if (!b || !l->is_free[b->id] || b->dtype != DTYPE_F32 || !uop_reads_memory(t, order[i]->src[1]))
             continue;
         for (int k = first; k < store->nsrc; k++) {
             int a = axis_along(t, b, order[i]->src[1], store->src[k]);

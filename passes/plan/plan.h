@@ -144,7 +144,8 @@ void plan_nodes(struct plan *p);
 void plan_blocks(struct plan *p);        /* the block in which each node runs */
 void plan_online(struct plan *p);        /* which attention becomes online softmax */
 void plan_fuse(struct plan *p);          /* what becomes a kernel */
-void plan_lower(struct plan *p);         /* kernels' ASTs and the schedule's steps */
+/* emit_steps.c: kernels' ASTs and the schedule's steps */
+void plan_lower(struct plan *p);
 /* print_plan.c: what is known of the plan's values, and its kernels, a line each; at any time from
  * plan_nodes() to plan_lower(). */
 void plan_print(struct text *out, struct plan *p);

@@ -1,0 +1,108 @@
+/* sizes.c - how many bytes each buffer has at most, and where weights lie: one behind the other, in
+ * the order of their first use, equal ones in one place.
+ */
+#include "passes/place/memory.h"
+#include "passes/passes.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------------------------------- sizes */
+
+static const char *describe(struct tgc *t, const struct buffer *b)
+{
+    struct text x = {.t = t};
+    text_printf(&x, "%s[", dtype_name(b->dtype));
+    for (int a = 0; a < b->ndim; a++)
+        text_printf(&x, "%s%lld", a ? "," : "", (long long)b->dim[a]->vmax);
+    text_printf(&x, "]%s%s%s", b->name ? " '" : "", b->name ? b->name : "", b->name ? "'" : "");
+    return x.s;
+}
+
+/* Bytes at the dimensions' upper bounds. */
+bool buffer_set_size(struct tgc *t, struct buffer *b)
+{
+    size_t nbytes = dtype_nbytes(b->dtype);
+    bool empty = false;
+    for (int a = 0; a < b->ndim; a++)
+        empty |= b->dim[a]->vmax <= 0;
+    for (int a = 0; a < b->ndim && !empty; a++) {
+        if ((uint64_t)b->dim[a]->vmax > PTRDIFF_MAX ||
+            !size_mul(nbytes, (size_t)b->dim[a]->vmax, &nbytes) || nbytes > PTRDIFF_MAX)
+            return diag_error(t, NULL,
+                              "a tensor may be as large as %s, more than memory can address: give "
+                              "its dimensions smaller bounds",
+                              describe(t, b));
+    }
+    b->nbytes = empty ? 0 : nbytes;
+    return true;
+}
+
+static bool size_buffers(struct tgc *t, struct buffer *const *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!buffer_set_size(t, b[i]))
+            return false;
+    }
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------- weights */
+
+struct weight_entry {
+    const struct buffer *weight;
+    uint64_t hash;
+};
+
+/* The entry of an equal weight, or the free entry where w is to be inserted. */
+static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
+                                        const struct buffer *w, uint64_t hash)
+{
+    size_t i = hash & (size - 1);
+    for (; table[i].weight; i = (i + 1) & (size - 1)) {
+        const struct buffer *other = table[i].weight;
+        if (table[i].hash == hash && other->dtype == w->dtype && other->nbytes == w->nbytes &&
+            other->storage == w->storage &&
+            (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
+            break;
+    }
+    return &table[i];
+}
+
+/* Weights are placed in order of first use; equal ones share a place. */
+bool pass_weights(struct tgc *t, struct schedule *s)
+{
+    size_t size = 16, total = 0;
+    while (size < 2 * (size_t)s->nweight)
+        size *= 2;
+    struct weight_entry *table = mem_array(t, size, sizeof *table);
+    for (int i = 0; i < s->nweight; i++) {
+        struct buffer *w = s->weight[i];
+        size_t given = w->nbytes;
+        if (!buffer_set_size(t, w))
+            return false;
+        if (given != w->nbytes && given)
+            TGC_BUG(t, "weight %s has %zu bytes", describe(t, w), given);
+        w->offset = total;
+        if (!w->nbytes || w->dtype == DTYPE_STRING)
+            continue; /* strings are pointers: the backend writes them separately */
+        uint64_t hash = hash_bytes(0xcbf29ce484222325u ^ w->nbytes, w->data, w->nbytes);
+        struct weight_entry *found = find_weight(table, size, w, hash);
+        if (found->weight) {
+            w->offset = found->weight->offset;
+            w->same = found->weight;
+            continue;
+        }
+        *found = (struct weight_entry){w, hash};
+        if (!size_align(total, ARENA_ALIGN, &w->offset) || !size_add(w->offset, w->nbytes, &total))
+            return diag_error(t, NULL,
+                              "the weights together need more memory than can be addressed");
+    }
+    s->weight_nbytes = total;
+    return true;
+}
+
+bool pass_sizes(struct tgc *t, struct schedule *s)
+{
+    return size_buffers(t, s->buffer, s->nbuffer) && size_buffers(t, s->input, s->ninput) &&
+           size_buffers(t, s->output, s->noutput);
+}

@@ -1,0 +1,303 @@
+/* emit_steps.c - from a plan's blocks and segments to an ordered list of steps: a kernel for each
+ * segment, with its name and its buffers, host calls, IF and LOOP regions.
+ *
+ * Which block a node is in and which segment stores it is decided before (schedule.c, fuse.c). Here
+ * the items of each block are brought into the graph's order, and written one after the other.
+ */
+#include "passes/plan/plan.h"
+
+#include <string.h>
+
+/* ---- kernels */
+
+enum { TITLE_NODES = 8, TITLE_SEEN = 256 };
+
+static bool is_computation(const struct uop *u)
+{
+    return u->op == OP_REDUCE ||
+           (op_is_elementwise(u->op) && u->dtype != DTYPE_INDEX && u->dtype != DTYPE_BOOL);
+}
+
+/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes, without those of its
+ * inputs. */
+static const char *kernel_title(struct tgc *t, struct kernel *k)
+{
+    struct text title = {.t = t};
+    const struct origin *seen[TITLE_SEEN];
+    int n, nseen = 0;
+    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    bool computes = false;
+    for (int i = 0; i < n; i++)
+        computes |= is_computation(order[i]);
+    for (int i = 0; i < n && nseen < TITLE_SEEN; i++) {
+        const struct origin *o = computes && !is_computation(order[i])
+                                     ? NULL
+                                     : uop_get_origin(t, order[i]);
+        int j = 0;
+        while (j < nseen && seen[j] != o)
+            j++;
+        if (!o || j < nseen)
+            continue;
+        seen[nseen++] = o;
+        if (nseen <= TITLE_NODES)
+            text_printf(&title, "%s%s%s%s%s", nseen > 1 ? ", " : "", o->op_type,
+                        *o->node ? " \"" : "", o->node, *o->node ? "\"" : "");
+    }
+    if (nseen > TITLE_NODES)
+        text_printf(&title, ", and %d more", nseen - TITLE_NODES);
+    return title.n ? title.s : "";
+}
+
+/* The operator that names the kernel: that of the first reduction, else the last. */
+static const char *main_operator(struct tgc *t, const struct kernel *k)
+{
+    int n;
+    struct uop *root = k->ast;
+    struct uop **order = uop_toposort(t, &root, 1, &n);
+    const char *name = NULL;
+    for (int i = 0; i < n; i++) {
+        const struct origin *o = uop_get_origin(t, order[i]);
+        if (!o)
+            continue;
+        if (order[i]->op == OP_REDUCE)
+            return o->op_type;
+        name = o->op_type;
+    }
+    return name ? name : "copy";
+}
+
+static const char *kernel_name(struct tgc *t, const struct kernel *k, int number)
+{
+    const char *op = main_operator(t, k);
+    char word[32];
+    size_t n = 0;
+    for (const char *c = op; *c && n < sizeof word - 1; c++) {
+        char lower = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+        if ((lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9' && n))
+            word[n++] = lower;
+    }
+    word[n] = 0;
+    return mem_printf(t, "%s_%d", n ? word : "kernel", number);
+}
+
+static void kernel_add_buffer(struct tgc *t, struct kernel *k, struct buffer *b, size_t *cap)
+{
+    for (int i = 0; i < k->nbuffer; i++)
+        if (k->buffer[i] == b)
+            return;
+    VEC_PUSH(t, k->buffer, k->nbuffer, *cap, b);
+}
+
+static void kernel_add_scratch(struct tgc *t, struct kernel *k, struct buffer *b, size_t *cap)
+{
+    for (int i = 0; i < k->nscratch; i++)
+        if (k->scratch[i] == b)
+            return;
+    VEC_PUSH(t, k->scratch, k->nscratch, *cap, b);
+}
+
+static void kernel_add_var(struct tgc *t, struct kernel *k, struct var *v, size_t *cap)
+{
+    for (int i = 0; i < k->nvar; i++)
+        if (k->var[i] == v)
+            return;
+    VEC_PUSH(t, k->var, k->nvar, *cap, v);
+}
+
+static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
+{
+    struct tgc *t = p->t;
+    struct kernel *k = MEM_NEW(t, struct kernel);
+    size_t cap_buffer = 0, cap_var = 0, cap_scratch = 0;
+    struct mem_mark mark = scratch_mark(t);
+    k->ast = lower_kernel(p, s);
+    struct uop *blocks = s->online ? online_apply(t, k->ast) : NULL;
+    k->ast = blocks ? blocks : k->ast;
+    int n;
+    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct buffer *b = (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p;
+        if (b->kind == BUFFER_SCRATCH)                /* passed on within a band */
+            kernel_add_scratch(t, k, b, &cap_scratch);
+        else
+            kernel_add_buffer(t, k, b, &cap_buffer);
+    }
+    k->noutput = k->nbuffer;
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        void *arg = (void *)(uintptr_t)u->arg.p;
+        if (u->op == OP_BUFFER && uop_buffer_of(u)->kind != BUFFER_SCRATCH)
+            kernel_add_buffer(t, k, arg, &cap_buffer);
+        else if (u->op == OP_VAR)
+            kernel_add_var(t, k, arg, &cap_var);
+        else if (u->op == OP_STAGE)
+            VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
+    }
+    k->is_disjoint = true;
+    for (const struct segment *part = s; part; part = part->next) {
+        k->is_serial |= part->scatter != NULL;
+        k->is_disjoint &= part->start || part->clip.rows || part->dest->kind == BUFFER_SCRATCH;
+    }
+    k->title = kernel_title(t, k);
+    k->index = number;
+    k->name = kernel_name(t, k, number);
+    scratch_release(t, mark);
+    return k;
+}
+
+/* ---- steps */
+
+static void block_add(struct plan *p, struct block *b, struct item it)
+{
+    VEC_PUSH(p->t, b->item, b->nitem, b->cap_item, it);
+}
+
+/* Stable insertion by position: items of one block arrive nearly sorted. */
+static void block_sort(struct block *b)
+{
+    for (int i = 1; i < b->nitem; i++) {
+        struct item it = b->item[i];
+        int j = i;
+        for (; j > 0 && b->item[j - 1].pos > it.pos; j--)
+            b->item[j] = b->item[j - 1];
+        b->item[j] = it;
+    }
+}
+
+static void plan_items(struct plan *p)
+{
+    for (int i = 0; i < p->nsegment; i++) {
+        struct segment *s = p->segment[i];
+        if (s->value && !s->absorbed)
+            block_add(p, s->block, (struct item){s->pos, s, NULL});
+    }
+    for (int i = 0; i < p->nnode; i++) {
+        struct node *n = &p->node[i];
+        if (n->u->op == OP_IF || n->u->op == OP_LOOP || n->u->op == OP_HOST)
+            block_add(p, n->block, (struct item){n->pos, NULL, n->u});
+    }
+}
+
+struct emission { struct plan *p; struct schedule *s; size_t cap_step, cap_kernel, cap_var; };
+
+static void emit(struct emission *e, struct step st)
+{
+    VEC_PUSH(e->p->t, e->s->step, e->s->nstep, e->cap_step, st);
+}
+
+static void emit_kernel(struct emission *e, struct segment *s)
+{
+    struct kernel *k = kernel_new(e->p, s, e->s->nkernel);
+    VEC_PUSH(e->p->t, e->s->kernel, e->s->nkernel, e->cap_kernel, k);
+    emit(e, (struct step){.kind = STEP_KERNEL, .kernel = k});
+}
+
+/* Adds a symbol that the run computes, behind those of the graph. */
+static void add_var(struct emission *e, struct var *v)
+{
+    for (int i = 0; i < e->s->nvar; i++)
+        if (e->s->var[i] == v)
+            return;
+    VEC_PUSH(e->p->t, e->s->var, e->s->nvar, e->cap_var, v);
+}
+
+static void emit_host(struct emission *e, struct node *n)
+{
+    int narg = n->u->nsrc + n->nresult;
+    struct buffer **arg = mem_array(e->p->t, (size_t)narg, sizeof *arg);
+    for (int k = 0; k < n->u->nsrc; k++) {
+        struct uop *u = n->u->src[k];
+        while (!n->host_arg[k] && u->op == OP_RESHAPE)
+            u = u->src[0];
+        arg[k] = n->host_arg[k] ? (struct buffer *)(uintptr_t)n->host_arg[k]->arg.p
+                                : lower_buffer_of(e->p, u);
+    }
+    if (n->nresult)
+        memcpy(arg + n->u->nsrc, n->result, (size_t)n->nresult * sizeof *arg);
+    const struct host_call *h = n->u->arg.p;
+    for (int k = 0; k < h->nresult; k++)
+        add_var(e, h->result[k]);
+    emit(e, (struct step){.kind = STEP_HOST,
+                          .host = (struct host_call *)(uintptr_t)n->u->arg.p,
+                          .arg = arg,
+                          .narg = narg});
+}
+
+/* Blocks nest as the model's subgraphs, whose depth the loader limits; so the recursion is
+ * bounded. */
+static void emit_block(struct emission *e, struct block *b)
+{
+    block_sort(b);
+    for (int i = 0; i < b->nitem; i++) {
+        struct item *it = &b->item[i];
+        if (it->kernel) {
+            emit_kernel(e, it->kernel);
+            continue;
+        }
+        struct node *n = plan_node(e->p, it->node);
+        if (it->node->op == OP_HOST) {
+            emit_host(e, n);
+        } else if (it->node->op == OP_IF) {
+            emit(e, (struct step){.kind = STEP_IF, .cond = lower_scalar(e->p, it->node->src[0])});
+            emit_block(e, n->side[0]);
+            if (n->side[1]->nitem) {
+                emit(e, (struct step){.kind = STEP_ELSE});
+                emit_block(e, n->side[1]);
+            }
+            emit(e, (struct step){.kind = STEP_ENDIF});
+        } else {
+            const struct loop *l = it->node->arg.p;
+            struct buffer *cond = n->state[l->ncarried];
+            emit(e, (struct step){.kind = STEP_LOOP,
+                                  .counter = l->counter,
+                                  .trip = lower_scalar(e->p, it->node->src[0])});
+            if (cond)
+                emit(e, (struct step){.kind = STEP_BREAK_UNLESS,
+                                      .cond = lower_scalar(e->p, uop_buffer(e->p->t, cond))});
+            emit_block(e, n->side[0]);
+            emit(e, (struct step){.kind = STEP_ENDLOOP, .counter = l->counter});
+        }
+    }
+}
+
+/* ---- buffers of the program */
+
+void schedule_collect_buffers(struct tgc *t, struct schedule *s)
+{
+    s->nbuffer = s->nweight = 0;
+    size_t cap_buffer = 0, cap_weight = 0;
+    bool *seen = mem_array(t, (size_t)t->next_buffer, sizeof *seen);
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *st = &s->step[i];
+        int nk = st->kernel ? st->kernel->nbuffer : 0, ns = st->kernel ? st->kernel->nscratch : 0;
+        for (int k = 0; k < nk + ns + st->narg; k++) {
+            struct buffer *b = k < nk        ? st->kernel->buffer[k]
+                               : k < nk + ns ? st->kernel->scratch[k - nk]
+                                             : st->arg[k - nk - ns];
+            if (seen[b->id])
+                continue;
+            seen[b->id] = true;
+            if (b->kind == BUFFER_WEIGHT)
+                VEC_PUSH(t, s->weight, s->nweight, cap_weight, b);
+            else if (b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH)
+                VEC_PUSH(t, s->buffer, s->nbuffer, cap_buffer, b);
+        }
+    }
+    for (int i = 0; i < s->nstate; i++)
+        if (s->state[i]->in->first)
+            VEC_PUSH(t, s->weight, s->nweight, cap_weight, s->state[i]->in->first);
+}
+
+void plan_lower(struct plan *p)
+{
+    const struct graph *g = p->graph;
+    struct schedule *s = p->schedule;
+    plan_items(p);
+    struct emission e = {.p = p, .s = s};
+    e.cap_var = (size_t)g->nvar + 4;
+    s->var = mem_array(p->t, e.cap_var, sizeof *s->var);
+    if (g->nvar)
+        memcpy(s->var, g->var, (size_t)g->nvar * sizeof *s->var);
+    emit_block(&e, p->top);
+    schedule_collect_buffers(p->t, s);
+}
