@@ -450,13 +450,9 @@ bool pass_pack_keys(struct tgc *t, struct schedule *s, struct kernel *k)
 
 bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    struct stores to = {0};
-    struct uop *part[2];
     (void)s;
-    for (int i = 0; i < k->ast->nsrc; i++)
-        for (int j = 0, n = rows_share_stages(t, k, k->ast->src[i], part); j < n; j++)
-            push_store(t, &to, part[j]);
-    set_stores(t, k, &to);
+    for (int i = 0; i < k->ast->nsrc;)
+        i += rows_share_stages(t, k, i);
     return true;
 }
 

@@ -435,6 +435,8 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_UNROLL: return apply_unroll(w, o);
     case OPT_FILL: return apply_fill(w, o);
     case OPT_DECIDE: return apply_decide(w, o);
+    case OPT_KEEP: return apply_keep(w, o);
+    case OPT_ROWS: return apply_rows(w, o);
     case OPT_GROUP: return apply_group(w, o);
     case OPT_PACK: return apply_pack(w, o);
     case OPT_JOIN: return apply_join(w, o);

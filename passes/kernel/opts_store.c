@@ -116,6 +116,33 @@ bool apply_decide(struct work *w, const struct opt *opt)
     return true;
 }
 
+bool apply_keep(struct work *w, const struct opt *opt)
+{
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store], *kept = rows_keep_sum(w->t, w->kernel, store);
+    if (kept == store)
+        return work_refuse(w, "no sum beside a stage's is the same for all columns");
+    work_put_stores(w, opt->store, &kept, 1);
+    return true;
+}
+
+bool apply_rows(struct work *w, const struct opt *opt)
+{
+    struct uop *r;
+    int64_t size;
+    if (!work_take_axis(w, opt, &r, &size))
+        return false;
+    if (opt->of != OF_STORE || opt->n < 2 || size % opt->n || range_is_lane(r))
+        return work_refuse(w, "rows are turns of a store's loop, which they divide");
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store];
+    struct uop *by = rows_take(w->t, w->kernel, store, store_first_range(store) + opt->axis, opt->n);
+    if (by == store)
+        return work_refuse(w, "no stage has a product that rows of the loop could share");
+    work_put_stores(w, opt->store, &by, 1);
+    return true;
+}
+
 /* linearize.c makes one nest of stores whose first loops are the same. */
 bool apply_join(struct work *w, const struct opt *opt)
 {

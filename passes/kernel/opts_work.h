@@ -55,6 +55,8 @@ void work_name_like(struct tgc *t, struct uop *u, const struct uop *from);
 bool apply_divide_sum(struct work *w, const struct opt *opt);
 bool apply_order_sum(struct work *w, const struct opt *opt);
 bool apply_decide(struct work *w, const struct opt *opt);
+bool apply_keep(struct work *w, const struct opt *opt);
+bool apply_rows(struct work *w, const struct opt *opt);
 bool apply_group(struct work *w, const struct opt *opt);
 bool apply_cut(struct work *w, const struct opt *opt);
 bool apply_fill(struct work *w, const struct opt *opt);

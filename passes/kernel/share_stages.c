@@ -109,7 +109,7 @@ static struct uop *find_row_sum(struct tgc *t, struct uop *store)
     return stage && product ? sum : NULL;
 }
 
-static struct uop *keep_row_sum(struct tgc *t, struct kernel *k, struct uop *store)
+struct uop *rows_keep_sum(struct tgc *t, struct kernel *k, struct uop *store)
 {
     struct uop *sum = store->src[store->nsrc - 1]->op == OP_RANGE ? find_row_sum(t, store) : NULL;
     if (!sum)
@@ -210,34 +210,52 @@ static struct uop *take_rows(struct tgc *t, struct kernel *k, struct uop *store,
     return uop_intern(t, OP_STORE, store->dtype, src, n, (union arg){0});
 }
 
-int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part)
+struct uop *rows_take(struct tgc *t, struct kernel *k, struct uop *store, int axis, int64_t rows)
 {
     struct uop *stage[MAX_STAGES];
-    part[0] = store = keep_row_sum(t, k, store);
+    int64_t nbytes;
+    int nstage = find_stages(t, store, store->src[axis], stage, &nbytes);
+    return nstage ? take_rows(t, k, store, axis, rows, stage, nstage) : store;
+}
+
+/* The first range from inside of which several rows share stages, and how many; -1: there is none. */
+static int find_rows(struct tgc *t, struct uop *store, int64_t *size, int64_t *rows)
+{
+    struct uop *stage[MAX_STAGES];
+    int64_t nbytes;
     if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
-        return 1;
+        return -1;
     for (int axis = store->nsrc - 1; axis >= 3; axis--) {
-        int64_t size, nbytes;
         /* a band's loop is the same range in all its stores, so it cannot be split in one of
          * them */
-        if (!uop_const_int(store->src[axis]->src[0], &size) || size < ROWS_MIN ||
+        if (!uop_const_int(store->src[axis]->src[0], size) || *size < ROWS_MIN ||
             range_is(store->src[axis], AXIS_BAND))
             continue;
         int nstage = find_stages(t, store, store->src[axis], stage, &nbytes);
-        int64_t rows = nstage ? choose_rows(machine_of(t), size, nbytes) : 0;
-        if (rows < ROWS_MIN)
-            continue;
-        int n = 1;
-        if (size % rows)
-            store_split(t, store, axis, size - size % rows, &part[0], &part[n++]);
-        for (int i = 0; i < n; i++) {
-            int at = axis;
-            if (i == 1 && size % rows == 1)           /* the axis is gone */
-                continue;
-            nstage = find_stages(t, part[i], part[i]->src[at], stage, &nbytes);
-            part[i] = take_rows(t, k, part[i], at, i ? size % rows : rows, stage, nstage);
-        }
-        return n;
+        *rows = nstage ? choose_rows(machine_of(t), *size, nbytes) : 0;
+        if (*rows >= ROWS_MIN)
+            return axis;
     }
-    return 1;
+    return -1;
+}
+
+int rows_share_stages(struct tgc *t, struct kernel *k, int at)
+{
+    struct opt keep = {.op = OPT_KEEP, .store = at};
+    int64_t size, rows;
+    (void)opt_apply(t, k, NULL, &keep, 1, NULL);         /* few kernels have such a sum */
+    int axis = find_rows(t, k->ast->src[at], &size, &rows);
+    if (axis < 0)
+        return 1;
+    int64_t left = size % rows;
+    struct opt opt = {.op = OPT_CUT, .store = at, .axis = axis - 3, .n = size - left,
+                      .from = size - left, .to = at + 1};
+    if (left)
+        opt_must(t, k, NULL, &opt, 1);
+    for (int i = 0; i < 1 + (left > 1); i++) {           /* of one row, the axis is gone */
+        opt = (struct opt){.op = OPT_ROWS, .store = at + i, .axis = axis - 3,
+                           .n = i ? left : rows};
+        (void)opt_apply(t, k, NULL, &opt, 1, NULL);
+    }
+    return 1 + (left > 0);
 }

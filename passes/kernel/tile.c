@@ -1,5 +1,6 @@
-/* tile.c - a tile as a list of opts, and PACK, which stores a weight in the order in which the tiles
- * read it (a storage view), so that its columns are contiguous whatever the model's layout is. */
+/* tile.c - a tile as a list of opts, and PACK, which stores a weight in the order in which the
+ * tiles read it (a storage view), so that its columns are contiguous whatever the model's layout
+ * is. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 

@@ -78,19 +78,19 @@ struct uop *stacks_decide(struct tgc *t, struct uop *store);
  * PARTS_MAX stores; returns their number. */
 enum { PARTS_MAX = 6 };
 int divide_ranges(struct tgc *t, struct kernel *k, int at);
-/* The same for the ranges of its sums, if they divide exactly; stage: of the sums of this one of the
- * store's stages alone, -1: of all. v: of a variant, or NULL. */
+/* The same for the ranges of its sums, if they divide exactly; stage: of the sums of this one of
+ * the store's stages alone, -1: of all. v: of a variant, or NULL. */
 void divide_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
-/* optimize.c: the store's sum of that number, sources first; its STORE instead, if the sum is no part
- * of the stage (-1: all are). NULL: there are no more. */
+/* optimize.c: the store's sum of that number, sources first; its STORE instead, if the sum is no
+ * part of the stage (-1: all are). NULL: there are no more. */
 struct uop *store_sum(struct tgc *t, struct uop *store, int stage, int number);
 /* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of
  * DOT_BYTES. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* merge_clamps.c: the store of a byte without redundant roundings and clamps. */
 struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
-/* order_gathers.c: which ranges of the store had best stand inside the innermost one, since its gathered
- * indices are invariant in them; first: index of its first range. Returns how many. */
+/* order_gathers.c: which ranges of the store had best stand inside the innermost one, since its
+ * gathered indices are invariant in them; first: index of its first range. Returns how many. */
 int gathers_find_inner(struct tgc *t, const struct uop *store, int first, int *axis);
 /* thread.c: whether the kernel reads what it writes, so that threads could meet. */
 bool kernel_reads_results(struct tgc *t, const struct kernel *k);
@@ -99,9 +99,14 @@ bool kernel_reads_results(struct tgc *t, const struct kernel *k);
 struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
 /* The stride of rows of so many elements in scratch. */
 int64_t scratch_pitch(const struct tgc *t, int64_t nelem);
-/* share_stages.c: several rows share the store's stages, in up to two stores; returns their number.
- * The kernel gets new scratch. */
-int rows_share_stages(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);
+/* share_stages.c: several rows share the stages of store number `at`, in up to two stores; returns
+ * their number. The kernel gets new scratch. */
+int rows_share_stages(struct tgc *t, struct kernel *k, int at);
+/* The store with its range `axis` in steps of `rows`, which divides it, that share the stages; the
+ * same store: none of these is worth it. */
+struct uop *rows_take(struct tgc *t, struct kernel *k, struct uop *store, int axis, int64_t rows);
+/* The store with a sum that is the same for all its columns kept for each row, if it has one. */
+struct uop *rows_keep_sum(struct tgc *t, struct kernel *k, struct uop *store);
 /* gather_rows.c: loads gathered rows in vectors and stores them in another order, in up to
  * GATHER_PARTS_MAX stores; returns their number. The kernel gets new scratch. */
 enum { GATHER_PARTS_MAX = 2 };
