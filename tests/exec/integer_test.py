@@ -269,7 +269,8 @@ def meanings():
                   folder / "rows"], timeout=300))
     for processor, rows in zip(PROCESSORS, (5, 6, 7)):
         said = T.must(T.run([EMULATOR, "-cpu", processor, folder / "rows"], timeout=300)).out.decode()
-        expect(f"{rows} rows, 0 values differ" in said, f"{processor}: {said}")
+        ran = [line for line in said.splitlines() if line.startswith("ok") and "# SKIP" not in line]
+        expect(len(ran) == rows and "not ok" not in said, f"{processor}: {said}")
 
 
 @suite.case("of NEON's dot products those are taken that the processor has")

@@ -217,7 +217,7 @@ static int check_row(struct tgc *t, const char *set, int64_t bits, enum dtype d,
         call(got, bytes, (int)INTRINSIC_PARAM(bits, 1));
         for (int i = 0; i < result.lanes; i++) {
             if (scalar_load(d, got + (size_t)i * dtype_nbytes(d)).i != want[i].i && wrong++ == 0)
-                printf("%s, %s: round %d, lane %d differs\n", set,
+                printf("# %s, %s: round %d, lane %d differs\n", set,
                        intrinsic_name(INTRINSIC_ROW(bits)), round, i);
         }
     }
@@ -241,23 +241,27 @@ static int check_all(struct tgc *t, const char *set, int lanes, enum intrinsic o
     return wrong;
 }
 
+/* TAP, a line for each row of a table. */
 int main(void)
 {
+    const int n = (int)(sizeof table / sizeof *table);
     struct tgc *t = tgc_new(0);
-    int wrong = 0, run = 0;
+    int failed = 0;
     if (!t)
         return 1;
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        const char *set = sets[table[i].set].name;
-        bool runs = has(sets[table[i].set].features);
-        printf("%-12s %-14s %s\n", set, intrinsic_name(table[i].of),
-               runs ? "" : "skipped: the processor has not got it");
-        if (!runs)
+    printf("1..%d\n", n);
+    for (int i = 0; i < n; i++) {
+        const char *set = sets[table[i].set].name, *row = intrinsic_name(table[i].of);
+        if (!has(sets[table[i].set].features)) {
+            printf("ok %d - %s %s # SKIP the processor has not got it\n", i + 1, set, row);
             continue;
-        wrong += check_all(t, set, sets[table[i].set].lanes, table[i].of, table[i].call);
-        run++;
+        }
+        int wrong = check_all(t, set, sets[table[i].set].lanes, table[i].of, table[i].call);
+        printf("%sok %d - %s %s\n", wrong ? "not " : "", i + 1, set, row);
+        if (wrong)
+            printf("# %d values differ\n", wrong);
+        failed += wrong > 0;
     }
     tgc_free(t);
-    printf("%d rows, %d values differ\n", run, wrong);
-    return wrong > 0 || run == 0;
+    return failed > 0;
 }
