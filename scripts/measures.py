@@ -68,7 +68,7 @@ COST_FUNCTIONS = {
                           "is_large_weight": "what is worth asking for"},
     "vector/prefetch_panel.c": {"find_panel": "what stays in a cache", "expand_panel": "lines of a cache"},
 }
-GONE = {"cost_of", "value_cost"}                              # answered by target/cost.c since
+GONE = {"move_panels", "cost_of", "value_cost"}                              # answered by target/cost.c since
 FORMER = {"saves_time": "weigh", "choose": "sides_weigh"}     # names of before
 NUMBER = re.compile(r"(?<![\w.])(?:0x[0-9a-fA-F.]+(?:p[+-]?\d+)?|\d+\.?\d*(?:[eE][+-]?\d+)?)[uUlLfF]*(?![\w.])")
 TRIVIAL = {"0", "1", "2", "0.0", "1.0", "2.0"}
