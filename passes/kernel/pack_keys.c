@@ -187,7 +187,7 @@ static struct uop *pack_keys(struct tgc *t, struct kernel *k, const struct uop *
     struct uop *keys = find_keys(&m, store, stage, wide > ncolumn, &rest), *c = stage->src[2],
                *e = m.reduce->src[1];
     if (!keys || __builtin_mul_overflow(sat_mul(pitch, (int64_t)sizeof(float)), nstep, &nbytes) ||
-        (double)nbytes > cost_fit(machine_of(t), FIT_OPERAND))
+        (double)nbytes > cost_fit(machine_of(t), FIT_KEYS))
         return NULL;
     bool masked = is_masked(&m, c, wide > ncolumn);
     struct uop *read[2] = {copy_keys(t, k, keys, rest, &m, c, wide),

@@ -186,6 +186,18 @@ static int64_t next_divisor(int64_t size, int64_t n, int step)
     return 0;
 }
 
+bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes)
+{
+    double cache = cost_cache_nbytes(t), room = cache > 0 ? RATIO_STORED * cache : HUGE_VAL;
+    int64_t size;
+    if (nbytes <= room)
+        return true;
+    if (!nrow || !uop_const_int(nrow, &size))
+        return false;
+    int64_t n = next_divisor(size, (int64_t)RATIO_BAND_ROWS - 1, 1);
+    return n > 0 && (double)n * row_nbytes <= room;
+}
+
 /* Finds bands along one axis, or along two if one row exceeds a cache. */
 static void find_group(struct banding *w, struct segment *sink, struct group *best)
 {

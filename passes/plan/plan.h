@@ -177,6 +177,9 @@ void plan_forget(struct plan *p);
 /* band.c: segments become one kernel if the values between them fit a cache band by band. needs:
  * the order of the axes */
 void plan_bands(struct plan *p);
+/* Whether a value of so many bytes, if stored, would stay in a cache: whole, or in bands of its
+ * `nrow` rows (NULL: none). */
+bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes);
 
 /* band_halo.c: the part of a PAD's source, which `inside` stores, that one band computes if it
  * reads `kept` of the PAD along an axis; sets what scratch holds. false: the axis has no range. */

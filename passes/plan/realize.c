@@ -172,9 +172,10 @@ void plan_realize(struct plan *p, struct node *n)
 
 /* Under a stage a contraction's operands are read again in every iteration of the prefix:
  * acceptable for the keys of one attention head, not for a layer's weights, nor for too few
- * elements to make a vector. `c` is NULL if no contraction is under the stage. */
+ * elements to make a vector. `c` is NULL if no contraction is under the stage; `most`: bytes that
+ * an iteration may read. */
 static bool stage_suits(const struct machine *m, const struct segment *s, const struct uop *c,
-                        range_set prefix, double nlocal, bool columns)
+                        range_set prefix, double nlocal, bool columns, double most)
 {
     if (!c)
         return true;
@@ -182,7 +183,7 @@ static bool stage_suits(const struct machine *m, const struct segment *s, const 
         return false;
     double footprint = value_nelem(c->src[0]) / segment_extent(s, prefix) *
                        (double)dtype_nbytes(c->dtype);
-    return prefix && !columns && footprint <= cost_fit(m, FIT_OPERAND);
+    return prefix && !columns && footprint <= most;
 }
 
 bool plan_stage(struct plan *p, struct node *n)
@@ -192,6 +193,7 @@ bool plan_stage(struct plan *p, struct node *n)
     struct stage st = {0};
     bool local[MAX_RANK];
     double nlocal = 1;
+    const struct uop *rows = NULL;
     if (segment_is_full(s) || n->use->root)
         return false;
     for (int a = 0; a < v->ndim; a++) {
@@ -202,6 +204,8 @@ bool plan_stage(struct plan *p, struct node *n)
             nlocal *= dim_extent(v->dim[a]);
         else
             st.prefix |= plan_mask(p, n->use->index[a]);
+        if (!local[a] && !uop_is_int(v->dim[a], 1))
+            rows = v->dim[a];
     }
     double evaluations = segment_extent(s, st.prefix) * nlocal;
     if ((nlocal > STAGE_NELEM && !n->online) || evaluations > 1.01 * value_nelem(v) ||
@@ -215,7 +219,11 @@ bool plan_stage(struct plan *p, struct node *n)
     bool columns = c && value_contracts_weight(c) &&
                    (s->ncontraction == 0 || n->nconsumer < 2 ||
                     value_keeps_columns(p, v, c, local));
-    if ((!n->online && !stage_suits(machine_of(p->t), s, c, st.prefix, nlocal, columns)) ||
+    double nbytes = (double)dtype_nbytes(v->dtype);
+    bool near = plan_stays_near(p->t, value_nelem(v) * nbytes, rows, nlocal * nbytes);
+    const struct machine *m = machine_of(p->t);
+    double most = cost_fit(m, near ? FIT_OPERAND : FIT_STAGE_MOST);
+    if ((!n->online && !stage_suits(m, s, c, st.prefix, nlocal, columns, most)) ||
         (v->op == OP_REDUCE && st.prefix == 0))
         return false;
     s->online |= n->online;
