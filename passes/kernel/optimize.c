@@ -102,7 +102,16 @@ static void order_sums(struct tgc *t, struct kernel *k, struct variant *v, int a
 
 /* ----------------------------------------------------------------------------------- the passes */
 
-/* Contractions in scratch get tiles that fit exactly; attention has one. */
+static bool has_lanes(const struct uop *stage)
+{
+    for (int k = 2; k < stage->nsrc; k++)
+        if (range_is_lane(stage->src[k]))
+            return true;
+    return false;
+}
+
+/* Contractions in scratch get tiles that fit exactly; attention has one. A store that was cut has
+ * the stages of the first part, tiled. */
 static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, int at)
 {
     struct uop *store = v->ast->src[at];
@@ -112,8 +121,8 @@ static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, 
     for (int i = 0; i < n && !isa_is_portable(v->isa); i++) {
         struct nest m;
         like.number += order[i]->op == OP_STAGE;
-        if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
-            !m.contraction)
+        if (order[i]->op != OP_STAGE || has_lanes(order[i]) ||
+            !nest_find(t, stage_as_store(t, order[i]), &m) || !m.contraction)
             continue;
         m.staged = true;
         struct tile tile = tile_choose_vectors(&m, v->isa, NULL, true);
