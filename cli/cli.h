@@ -232,7 +232,7 @@ void model_close(struct model *m);
 bool progress_is_wanted(const struct options *o);
 void progress(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void progress_end(const struct options *o);
-/* One line for who asked (DEBUG=1, -v): what took how long since then, and the compile's memory. */
+/* With DEBUG=1 or -v, prints a stage's time since `since`, in seconds, and the compile's memory. */
 void report_stage(const struct tgc *t, const struct options *o, const char *what, double since);
 /* The options that the emitted program is written with. */
 struct program_options model_program_options(const struct options *o, const struct model *m,

@@ -43,7 +43,8 @@ static bool read_file(struct tgc *t, const char *path, const struct model_value 
     return npy_read(t, path, dtype, r->item);
 }
 
-/* Sets how many tensors a sequence has, or that an optional is absent, as --shape would. */
+/* Fixes the length of a sequence input, or the absence of an optional one, at what the file holds,
+ * as --shape does. false: a diagnostic, --shape says otherwise. */
 static bool settle_list(struct tgc *t, struct options *o, const struct model_value *v,
                         const struct recorded *r, const char *path)
 {

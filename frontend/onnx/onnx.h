@@ -115,7 +115,7 @@ bool onnx_check_names(struct onnx_model *m);
 /* The opset of `domain` for a node: as imported by the model, or by the function whose body
  * contains the node (f, may be NULL). "ai.onnx" is "". 0: not imported. */
 int64_t onnx_opset(const struct onnx_model *m, const FunctionProto *f, const char *domain);
-/* schema.c: the last opset of a domain that is known here; 0: the domain is not. */
+/* schema.c: the newest supported opset of the domain; 0: the domain is unknown. */
 int onnx_newest_opset(const char *domain);
 /* The model's own function that a node calls; NULL: none, it is an operator. */
 const FunctionProto *onnx_find_function(const struct onnx_model *m, const NodeProto *node);

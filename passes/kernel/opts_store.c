@@ -24,15 +24,8 @@ bool apply_cut(struct work *w, const struct opt *opt)
     int axis = store_first_range(store) + opt->axis;
     store_cut(t, store, axis, opt->n, opt->from, &part[0], &part[1]);
     work_put_stores(w, opt->store, part, 1);
-    struct uop *rest[2] = {part[1]};
-    if (opt->to < w->ast->nsrc) {
-        rest[1] = w->ast->src[opt->to];
-        work_put_stores(w, opt->to, rest, 2);
-    } else {
-        rest[0] = w->ast->src[opt->to - 1];
-        rest[1] = part[1];
-        work_put_stores(w, opt->to - 1, rest, 2);
-    }
+    struct uop *before_rest[2] = {w->ast->src[opt->to - 1], part[1]};
+    work_put_stores(w, opt->to - 1, before_rest, 2);
     w->stores_twice |= opt->from < opt->n;
     return true;
 }

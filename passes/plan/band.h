@@ -76,8 +76,8 @@ void band_find_rewritten(struct banding *w);
 const struct member *group_member(const struct group *g, const struct segment *s);
 /* Finds what is live at each position of the present plan. */
 void band_find_alive(struct banding *w);
-/* Finds what belongs to groups that end at s: an input that its result may replace, segments that
- * run with it. */
+/* Finds the input of segment s whose buffer its output may reuse, and the segments that are
+ * scheduled together with s, for groups whose last segment is s. */
 void band_find_sink(struct banding *w, struct segment *s);
 /* The largest live set while a group runs, or while a rewritten layer runs of which the group reads
  * a part. group_leaves_excess(): whether such layers exceed the room. */

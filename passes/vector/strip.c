@@ -266,7 +266,8 @@ static void open_parts(struct strip *s, int lanes, int n)
     }
 }
 
-/* Reduces them: pairs become one vector, its lanes one scalar, which is added to the sum. */
+/* Reduces the n partial sums of each sum: added in pairs to one vector, then over its lanes to a
+ * scalar, which is added to the accumulator. */
 static void close_parts(struct strip *s, int n)
 {
     for (int k = 0; k < s->nsum; k++) {

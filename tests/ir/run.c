@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static void spoil(struct tensor *x)
+void spoil(struct tensor *x)
 {
     for (int64_t i = 0; i < x->nelem; i++)
         if (dtype_is_float(x->dtype))
@@ -66,8 +66,7 @@ static int64_t scalar_of(struct memory_of_run *m, struct uop *u)
     return v;
 }
 
-/* The step that ends the region of step i, or begins its other side. */
-static int region_end(const struct schedule *s, int i)
+int region_end(const struct schedule *s, int i)
 {
     for (int depth = 0;; i++) {
         enum step_kind k = s->step[i].kind;
@@ -77,7 +76,7 @@ static int region_end(const struct schedule *s, int i)
     }
 }
 
-bool run_schedule(struct memory_of_run *m, const struct schedule *s)
+bool run_steps(struct memory_of_run *m, const struct schedule *s)
 {
     struct {
         int at;

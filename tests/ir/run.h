@@ -1,4 +1,4 @@
-/* run.h - a schedule on the interpreter, for tgtool. */
+/* run.h - a schedule on the interpreter, for tgtool; and what the unit tests run it by, too. */
 #ifndef TGC_TEST_RUN_H
 #define TGC_TEST_RUN_H
 
@@ -12,14 +12,17 @@ struct memory_of_run {
     int n;
     int64_t *var;
     int nvar;
-    int threads;
 };
 
 /* Of the buffer's shape, at the symbols' values; what is new holds NaN or a number that is in no
  * test. */
 struct tensor *run_value_of(struct memory_of_run *m, struct buffer *b);
+/* Fills a tensor with NaN, or with an integer that no test has: nobody may need what is there. */
+void spoil(struct tensor *x);
+/* The step that ends the region of step i, or begins its other side. */
+int region_end(const struct schedule *s, int i);
 /* All steps of a schedule; shared kernels part by part, in another order than their loops have.
  * false: a step cannot be run. needs: linear programs; of a kernel with a variant, it is run. */
-bool run_schedule(struct memory_of_run *m, const struct schedule *s);
+bool run_steps(struct memory_of_run *m, const struct schedule *s);
 
 #endif

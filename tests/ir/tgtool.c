@@ -417,7 +417,7 @@ static int run_graph(struct tgc *t, const struct command *c, struct graph *g)
     if (!eval_graph(t, root, g->noutput, &env, want))
         return 1;
     const struct schedule *s = passes_run(t, g, &o);
-    if (!s || !run_schedule(&m, s)) {
+    if (!s || !run_steps(&m, s)) {
         fprintf(stderr, "the schedule cannot be run\n");
         return 1;
     }

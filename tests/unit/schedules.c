@@ -1,5 +1,6 @@
 /* schedules.c - see schedules.h */
 #include "tests/unit/schedules.h"
+#include "tests/ir/run.h"
 #include "frontend/text/text.h"
 
 #include <math.h>
@@ -120,27 +121,6 @@ static int64_t scalar_of(struct fixture *f, struct uop *u)
     return extent(f, u);
 }
 
-static int skip_region(const struct schedule *s, int i)
-{
-    int depth = 0;
-    for (;; i++) {
-        enum step_kind k = s->step[i].kind;
-        if (depth == 0 && (k == STEP_ELSE || k == STEP_ENDIF || k == STEP_ENDLOOP))
-            return i;
-        depth += (k == STEP_IF || k == STEP_LOOP) - (k == STEP_ENDIF || k == STEP_ENDLOOP);
-    }
-}
-
-/* No thread may need what another one left in scratch. */
-static void spoil(struct tensor *x)
-{
-    for (int64_t i = 0; i < x->nelem; i++)
-        if (dtype_is_float(x->dtype))
-            ((double *)x->data)[i] = NAN;
-        else
-            ((int64_t *)x->data)[i] = INT64_MIN + 12345;
-}
-
 static int count_banded(const struct uop *ast)
 {
     int n = 0;
@@ -199,6 +179,7 @@ static struct tensor **run_form(struct fixture *f, const struct kernel *k, const
             env.touch[i] = mem_array(f->t, (size_t)f->value[i]->nelem + 1, sizeof **env.touch);
     }
     for (env.part = env.parts > 0 ? env.parts - 1 : 0; env.part >= 0; env.part--) {
+        /* no thread may need what another one left in scratch */
         for (int i = 0; i < k->nscratch; i++)
             spoil(value_of(f, k->scratch[i]));
         assert_true(ast ? eval_kernel(f->t, ast, &env) : eval_linear(f->t, linear, n, &env));
@@ -270,22 +251,22 @@ static void run_schedule(struct fixture *f, const struct schedule *s)
         case STEP_HOST: fail(); break;
         case STEP_IF:
             if (!scalar_of(f, st->cond))
-                i = skip_region(s, i + 1);
+                i = region_end(s, i + 1);
             break;
-        case STEP_ELSE: i = skip_region(s, i + 1); break;
+        case STEP_ELSE: i = region_end(s, i + 1); break;
         case STEP_ENDIF: break;
         case STEP_LOOP:
             f->var[st->counter->id] = 0;
             trip[nloop] = scalar_of(f, st->trip);
             loop_at[nloop++] = i;
             if (trip[nloop - 1] <= 0) {
-                i = skip_region(s, i + 1);
+                i = region_end(s, i + 1);
                 nloop--;
             }
             break;
         case STEP_BREAK_UNLESS:
             if (!scalar_of(f, st->cond)) {
-                i = skip_region(s, i + 1);
+                i = region_end(s, i + 1);
                 nloop--;
             }
             break;
