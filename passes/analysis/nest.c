@@ -1,8 +1,11 @@
-/* nest.c - reads a store's loop nest: its reduction, its loads, and which of them vary along which
- * range; splits a store in two along a range.
+/* nest.c - reads a store's loop nest: its reduction, its loads, which of them vary along which
+ * range, and the roles of the ranges that follow; splits a store in two along a range.
+ *
+ *      for n, oc, oy   y[n, oc, oy] = sum over ic, ky   x[n, ic, oy + ky] * w[oc, ic, ky]
+ *
+ *      n, oy: x varies, ROW     oc: w, COLUMN     ic: SUM     ky: TAP, x reads oy's elements again
  */
 #include "passes/analysis/nest.h"
-#include "passes/analysis/stationary.h"
 
 #include <string.h>
 
@@ -40,7 +43,52 @@ bool operands_within(struct operands a, struct operands b)
     return !((a.bit[0] & ~b.bit[0]) | (a.bit[1] & ~b.bit[1]));
 }
 
+struct operands operands_both(struct operands a, struct operands b)
+{
+    return (struct operands){{a.bit[0] & b.bit[0], a.bit[1] & b.bit[1]}};
+}
+
 static void operands_add(struct operands *o, int i) { o->bit[i / 64] |= (uint64_t)1 << i % 64; }
+
+static bool is_reduced(const struct nest *m, const struct uop *r)
+{
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        if (m->reduce->src[k] == r)
+            return true;
+    return false;
+}
+
+static int64_t range_most(const struct uop *r) { return r->op == OP_RANGE ? r->src[0]->vmax : 1; }
+
+/* Whether an operand that is not one of the columns reads elements along r again along another
+ * range of the store: of the two, neither's elements lie between those of the other. */
+static bool is_tap(const struct nest *m, const struct nest_axis *axis)
+{
+    int64_t along, across, n = range_most(axis->range);
+    for (int i = 0; i < m->nload; i++) {
+        struct uop *offset = m->load[i]->src[1];
+        if (!operands_has(axis->reads, i) || operands_has(m->columns, i) ||
+            !index_stride(m->t, offset, axis->range, &along) || along < 1)
+            continue;
+        for (int k = m->first; k < m->store->nsrc; k++)
+            if (index_stride(m->t, offset, m->store->src[k], &across) && across > 0 &&
+                across < sat_mul(along, n) &&
+                along < sat_mul(across, range_most(m->store->src[k])))
+                return true;
+    }
+    return false;
+}
+
+static enum role role_of(const struct nest *m, const struct nest_axis *axis)
+{
+    if (!operands_any(axis->varies))
+        return ROLE_NONE;
+    if (is_reduced(m, axis->range))
+        return is_tap(m, axis) ? ROLE_TAP : ROLE_SUM;
+    return operands_equal(axis->varies, m->operands)    ? ROLE_BATCH
+           : operands_within(axis->varies, m->columns) ? ROLE_COLUMN
+                                                       : ROLE_ROW;
+}
 
 static struct nest_axis read_axis(const struct nest *m, const struct uop *r)
 {
@@ -55,7 +103,20 @@ static struct nest_axis read_axis(const struct nest *m, const struct uop *r)
         if (i < m->nload && (reads || stage))
             operands_add(&axis.varies, i);
     }
+    axis.weights = operands_any(operands_both(axis.varies, m->stationary));
     return axis;
+}
+
+/* Of streamed operands alone, those of the last range that some of them do not vary along. */
+static struct operands columns_of(const struct nest *m)
+{
+    if (operands_any(m->stationary))
+        return m->stationary;
+    for (int i = m->naxis - 1; i >= 0; i--)
+        if (!is_reduced(m, m->axis[i].range) && operands_any(m->axis[i].varies) &&
+            !operands_equal(m->axis[i].varies, m->operands))
+            return m->axis[i].varies;
+    return (struct operands){{0}};
 }
 
 static void read_axes(struct nest *m)
@@ -69,6 +130,9 @@ static void read_axes(struct nest *m)
         m->axis[m->naxis++] = read_axis(m, m->store->src[k]);
     for (int k = 1; m->reduce && k < m->reduce->nsrc && m->naxis < MAX_NEST_AXES; k++)
         m->axis[m->naxis++] = read_axis(m, m->reduce->src[k]);
+    m->columns = columns_of(m);
+    for (int i = 0; i < m->naxis; i++)
+        m->axis[i].role = role_of(m, &m->axis[i]);
 }
 
 struct nest_axis nest_axis(const struct nest *m, const struct uop *r)
@@ -76,7 +140,9 @@ struct nest_axis nest_axis(const struct nest *m, const struct uop *r)
     for (int i = 0; i < m->naxis; i++)
         if (m->axis[i].range == r)
             return m->axis[i];
-    return read_axis(m, r);
+    struct nest_axis axis = read_axis(m, r);
+    axis.role = role_of(m, &axis);
+    return axis;
 }
 
 /* Collects the loads under u, each once. */
@@ -105,14 +171,39 @@ static bool adds_to_scratch(const struct uop *store, const struct uop *load)
            load->src[1] == store->src[1];
 }
 
-bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
+/* What the nest's reduction sums, and all that follows from it. */
+static bool read_operands(struct nest *m)
 {
-    int n;
+    struct uop *sum = m->reduce;
+    if (sum && !collect_loads(m->t, sum->src[0], NULL, 0, m->load, &m->nload))
+        return false;
+    for (int i = 0; i < m->nload; i++)
+        if (m->load[i]->src[0] == m->store->src[0])
+            return false;
+    m->contraction = sum && REDUCE_OP(sum->arg.i) == OP_ADD && m->nload >= 2;
+    m->bytes = m->contraction && range_is(sum->src[sum->nsrc - 1], AXIS_GROUP) &&
+               sum->src[sum->nsrc - 1]->op == OP_RANGE;
+    if (!collect_loads(m->t, m->store->src[2], m->load, m->nload, m->other, &m->nother))
+        return false;
+    read_axes(m);
+    return true;
+}
+
+static bool begin_nest(struct tgc *t, struct uop *store, struct nest *m)
+{
     *m = (struct nest){.t = t, .store = store, .first = 3};
     if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
         return false;
     while (m->first < store->nsrc && range_is(store->src[m->first], AXIS_BAND))
         m->first++;
+    return true;
+}
+
+bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
+{
+    int n;
+    if (!begin_nest(t, store, m))
+        return false;
     struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++) {
         if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0] &&
@@ -125,18 +216,15 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
         if (!m->reduce)
             m->reduce = order[i];
     }
-    if (m->reduce && !collect_loads(t, m->reduce->src[0], NULL, 0, m->load, &m->nload))
+    return read_operands(m);
+}
+
+bool nest_find_sum(struct tgc *t, struct uop *store, struct uop *reduce, struct nest *m)
+{
+    if (!begin_nest(t, store, m))
         return false;
-    for (int i = 0; i < m->nload; i++)
-        if (m->load[i]->src[0] == store->src[0])
-            return false;
-    m->contraction = m->reduce && REDUCE_OP(m->reduce->arg.i) == OP_ADD && m->nload >= 2;
-    m->bytes = m->contraction && range_is(m->reduce->src[m->reduce->nsrc - 1], AXIS_GROUP) &&
-               m->reduce->src[m->reduce->nsrc - 1]->op == OP_RANGE;
-    if (!collect_loads(t, store->src[2], m->load, m->nload, m->other, &m->nother))
-        return false;
-    read_axes(m);
-    return true;
+    m->reduce = reduce;
+    return read_operands(m);
 }
 
 static struct uop *operand_of(const struct uop *product, enum dtype d)
@@ -152,11 +240,11 @@ static struct uop *operand_of(const struct uop *product, enum dtype d)
 
 bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights)
 {
-    if (!m->contraction || m->reduce->dtype != DTYPE_I32 || m->reduce->src[0]->op != OP_MUL ||
-        m->nload != 2)
+    const struct uop *product = m->reduce ? summed_product(m->reduce) : NULL;
+    if (!product || product->dtype != DTYPE_I32 || m->nload != 2)
         return false;
-    *values = operand_of(m->reduce->src[0], DTYPE_U8);
-    *weights = operand_of(m->reduce->src[0], DTYPE_I8);
+    *values = operand_of(product, DTYPE_U8);
+    *weights = operand_of(product, DTYPE_I8);
     return *values && *weights;
 }
 

@@ -1,8 +1,9 @@
-/* nest.h - a store's loop nest, and the dependence of its operands on its ranges. */
+/* nest.h - a store's loop nest, the roles of its ranges, and its operands' dependence on them. */
 #ifndef TGC_NEST_H
 #define TGC_NEST_H
 
 #include "passes/analysis/access.h"
+#include "passes/analysis/contraction.h"
 #include "passes/passes.h"
 
 enum { MAX_LOADS = 96 };
@@ -13,14 +14,19 @@ static inline bool operands_has(struct operands o, int i) { return o.bit[i / 64]
 bool operands_any(struct operands o);
 bool operands_equal(struct operands a, struct operands b);
 bool operands_within(struct operands a, struct operands b);       /* a is a subset of b */
+struct operands operands_both(struct operands a, struct operands b);       /* in a and in b */
 
-/* How a nest's operands depend on a range. If all vary it is a batch; if only streamed ones do,
- * rows; if only stationary ones do, columns. */
+/* How a nest's operands depend on a range. */
 struct nest_axis {
     const struct uop *range;
     struct operands reads;       /* operands whose offsets depend on it */
     struct operands varies;      /* these, and operands that read a stage that depends on it */
     bool stages;                 /* some stage depends on it */
+    /* Of the store's ranges: BATCH if all operands vary, COLUMN if only columns[] do, else ROW; of
+     * the reduction's: TAP if an operand reads the same elements along a row, else SUM. NONE: no
+     * operand varies. */
+    enum role role;
+    bool weights;                /* stationary operands are among those that vary */
 };
 
 enum { MAX_NEST_AXES = 40 };
@@ -36,6 +42,9 @@ struct nest {
     struct uop *other[MAX_LOADS]; int nother;   /* not under it */
     struct uop *part;            /* the range s, if there is one */
     struct operands operands, stationary;       /* all of load[]; the stationary ones */
+    /* the operands of the columns: the stationary ones; if there are none, those that vary along
+     * the last range that is not of all operands, as keys do */
+    struct operands columns;
     /* the store's ranges and the reduction's, outermost first, up to MAX_NEST_AXES */
     struct nest_axis axis[MAX_NEST_AXES]; int naxis;
 };
@@ -48,6 +57,9 @@ struct uop **nest_order(struct tgc *t, struct uop *root, int *n);
 /* The nest of a store; false if it cannot have lanes: several independent reductions, a condition
  * on the store. */
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
+/* The same of one of the store's reductions, whatever stands next to it. false: it has too many
+ * operands. */
+bool nest_find_sum(struct tgc *t, struct uop *store, struct uop *reduce, struct nest *m);
 /* The operands' dependence on a range, of the nest or not: known after nest_find() for its own. */
 struct nest_axis nest_axis(const struct nest *m, const struct uop *r);
 /* Whether the nest sums products of u8 values and i8 weights; their loads. */

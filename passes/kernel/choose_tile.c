@@ -48,7 +48,7 @@ static bool rows_fit(const struct nest *m, struct uop *r)
     for (int i = 0; i < m->nload; i++)
         if (is_gated_by(m, m->load[i], r))
             return false;
-    return !m->contraction || !operands_equal(axis.reads, m->operands);
+    return !m->contraction || axis.role != ROLE_BATCH;
 }
 
 /* The best tiles so far, best first; of equal ones the first. `want`: the only candidate to look

@@ -91,10 +91,11 @@ static struct uop *find_keys(const struct nest *m, const struct uop *store, stru
 {
     struct tgc *t = m->t;
     struct uop *c = stage->src[2], *e = m->reduce->src[1], *keys = NULL;
+    struct operands columns = nest_axis(m, c).reads;
     int64_t along_c, along_e;
     for (int i = 0; i < m->nload; i++) {
         struct uop *load = m->load[i];
-        if (!uop_depends_on(t, load->src[1], c))
+        if (!operands_has(columns, i))
             continue;
         if (!index_stride(t, load->src[1], c, &along_c) || load->nsrc > 2)
             return NULL;

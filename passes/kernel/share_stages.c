@@ -45,8 +45,8 @@ static int64_t stage_nelem(const struct uop *stage)
 /* A sum of products with a factor that is invariant along the rows. */
 static bool is_shared_product(const struct nest *m, const struct uop *r)
 {
-    struct operands own = nest_axis(m, r).varies;
-    return m->contraction && operands_any(own) && !operands_equal(own, m->operands);
+    enum role role = nest_axis(m, r).role;
+    return m->contraction && (role == ROLE_ROW || role == ROLE_COLUMN);
 }
 
 /* The stages that depend on r; how many, or 0 if they do not qualify. *nbytes: of one row. */

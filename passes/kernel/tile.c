@@ -234,7 +234,7 @@ static int nest_batches(const struct nest *m)
         if (nest_axis(m, m->store->src[k]).stages)
             n = k + 1 - m->first;
     for (int k = m->first + n; k < m->store->nsrc; k++) {
-        if (!operands_equal(nest_axis(m, m->store->src[k]).varies, m->operands))
+        if (nest_axis(m, m->store->src[k]).role != ROLE_BATCH)
             return n;
         n++;
     }
@@ -314,12 +314,12 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
     return outside <= inside ? PANELS_OUTSIDE : PANELS_INSIDE;
 }
 
-/* Whether only weights vary along r, as the anchors of a detector's head. */
+/* Whether only weights of the columns vary along r, as the anchors of a detector's head. */
 static bool is_of_weights(const struct nest *m, const struct uop *column, const struct uop *r)
 {
-    struct operands o = nest_axis(m, r).varies;
-    return operands_any(o) && operands_within(o, nest_axis(m, column).varies) &&
-           operands_within(o, m->stationary);
+    struct nest_axis axis = nest_axis(m, r);
+    return axis.role == ROLE_COLUMN && axis.weights &&
+           operands_within(axis.varies, nest_axis(m, column).varies);
 }
 
 /* A list of opts for one nest, and which of its loops are where then. */

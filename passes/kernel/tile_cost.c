@@ -13,11 +13,8 @@
  * (attention's heads and features), with one part of them as the rows. */
 static bool columns_differ(const struct nest *m, const struct uop *column, const struct uop *row)
 {
-    struct operands o = nest_axis(m, column).reads, weights = o;
-    for (int i = 0; i < 2; i++)
-        weights.bit[i] &= m->stationary.bit[i];
-    return m->contraction && operands_any(weights) &&
-           operands_within(o, nest_axis(m, row).reads);
+    struct nest_axis axis = nest_axis(m, column);
+    return m->contraction && axis.weights && operands_within(axis.reads, nest_axis(m, row).reads);
 }
 
 /* Whether the stride of the rows is a multiple of a way, so that they share the few lines of one

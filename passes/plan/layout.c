@@ -94,6 +94,16 @@ static double stores_of(const struct nest *m)
     return n < all ? n : all;
 }
 
+/* Adds a vote for the axis of the access's buffer along which r runs; false: there is none. */
+static bool vote(struct layout *l, const struct uop *access, struct uop *r, double worth)
+{
+    struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
+    int axis = l->is_free[b->id] ? axis_along(l->p->t, b, access->src[1], r) : NO_AXIS;
+    if (axis != NO_AXIS)
+        *vote_of(l, b, axis) += worth;
+    return axis != NO_AXIS;
+}
+
 /* Whether the reduction runs along groups of bytes: that matters more than anything else. */
 static bool makes_groups(const struct nest *m, const struct uop *access, const struct uop *r)
 {
@@ -102,23 +112,28 @@ static bool makes_groups(const struct nest *m, const struct uop *access, const s
            r->src[0]->vmax % DOT_BYTES == 0;
 }
 
-/* Adds r's vote for the axis along which it runs; true: it had one. A range that occurs in the
- * weights' offset only in parts (r % 2 of the pixels that a transposed convolution interleaves)
+/* A value's vote for the axis along which r, a range of the weights, runs. A range that occurs in
+ * the weights' offset only in parts (r % 2 of the pixels that a transposed convolution interleaves)
  * counts less. */
-static bool vote(struct layout *l, const struct nest *m, const struct uop *access,
-                 const struct uop *weight, struct uop *r)
+static bool vote_value(struct layout *l, const struct nest *m, const struct uop *access,
+                       const struct uop *weight, struct uop *r)
 {
     int64_t stride;
     double share = index_stride(m->t, weight->src[1], r, &stride) ? 1 : 0.5;
-    struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
-    int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
-    /* a result with hardly any columns is better stored with contiguous pixels */
-    if (axis == NO_AXIS || (access == m->store && b->dim[axis]->arg.i < COLUMNS_MIN))
-        return false;
-    *vote_of(l, b, axis) += share * (access == m->store            ? stores_of(m)
-                                     : makes_groups(m, access, r) ? DOT_BYTES * trips_of(m)
-                                                                  : trips_of(m));
-    return true;
+    double worth = makes_groups(m, access, r) ? DOT_BYTES * trips_of(m) : trips_of(m);
+    return vote(l, access, r, share * worth);
+}
+
+/* The result's; one with hardly any columns is better stored with contiguous pixels. */
+static void vote_result(struct layout *l, const struct nest *m, const struct uop *weight,
+                        struct uop *r)
+{
+    const struct buffer *b = uop_buffer_of(m->store->src[0]);
+    int64_t stride;
+    double share = index_stride(m->t, weight->src[1], r, &stride) ? 1 : 0.5;
+    int axis = l->is_free[b->id] ? axis_along(m->t, b, m->store->src[1], r) : NO_AXIS;
+    if (axis != NO_AXIS && b->dim[axis]->arg.i >= COLUMNS_MIN)
+        (void)vote(l, m->store, r, share * stores_of(m));
 }
 
 /* Whether the nest reads values other than weights and indices: a row of embeddings that is
@@ -126,7 +141,7 @@ static bool vote(struct layout *l, const struct nest *m, const struct uop *acces
 static bool has_values(const struct nest *m)
 {
     for (int i = 0; i < m->nload; i++)
-        if (!load_is_stationary(m->load[i]) &&
+        if (!operands_has(m->stationary, i) &&
             (dtype_is_float(m->load[i]->dtype) || dtype_is_byte(m->load[i]->dtype)))
             return true;
     return false;
@@ -135,20 +150,8 @@ static bool has_values(const struct nest *m)
 /* Whether the weights have enough columns for vectors. */
 static bool has_columns(const struct nest *m)
 {
-    for (int i = 0; i < m->nload; i++)
-        for (int k = m->first; k < m->store->nsrc; k++)
-            if (load_is_stationary(m->load[i]) &&
-                m->store->src[k]->src[0]->vmax >= COLUMNS_MIN &&
-                uop_depends_on(m->t, m->load[i]->src[1], m->store->src[k]))
-                return true;
-    return false;
-}
-
-static bool is_channel(const struct nest *m, const struct uop *r)
-{
-    for (int i = 0; i < m->nload; i++)
-        if (load_is_stationary(m->load[i]) &&
-            uop_depends_on(m->t, m->load[i]->src[1], r))
+    for (int k = m->first; k < m->store->nsrc; k++)
+        if (m->store->src[k]->src[0]->vmax >= COLUMNS_MIN && nest_axis(m, m->store->src[k]).weights)
             return true;
     return false;
 }
@@ -160,13 +163,13 @@ static struct uop *innermost_of_few(const struct nest *m)
 {
     struct uop *last = m->store->src[m->store->nsrc - 1];
     int64_t summed = 1;
-    if (!is_channel(m, last))
+    if (!nest_axis(m, last).weights)
         return last;
     for (int k = 1; k < m->reduce->nsrc; k++)
         summed = sat_mul(summed, m->reduce->src[k]->src[0]->vmax);
     for (int k = m->store->nsrc - 1; k >= m->first && summed < 2 * COLUMNS_MIN; k--) {
         struct uop *r = m->store->src[k];
-        if (r->op == OP_RANGE && r->src[0]->vmax >= COLUMNS_MIN && !is_channel(m, r))
+        if (r->op == OP_RANGE && r->src[0]->vmax >= COLUMNS_MIN && !nest_axis(m, r).weights)
             return r;
     }
     return last;
@@ -176,51 +179,30 @@ static struct uop *innermost_of_few(const struct nest *m)
 static void vote_pixels(struct layout *l, const struct nest *m)
 {
     struct uop *r = innermost_of_few(m);
-    for (int i = -1; i < m->nload && r->op == OP_RANGE; i++) {
-        const struct uop *access = i < 0 ? m->store : m->load[i];
-        struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]);
-        int axis = l->is_free[b->id] ? axis_along(m->t, b, access->src[1], r) : NO_AXIS;
-        if (axis != NO_AXIS)
-            *vote_of(l, b, axis) += RATIO_LAYOUT_SCALAR * trips_of(m);
-    }
+    for (int i = -1; i < m->nload && r->op == OP_RANGE; i++)
+        (void)vote(l, i < 0 ? m->store : m->load[i], r, RATIO_LAYOUT_SCALAR * trips_of(m));
 }
 
 /* A sum of products next to other sums, as values under a softmax of their scores: its operand
  * should be contiguous along the columns. */
 static void vote_columns(struct layout *l, struct uop *store)
 {
-    struct nest m = {.t = l->p->t, .store = store, .first = 3};
-    struct uop *last = store->src[store->nsrc - 1];
+    struct nest m;
+    struct tgc *t = l->p->t;
+    struct uop *last = store->src[store->nsrc - 1], *sum = NULL;
     int n;
-    for (int k = m.first; k < store->nsrc; k++)
-        if (store->src[k]->op != OP_RANGE)
-            return;
-    if (store->nsrc == m.first || last->src[0]->vmax < COLUMNS_MIN)
+    if (store->nsrc == 3 || last->op != OP_RANGE || last->src[0]->vmax < COLUMNS_MIN)
         return;
-    struct uop **order = nest_order(m.t, store->src[2], &n);
+    struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_ADD &&
-            uop_depends_on(m.t, order[i], last))
-            m.reduce = order[i];
-    if (!m.reduce)
+            uop_depends_on(t, order[i], last))
+            sum = order[i];
+    if (!sum || !nest_find_sum(t, store, sum, &m))
         return;
-    order = nest_order(m.t, m.reduce->src[0], &n);
-    for (int i = 0; i < n; i++) {
-        if (order[i]->op != OP_LOAD || !uop_depends_on(m.t, order[i], last))
-            continue;
-        struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(order[i]->src[0]);
-        int axis = l->is_free[b->id] ? axis_along(m.t, b, order[i]->src[1], last) : NO_AXIS;
-        if (axis != NO_AXIS)
-            *vote_of(l, b, axis) += RATIO_LAYOUT_SCALAR * trips_of(&m);
-    }
-}
-
-/* Whether r runs along a part of an axis, as in a window. */
-static bool is_part(struct layout *l, const struct uop *access, struct uop *r)
-{
-    const struct buffer *b = uop_buffer_of(access->src[0]);
-    int axis = l->is_free[b->id] ? axis_along(l->p->t, b, access->src[1], r) : NO_AXIS;
-    return axis != NO_AXIS && r->src[0] != b->dim[axis];
+    for (int i = 0; i < m.nload; i++)
+        if (operands_has(nest_axis(&m, last).varies, i))
+            (void)vote(l, m.load[i], last, RATIO_LAYOUT_SCALAR * trips_of(&m));
 }
 
 /* Whether some value is read at data-dependent indices: a resize, which follows the others, since
@@ -233,9 +215,31 @@ static bool gathers(const struct nest *m)
     return false;
 }
 
-/* A layer's votes: the axes that its values share with its weights should be innermost. A window's
- * axis votes only if there are no channels, neither columns (of a depthwise convolution) nor
- * reduced. */
+/* The votes for the axes that values share with one of the weights. A window's axis votes only if
+ * the value has no channels yet, neither columns (of a depthwise convolution) nor reduced. */
+static void vote_weight(struct layout *l, const struct nest *m, int weight, bool *columns)
+{
+    const struct uop *w = m->load[weight];
+    for (int k = m->first; k < m->store->nsrc; k++) {
+        struct uop *r = m->store->src[k];
+        if (!operands_has(nest_axis(m, r).reads, weight))
+            continue;
+        vote_result(l, m, w, r);
+        for (int j = 0; j < m->nload; j++)
+            columns[j] |= vote_value(l, m, m->load[j], w, r);
+    }
+    for (int tap = 0; tap < 2; tap++)                     /* windows last */
+        for (int k = 1; k < m->reduce->nsrc; k++) {
+            struct uop *r = m->reduce->src[k];
+            struct nest_axis axis = nest_axis(m, r);
+            for (int j = 0; j < m->nload && operands_has(axis.reads, weight); j++)
+                if ((axis.role == ROLE_TAP) == (tap == 1) && !(tap && columns[j]) &&
+                    vote_value(l, m, m->load[j], w, r))
+                    columns[j] |= r->src[0]->vmax >= COLUMNS_MIN;
+        }
+}
+
+/* A layer's votes: the axes that its values share with its weights should be innermost. */
 static void vote_layer(struct layout *l, struct uop *store)
 {
     struct nest m;
@@ -250,29 +254,13 @@ static void vote_layer(struct layout *l, struct uop *store)
     if (!has_columns(&m)) {
         if (nest_sums_bytes(&m, &values, &weights))
             for (int k = 1; k < m.reduce->nsrc; k++)
-                vote(l, &m, values, weights, m.reduce->src[k]);
+                (void)vote_value(l, &m, values, weights, m.reduce->src[k]);
         vote_pixels(l, &m);
         return;
     }
-    for (int i = 0; i < m.nload; i++) {
-        if (!load_is_stationary(m.load[i]))
-            continue;
-        for (int k = m.first; k < store->nsrc; k++) {
-            if (!uop_depends_on(m.t, m.load[i]->src[1], store->src[k]))
-                continue;
-            vote(l, &m, store, m.load[i], store->src[k]);
-            for (int j = 0; j < m.nload; j++)
-                columns[j] |= vote(l, &m, m.load[j], m.load[i], store->src[k]);
-        }
-        for (int part = 0; part < 2; part++)              /* windows last */
-            for (int k = 1; k < m.reduce->nsrc; k++)
-                for (int j = 0;
-                     j < m.nload && uop_depends_on(m.t, m.load[i]->src[1], m.reduce->src[k]); j++)
-                    if (is_part(l, m.load[j], m.reduce->src[k]) == (part == 1) &&
-                        !(part && columns[j]) &&
-                        vote(l, &m, m.load[j], m.load[i], m.reduce->src[k]))
-                        columns[j] |= m.reduce->src[k]->src[0]->vmax >= COLUMNS_MIN;
-    }
+    for (int i = 0; i < m.nload; i++)
+        if (operands_has(m.stationary, i))
+            vote_weight(l, &m, i, columns);
 }
 
 /* The exponentials of a softmax should run along the row, as the search for its maximum does: with

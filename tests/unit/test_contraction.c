@@ -1,5 +1,6 @@
 /* test_contraction.c - what the axes of sums of products are, for everything that the library makes
- * of them, and that the sum can be built again from that. */
+ * of them, that the sum can be built again from that, and that the loop nests which it becomes have
+ * ranges of the same roles. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "passes/analysis/contraction.h"
+#include "passes/analysis/nest.h"
 #include "tests/unit/schedules.h"
 
 /* The product's axes, a letter each; the moves that bases lie behind. */
@@ -277,6 +278,119 @@ static void test_others(void **state)
     check_only(f, lib_reduce(l, REDUCE_SUM, product, 2, false), "bs", SAME);
 }
 
+/* ---------------------------------------------------------------------------------- loop nests */
+
+/* The roles of a store's ranges, and behind a dash those of its sum's, outermost first. */
+static const char *roles_of_nest(const struct nest *m)
+{
+    struct text s = {.t = m->t};
+    for (int k = m->first; k < m->store->nsrc; k++)
+        text_putc(&s, letter[nest_axis(m, m->store->src[k]).role]);
+    text_putc(&s, '-');
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        text_putc(&s, letter[nest_axis(m, m->reduce->src[k]).role]);
+    return s.s;
+}
+
+/* The one sum of products among the kernels that compute y, as they are before they are tiled. */
+static void check_nest(struct fixture *f, struct uop *y, const char *roles, bool weights)
+{
+    int found = 0;
+    add_output(f, y);
+    int nkernel = check(f, false);
+    for (int i = 0; i < nkernel; i++)
+        for (int k = 0; k < f->lowered[i]->nsrc; k++) {
+            struct nest m;
+            if (!nest_find(f->t, f->lowered[i]->src[k], &m) || !m.contraction)
+                continue;
+            assert_string_equal(roles_of_nest(&m), roles);
+            for (int a = 0; a < m.naxis; a++)
+                assert_int_equal(m.axis[a].weights, weights && m.axis[a].role != ROLE_ROW);
+            found++;
+        }
+    assert_int_equal(found, 1);
+}
+
+static void test_nest_of_matmul(void **state)
+{
+    struct fixture *f = *state;
+    check_nest(f, lib_matmul(&f->l, INPUT(f, 5, 7), WEIGHT(f, 7, 4)), "rc-s", true);
+}
+
+static void test_nest_of_batch(void **state)
+{
+    struct fixture *f = *state;
+    check_nest(f, lib_matmul(&f->l, INPUT(f, 3, 5, 7), WEIGHT(f, 3, 7, 4)), "brc-s", true);
+}
+
+/* without weights the columns are those of the last range that one operand has alone */
+static void test_nest_of_values(void **state)
+{
+    struct fixture *f = *state;
+    struct uop *v[2] = {INPUT(f, 2, 3, 5, 8), INPUT(f, 2, 7, 3, 8)};
+    check_nest(f, lib_einsum(&f->l, "bhqd,bkhd->bhqk", v, 2), "bbrc-s", false);
+}
+
+static void test_nest_of_convolution(void **state)
+{
+    struct fixture *f = *state;
+    struct uop *y = convolve(f, INPUT(f, 2, 3, 8, 9), WEIGHT(f, 4, 3, 3, 3), 0, 1, 1, 1);
+    check_nest(f, y, "rcrr-stt", true);
+}
+
+/* rows that are two apart meet the taps that are two apart, and the others do not */
+static void test_nest_of_dilation(void **state)
+{
+    struct fixture *f = *state;
+    struct uop *y = convolve(f, INPUT(f, 2, 3, 9, 9), WEIGHT(f, 4, 3, 3, 3), 0, 2, 2, 1);
+    check_nest(f, y, "rcrr-stt", true);
+}
+
+/* windows that meet nowhere are sums, as in the graph */
+static void test_nest_of_patches(void **state)
+{
+    struct fixture *f = *state;
+    struct uop *y = convolve(f, INPUT(f, 2, 3, 8, 8), WEIGHT(f, 4, 3, 2, 2), 0, 2, 1, 1);
+    check_nest(f, y, "rcrr-sss", true);
+}
+
+static void test_nest_of_groups(void **state)
+{
+    struct fixture *f = *state;
+    struct uop *y = convolve(f, INPUT(f, 2, 4, 8, 8), WEIGHT(f, 4, 1, 3, 3), 0, 1, 1, 4);
+    check_nest(f, y, "rbrr-tt", true);
+}
+
+/* weights of the sum's ranges alone: no columns */
+static void test_nest_of_one_column(void **state)
+{
+    struct fixture *f = *state;
+    check_nest(f, lib_matmul(&f->l, INPUT(f, 5, 7), WEIGHT(f, 7)), "r-s", true);
+}
+
+/* one of two sums of a store, whatever the other one is */
+static void test_nest_of_two_sums(void **state)
+{
+    struct fixture *f = *state;
+    struct tgc *t = f->t;
+    struct nest m;
+    const struct lib *l = &f->l;
+    struct uop *x = INPUT(f, 5, 7);
+    struct uop *mean = lib_reduce(l, REDUCE_MEAN, x, 2, true);
+    add_output(f, lib_add(l, lib_matmul(l, x, WEIGHT(f, 7, 4)), mean));
+    int nkernel = check(f, false), found = 0, n;
+    for (int i = 0; i < nkernel; i++) {
+        struct uop *store = f->lowered[i]->src[0];
+        struct uop **order = uop_toposort(t, &store, 1, &n);
+        for (int k = 0; k < n; k++)
+            if (order[k]->op == OP_REDUCE && nest_find_sum(t, store, order[k], &m) && m.contraction) {
+                assert_string_equal(roles_of_nest(&m), "rc-s");
+                found++;
+            }
+    }
+    assert_int_equal(found, 1);
+}
+
 static int setup(void **state)
 {
     *state = fixture_new(7);
@@ -296,7 +410,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_matmul), CASE(test_batch), CASE(test_standing), CASE(test_einsum),
         CASE(test_attention), CASE(test_convolution), CASE(test_groups), CASE(test_transposed),
-        CASE(test_runs), CASE(test_moves), CASE(test_others),
+        CASE(test_runs), CASE(test_moves), CASE(test_others), CASE(test_nest_of_matmul),
+        CASE(test_nest_of_batch), CASE(test_nest_of_values), CASE(test_nest_of_convolution),
+        CASE(test_nest_of_dilation), CASE(test_nest_of_patches), CASE(test_nest_of_groups),
+        CASE(test_nest_of_one_column), CASE(test_nest_of_two_sums),
     };
     return cmocka_run_group_tests_name("contraction", tests, NULL, NULL);
 }
