@@ -28,7 +28,6 @@ import fnmatch
 import hashlib
 import json
 import os
-import random
 import re
 import resource
 import shutil
@@ -48,11 +47,18 @@ PYTHON = str(ROOT / ".venv/bin/python")
 
 
 def suite(name, files, part):
-    return name, files, [PYTHON, f"tests/exec/{name}_test.py", "--build", "{build}", "--jobs", "1", "--part", part], {}, 30
+    return name, files, [PYTHON, f"tests/exec/{name}_test.py", "--build", "{build}", "--jobs", "1", "--stop", "--part", part], {}, 30
+
+
+def golden(name, kind, what):
+    return name, "", [PYTHON, f"tests/ir/{kind}_test.py", "--build", "{build}", "--jobs", "1", "--stop", "--filter", what], {}, 15
 
 
 TESTS = [
-    ("passes", "", [PYTHON, "tests/ir/passes_test.py", "--build", "{build}", "--jobs", "1", "--filter", "changes|forbidden|run "], {}, 30),
+    golden("summary", "summary", "summary"),
+    golden("passes", "passes", "changes|forbidden"),
+    golden("values", "summary", "values"),
+    golden("models", "passes", "^run "),
     ("contraction", "", ["{build}/tests/unit/test_contraction"], {}, 5),
     ("narrow", "graph/|analysis/", ["{build}/tests/unit/test_narrow"], {}, 5),
     ("tune", "kernel/|target/", ["{build}/tests/unit/test_tune"], {}, 5),
@@ -64,7 +70,7 @@ TESTS = [
     ("memory", "place/", ["{build}/tests/unit/test_memory"], {}, 15),
     ("schedule", "", ["{build}/tests/unit/test_schedule"], {"TGC_RANDOM_GRAPHS": "50", "TGC_CASES": "quick"}, 40),
     ("programs", "", ["{build}/tests/unit/test_programs"], {"TGC_CASES": "quick"}, 20),
-    ("text", "", [PYTHON, "tests/ir/text_test.py", "--build", "{build}", "--jobs", "1", "--filter", "golden"], {}, 20),
+    ("text", "", [PYTHON, "tests/ir/text_test.py", "--build", "{build}", "--jobs", "1", "--stop", "--filter", "golden"], {}, 20),
     suite("masks", "kernel/(online|pack_keys|share)|graph/(mask|transpose_keys)|analysis/(mask|softmax)", "1/6"),
     suite("state", "graph/state|plan/schedule|place/(memory|overlap)", "1/6"),
     suite("stack", "place/stack", "1/8"),
@@ -76,7 +82,9 @@ TESTS = [
 ]
 # What is built: the programs of the tests.
 UNIT = sorted({Path(command[0]).name for _, _, command, _, _ in TESTS if command[0].startswith("{build}")})
-TARGETS = ["cli/tgc", "tests/ir/tgtool", *(f"tests/unit/{name}" for name in UNIT)]
+FIRST = ["tests/ir/tgtool"]                 # and what alone the tests up to that need
+BEFORE_OTHERS = ("summary", "passes", "values", "models")
+TARGETS = ["cli/tgc", *FIRST, *(f"tests/unit/{name}" for name in UNIT)]
 
 # ------------------------------------------------------------------------------------------- mutants
 
@@ -257,8 +265,8 @@ class Bench:
         if failing:
             raise SystemExit(f"without a mutant {failing[0]} fails: {failing[1]}")
 
-    def ninja(self):
-        command = ["ninja", "-C", self.build, "-j1", *TARGETS]
+    def ninja(self, targets=TARGETS):
+        command = ["ninja", "-C", self.build, "-j1", *targets]
         return subprocess.run(command, capture_output=True, text=True, preexec_fn=limits(COMPILE_SECONDS))
 
     def object_of(self, path):
@@ -269,10 +277,13 @@ class Bench:
 
     def first_failing(self, path=None):
         """The name of the first test that fails, and what it said; None: all pass."""
-        self.spent = {}
+        self.spent, others = {}, False
         for name, files, command, env, seconds in TESTS:
             if path and not re.match(files, path.removeprefix("passes/")):
                 continue
+            if name not in BEFORE_OTHERS and not others:
+                others = True
+                self.ninja()
             used = processor_seconds()
             command = [part.format(build=self.build) for part in command]
             try:
@@ -294,7 +305,7 @@ class Bench:
         used = processor_seconds()
         try:
             copy.write_text(mutant.apply(source))
-            done = self.ninja()
+            done = self.ninja(FIRST)
             if done.returncode:
                 verdict, by = "invalid", ""
             elif self.objects[mutant.path] == self.object_of(mutant.path):
@@ -371,7 +382,7 @@ def main():
     known, rows = bench.known(), []
     places = {tuple(key.split("\n")[::2]): key for key in must}
     first = [mutant for mutant in mutants if (mutant.path, f"+ {squeeze(mutant.new)}") in places and mutant.key in must]
-    random.Random(options.seed).shuffle(mutants)
+    mutants.sort(key=lambda mutant: hashlib.sha1(f"{options.seed} {mutant.key}".encode()).digest())    # the same ones where other files change
     ready, count, more = False, -len(first), options.more
     for mutant in first + [mutant for mutant in mutants if mutant not in first]:
         if count >= options.count:

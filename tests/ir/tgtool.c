@@ -11,6 +11,7 @@
  *      the dtype of large weights (--weight-type). -E: what rewrites may err (--error)
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
  *      and compares what it computes with the graph
+ *      tgtool [-i ISA] [-t N] summary FILE        what all passes choose for a graph, in short
  *      tgtool [-i ISA] [-t N] opts FILE           what the passes do to the loops of a kernel's AST
  *      tgtool [-i ISA] [-t N] loops FILE          and what they make of it
  *      tgtool [-t N] apply OPTS FILE              the AST after the opts that the file OPTS lists
@@ -24,6 +25,7 @@
 #include "passes/plan/plan.h"
 #include "passes/target/target.h"
 #include "tests/ir/run.h"
+#include "tests/ir/summary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -136,6 +138,7 @@ static int eval_outputs(struct tgc *t, const struct graph *g)
     return 0;
 }
 
+enum { MAX_STATES = 4 };
 struct command {
     bool noopt, locations, before, strassen;
     const char *side, *verb, *pass, *opts, *path;
@@ -144,6 +147,8 @@ struct command {
     size_t cache;
     enum dtype weights;
     double tolerance, error;
+    const struct machine *machine;
+    const char *state[MAX_STATES]; int nstate;
 };
 
 /* -------------------------------------------------------------------------------------- kernels */
@@ -446,6 +451,16 @@ static int pass_on_graph(struct tgc *t, const struct command *c, const struct pa
     return 0;
 }
 
+static int summarize(struct tgc *t, const struct command *c, struct graph *g)
+{
+    struct text out = {.t = t};
+    struct summary_options o = {.isa = 1u << c->isa, .threads = c->threads};
+    if (!summary_print(&out, t, g, &o))
+        return 1;
+    fwrite(out.s, 1, out.n, stdout);
+    return 0;
+}
+
 static int list_passes(void)
 {
     const struct pass *p;
@@ -479,6 +494,7 @@ static int run(struct tgc *t, const struct command *c)
     t->error_limit = c->error >= 0 ? c->error : t->error_limit;
     t->weight_dtype = c->weights;
     t->threads = c->threads;
+    t->machine = c->machine;
     passes_init(t);
     const char *bytes = tg_load(t, c->path, &nbytes);
     if (bytes && tg_is_kernel(bytes, nbytes))
@@ -487,10 +503,14 @@ static int run(struct tgc *t, const struct command *c)
     struct graph *g = bytes ? tg_read_bytes(t, path, bytes, nbytes, NULL) : NULL;
     if (!g || !graph_verify(t, g, "reading"))
         return 1;
+    if (!state_apply(t, g, c->state, c->nstate, path))
+        return 1;
     if (c->pass)
         return pass_on_graph(t, c, pass_find(c->pass), g);
     if (!strcmp(c->verb, "run"))
         return run_graph(t, c, g);
+    if (!strcmp(c->verb, "summary"))
+        return summarize(t, c, g);
     int status = !strcmp(c->verb, "eval") ? eval_outputs(t, g)
                                           : print_graph(t, g, c->path, c->side, c->locations);
     return t->nerror ? 1 : status;
@@ -506,45 +526,61 @@ static bool read_isa(const char *s, enum isa *isa)
     return false;
 }
 
+static int usage(void)
+{
+    fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n"
+                    "       tgtool [-b] [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] [-m MACHINE] "
+                    "[-S OUT=IN] pass NAME FILE\n"
+                    "       tgtool [...] [-e TOLERANCE] run|summary FILE\n"
+                    "       tgtool [-i ISA] [-t N] opts|loops FILE\n"
+                    "       tgtool [-t N] apply OPTS FILE\n"
+                    "       tgtool passes\n");
+    return 2;
+}
+
+/* Options with a value. false: there is no such value. */
+static bool read_value(struct command *c, const char *option, const char *value)
+{
+    switch (option[1]) {
+    case 's': c->side = value; return true;
+    case 'i': return read_isa(value, &c->isa);
+    case 't': c->threads = atoi(value); return true;
+    case 'c': c->cache = (size_t)atoi(value) + 1; return true;       /* 0: as it is */
+    case 'w': return dtype_parse(value, &c->weights);
+    case 'e': c->tolerance = atof(value); return true;
+    case 'E': c->error = atof(value); return true;
+    case 'm': return (c->machine = machine_find(value)) != NULL;
+    case 'S':
+        if (c->nstate == MAX_STATES)
+            return false;
+        c->state[c->nstate++] = value;
+        return true;
+    default: return false;
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct command c = {.isa = isa_portable(), .threads = 1, .tolerance = 1e-5, .error = -1};
     int i = 1;
     bool ok = true;
     for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
-        c.noopt |= !strcmp(argv[i], "-O0");
-        c.locations |= !strcmp(argv[i], "-l");
-        c.before |= !strcmp(argv[i], "-b");
-        c.strassen |= !strcmp(argv[i], "-p");
-        if (!strcmp(argv[i], "-s") && i + 1 < argc)
-            c.side = argv[++i];
-        else if (!strcmp(argv[i], "-i") && i + 1 < argc)
-            ok &= read_isa(argv[++i], &c.isa);
-        else if (!strcmp(argv[i], "-t") && i + 1 < argc)
-            c.threads = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "-c") && i + 1 < argc)
-            c.cache = (size_t)atoi(argv[++i]) + 1;       /* 0: as it is */
-        else if (!strcmp(argv[i], "-w") && i + 1 < argc)
-            ok &= dtype_parse(argv[++i], &c.weights);
-        else if (!strcmp(argv[i], "-e") && i + 1 < argc)
-            c.tolerance = atof(argv[++i]);
-        else if (!strcmp(argv[i], "-E") && i + 1 < argc)
-            c.error = atof(argv[++i]);
+        bool *flag = !strcmp(argv[i], "-O0") ? &c.noopt
+                     : !strcmp(argv[i], "-l") ? &c.locations
+                     : !strcmp(argv[i], "-b") ? &c.before
+                     : !strcmp(argv[i], "-p") ? &c.strassen
+                                              : NULL;
+        if (flag)
+            *flag = true;
+        else if (++i < argc)
+            ok &= read_value(&c, argv[i - 1], argv[i]);
     }
     if (i + 1 == argc && !strcmp(argv[i], "passes"))
         return list_passes();
     bool pass = i < argc && !strcmp(argv[i], "pass");
     bool apply = i < argc && !strcmp(argv[i], "apply");
-    struct tgc *t = tgc_new((size_t)1 << 30);
-    if (!t || !ok || i + 2 + pass + apply != argc) {
-        fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n"
-                        "       tgtool [-b] [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] pass NAME FILE\n"
-                        "       tgtool [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] [-e TOLERANCE] run FILE\n"
-                        "       tgtool [-i ISA] [-t N] opts|loops FILE\n"
-                        "       tgtool [-t N] apply OPTS FILE\n"
-                        "       tgtool passes\n");
-        return 2;
-    }
+    if (!ok || i + 2 + pass + apply != argc)
+        return usage();
     c.verb = argv[i];
     c.pass = pass ? argv[i + 1] : NULL;
     c.opts = apply ? argv[i + 1] : NULL;
@@ -553,6 +589,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "there is no pass %s\n", c.pass);
         return 2;
     }
+    struct tgc *t = tgc_new((size_t)1 << 30);
+    if (!t)
+        return 1;
     c.cache = c.cache ? c.cache - 1 : t->cache_nbytes;
     c.weights = c.weights ? c.weights : t->weight_dtype;
     int status = run(t, &c);

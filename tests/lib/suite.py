@@ -76,6 +76,7 @@ class Suite:
         parser.add_argument("--jobs", type=int, default=2)
         parser.add_argument("--filter", default="", help="run the cases whose name matches")
         parser.add_argument("--part", default="1/1", help="K/N: of the cases every N-th, from the K-th on")
+        parser.add_argument("--stop", action="store_true", help="end with the first case that fails")
         parser.add_argument("--list", action="store_true", help="print the names and stop")
         parser.add_argument("--build", default="build", help="Meson's build folder")
         parser.add_argument("--times", action="store_true", help="print each case's seconds")
@@ -104,6 +105,9 @@ class Suite:
                 if options.times:
                     print(f"# {seconds:.2f} s", flush=True)
                 failed += verdict == "failed"
+                if failed and options.stop:
+                    pool.shutdown(cancel_futures=True)
+                    break
         sys.exit(1 if failed else 0)
 
 
