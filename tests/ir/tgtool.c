@@ -400,41 +400,67 @@ static bool is_close(const struct tensor *want, const struct tensor *have, doubl
     return close;
 }
 
+/* The values of the graph's outputs, and behind them those of the states' parts as a whole. */
+static bool graph_values(struct tgc *t, const struct graph *g, struct memory_of_run *m,
+                         struct tensor **want)
+{
+    struct eval_env env = {.leaf = m->leaf, .value = m->value, .n = m->n, .var = m->var,
+                           .nvar = m->nvar, .budget = -1, .host = g->host, .nhost = g->nhost};
+    struct uop **root = mem_array(t, (size_t)g->noutput + 1, sizeof *root);
+    state_whole_values(t, g, root);
+    for (int k = 0; k < g->npart; k++) {
+        struct uop **value = &root[g->noutput - g->npart + k];
+        if (g->part[k]->past)
+            *value = uop_concat(t, (struct uop *[]){g->part[k]->past, *value}, 2,
+                                g->part[k]->axis);
+    }
+    return eval_graph(t, root, g->noutput, &env, want);
+}
+
+static bool have_value(const struct tensor *want, const struct tensor *have, double tolerance)
+{
+    if (is_close(want, have, tolerance))
+        return true;
+    print_tensor("the graph's", want);
+    print_tensor("the kernels'", have);
+    return false;
+}
+
 /* The graph's outputs, and what its schedule stores, after all passes. */
 static int run_graph(struct tgc *t, const struct command *c, struct graph *g)
 {
-    struct memory_of_run m = {.t = t, .nvar = t->next_var + 64};
-    struct uop **root = mem_array(t, (size_t)g->noutput + 1, sizeof *root);
+    struct memory_of_run m = {.t = t, .nvar = t->next_var + 64}, first = m;
     struct tensor **want = mem_array(t, (size_t)g->noutput + 1, sizeof *want);
-    int different = 0;
-    m.var = mem_array(t, (size_t)m.nvar, sizeof *m.var);
+    struct compile_options o = {.threads = c->threads, .isa = 1u << c->isa, .name = "test"};
+    bool same = true;
+    first.var = m.var = mem_array(t, (size_t)m.nvar, sizeof *m.var);
     for (int i = 0; i < t->next_var; i++)
         m.var[i] = 2;
     for (int i = 0; i < g->ninput; i++) {
-        m.leaf[i] = g->input[i];
-        m.value[m.n++] = test_input(t, g->input[i], m.var, t->next_var);
+        first.leaf[i] = g->input[i];
+        first.value[first.n++] = test_input(t, g->input[i], m.var, t->next_var);
     }
-    struct eval_env env = {.leaf = m.leaf, .value = m.value, .n = m.n, .var = m.var,
-                           .nvar = m.nvar, .budget = -1, .host = g->host, .nhost = g->nhost};
-    for (int i = 0; i < g->noutput; i++)
-        root[i] = g->output[i].value;
-    struct compile_options o = {.threads = c->threads, .isa = 1u << c->isa, .name = "test"};
-    if (!eval_graph(t, root, g->noutput, &env, want))
+    if (!graph_values(t, g, &first, want))
         return 1;
     const struct schedule *s = passes_run(t, g, &o);
+    for (int i = 0; s && i < g->ninput; i++) {
+        m.leaf[m.n] = g->input[i];
+        if (i < g->ninput - g->nstate)
+            m.value[m.n++] = first.value[i];
+        else
+            run_place_state(&m, g->state[i - g->ninput + g->nstate], first.value[i]);
+    }
     if (!s || !run_steps(&m, s)) {
         fprintf(stderr, "the schedule cannot be run\n");
         return 1;
     }
-    for (int i = 0; i < g->noutput; i++) {
-        const struct tensor *have = run_value_of(&m, s->output[i]);
-        if (is_close(want[i], have, c->tolerance))
-            continue;
-        different++;
-        print_tensor("the graph's", want[i]);
-        print_tensor("the kernels'", have);
+    for (int i = 0; i < s->noutput; i++)
+        same &= have_value(want[i], run_value_of(&m, s->output[i]), c->tolerance);
+    for (int k = 0; k < g->npart; k++) {
+        const struct tensor *whole = want[g->noutput - g->npart + k];
+        same &= have_value(whole, run_stored(&m, g->part[k], whole), c->tolerance);
     }
-    return different ? 1 : 0;
+    return same ? 0 : 1;
 }
 
 static int pass_on_graph(struct tgc *t, const struct command *c, const struct pass *pass,
