@@ -154,6 +154,8 @@ static void put_kernel(struct text *out, struct tgc *t, const struct schedule *s
 
 static void put_states(struct text *out, const struct graph *g)
 {
+    if (g->nstate)
+        text_printf(out, "states' hash %016llx\n", (unsigned long long)g->state_hash);
     for (int i = 0; i < g->nstate; i++) {
         const struct state *st = g->state[i];
         text_printf(out, "state \"%s\" from \"%s\": %zu bytes at %zu, %zu%s", st->name, st->from,
