@@ -29,6 +29,8 @@ SUITES = [
     ("text", "tests/ir/text_test.py", 600, 1800),
     ("passes", "tests/ir/passes_test.py", 300, 600),
     ("opts", "tests/ir/opts_test.py", 120, 300),
+    ("summary", "tests/ir/summary_test.py", 300, 300),
+    ("rulegen", "tests/rules/rulegen_test.py", 60, 60),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
     ("products", "tests/exec/products_test.py", 300, 300),

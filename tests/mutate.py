@@ -59,6 +59,7 @@ TESTS = [
     golden("passes", "passes", "changes|forbidden"),
     golden("values", "summary", "values"),
     golden("models", "passes", "^run "),
+    ("rulegen", "rules/rulegen", [PYTHON, "tests/rules/rulegen_test.py", "--build", "{build}", "--jobs", "1", "--stop"], {}, 10),
     ("contraction", "", ["{build}/tests/unit/test_contraction"], {}, 5),
     ("narrow", "graph/|analysis/", ["{build}/tests/unit/test_narrow"], {}, 5),
     ("tune", "kernel/|target/", ["{build}/tests/unit/test_tune"], {}, 5),
@@ -83,7 +84,7 @@ TESTS = [
 # What is built: the programs of the tests.
 UNIT = sorted({Path(command[0]).name for _, _, command, _, _ in TESTS if command[0].startswith("{build}")})
 FIRST = ["tests/ir/tgtool"]                 # and what alone the tests up to that need
-BEFORE_OTHERS = ("summary", "passes", "values", "models")
+BEFORE_OTHERS = ("summary", "passes", "values", "models", "rulegen")
 TARGETS = ["cli/tgc", *FIRST, *(f"tests/unit/{name}" for name in UNIT)]
 
 # ------------------------------------------------------------------------------------------- mutants
