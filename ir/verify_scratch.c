@@ -133,6 +133,20 @@ static bool find_value(const struct scratch_verifier *v, const struct uop *u, in
     return false;
 }
 
+static bool evaluate(const struct scratch_verifier *v, const struct uop *u, int64_t *is);
+
+/* A conjunction with a side that is false is false, whatever the other one loads; so is a true
+ * disjunction. */
+static bool evaluate_side(const struct scratch_verifier *v, const struct uop *u, int64_t *is)
+{
+    if (u->dtype != DTYPE_BOOL || (u->op != OP_AND && u->op != OP_OR))
+        return false;
+    for (int k = 0; k < 2; k++)
+        if (evaluate(v, u->src[k], is) && (*is != 0) == (u->op == OP_OR))
+            return true;
+    return false;
+}
+
 /* The value of an expression of fixed counters and symbols; false: it depends on something else. */
 static bool evaluate(const struct scratch_verifier *v, const struct uop *u, int64_t *is)
 {
@@ -148,7 +162,7 @@ static bool evaluate(const struct scratch_verifier *v, const struct uop *u, int6
         return false;
     for (int k = 0; k < u->nsrc; k++)
         if (!evaluate(v, u->src[k], &src[k].i))
-            return false;
+            return evaluate_side(v, u, is);
     if (!scalar_apply(u->op, u->dtype, u->src[u->op == OP_WHERE]->dtype, src, &r))
         return false;
     *is = r.i;
@@ -259,7 +273,7 @@ static bool need(struct scratch_verifier *v, const struct access *a, const struc
 static void visit_run(struct scratch_verifier *v, const struct access *a, int64_t at, int64_t n)
 {
     v->left -= 1 + n / RUN_NELEM;
-    if (!v->moved && (at < 0 || n > v->nelem - at))
+    if (!v->moved && !v->unsure && (at < 0 || n > v->nelem - at))
         scratch_violation(v, a, at < 0 || at >= v->nelem ? at : v->nelem, "it is out of bounds");
     if (at < -v->origin || n > v->nelem + v->origin - at) {
         v->unknown = true;

@@ -324,6 +324,23 @@ def data():
         expect(not loops(folder), "blocks, though nothing is known of the mask")
 
 
+@suite.case("a mask of fewer keys, of another dtype, with lengths: keys behind its end are hidden")
+def short_mask():
+    random, lengths = np.random.default_rng(6), np.array([3, 4], np.int64)
+    seen = random.random((2, 3, 4, 4)) > 0.4
+    seen[..., 0] = True
+    every = np.concatenate([seen, np.zeros((2, 3, 4, 2), bool)], -1)
+    every &= np.arange(6) < lengths[:, None, None, None]
+    for proto, dtype in ((TensorProto.FLOAT, np.float32), (TensorProto.FLOAT16, np.float16),
+                         (TensorProto.DOUBLE, np.float64), (TensorProto.BOOL, bool)):
+        net = Net((2, 3, 4, 8), keys=6)
+        net.more += [G.value("m", [2, 3, 4, 4], proto), G.value("n", [2], TensorProto.INT64)]
+        net.nodes.append(G.node("Attention", ["q", "k", "v", "m", "", "", "n"], ["y"]))
+        inputs = draw(net)
+        mask = seen if dtype is bool else np.where(seen, 0, -INF).astype(dtype)
+        run(f"short {dtype.__name__}", net, reference(*inputs, every), inputs + [mask, lengths], opset=24)
+
+
 @suite.case("rows that see nothing: no numbers under -inf, the mean under a finite mask")
 def rows_without_keys():
     seen = np.tril(np.ones((300, 300), bool), -3)
