@@ -13,6 +13,8 @@ enum opt_op {
 /* The loops that an opt is about: of a store, of the STAGE or of the REDUCE number `number` of
  * those that the store is made of. */
 enum opt_of { OF_STORE, OF_STAGE, OF_SUM };
+/* Where a copy of values is kept: among the program's weights, or in a kernel's scratch. */
+enum space { SPACE_WEIGHTS, SPACE_SCRATCH, SPACE_COUNT };
 /* opts.def says what the fields of each are; the others are 0. */
 struct opt {
     enum opt_op op;
@@ -22,6 +24,8 @@ struct opt {
     int axis;
     int64_t n, from;
     int to;
+    int operand;                 /* PACK: which load of the sum's, sources first */
+    enum space space;            /* PACK: of the copy */
     enum axis kind;              /* LANES: of the lane */
     bool column;                 /* LANES: it runs along a tile's columns, not its rows */
 };
@@ -37,6 +41,8 @@ bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct 
                const char **why);
 /* The same of what has been chosen because it is legal. */
 void opt_must(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n);
+/* How many of the store's uops of the part's op come before it, sources first: `number`. */
+int opt_number(struct tgc *t, struct uop *store, const struct uop *part);
 
 /* opts_text.c: one opt as text, `lanes 0 axis=2 n=16 kind=vector as=column`, without a newline. */
 void opt_print(struct text *out, const struct opt *o);

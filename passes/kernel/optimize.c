@@ -136,6 +136,21 @@ static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, 
     }
 }
 
+/* The weights of a tiled contraction, wherever that is legal. */
+static void pack_weights(struct tgc *t, struct kernel *k, struct variant *v, int at)
+{
+    struct nest m;
+    struct uop *store = v->ast->src[at], *last = store->src[store->nsrc - 1];
+    if (!nest_find(t, store, &m) || !m.contraction)
+        return;
+    struct opt pack = {.op = OPT_PACK, .store = at, .of = OF_SUM, .space = SPACE_WEIGHTS,
+                       .number = opt_number(t, store, m.reduce), .n = range_fixed_size(last),
+                       .axis = store->nsrc - 1 - store_first_range(store)};
+    for (; pack.operand < m.nload; pack.operand++)
+        if (load_is_stationary(m.load[pack.operand]))
+            (void)opt_apply(t, k, v, &pack, 1, NULL);
+}
+
 /* The opts of a tile: of the loops first, then of the weights in their new order, then lanes that
  * are no whole vector. */
 static void apply_tile(struct tgc *t, struct kernel *k, struct variant *v, int at,
@@ -143,9 +158,8 @@ static void apply_tile(struct tgc *t, struct kernel *k, struct variant *v, int a
 {
     struct opt opt[OPTS_OF_TILE], like = {.store = at};
     opt_must(t, k, v, opt, tile_opts(m, tile, &like, opt));
-    struct opt pack = {.op = OPT_PACK, .store = at};
     if (m->contraction)
-        (void)opt_apply(t, k, v, &pack, 1, NULL);        /* not every one has weights */
+        pack_weights(t, k, v, at);
     const struct uop *store = v->ast->src[at];
     struct opt fill = {.op = OPT_FILL, .store = at, .n = tile->vector,
                        .axis = store->nsrc - 1 - store_first_range(store)};
@@ -443,16 +457,6 @@ bool pass_gather_rows(struct tgc *t, struct schedule *s, struct kernel *k)
     for (int i = 0; i < k->ast->nsrc; i++)
         for (int j = 0, n = gather_rows(t, k, k->ast->src[i], part); j < n; j++)
             push_store(t, &to, part[j]);
-    set_stores(t, k, &to);
-    return true;
-}
-
-bool pass_pack_keys(struct tgc *t, struct schedule *s, struct kernel *k)
-{
-    struct stores to = {0};
-    (void)s;
-    for (int i = 0; i < k->ast->nsrc; i++)
-        push_store(t, &to, keys_pack(t, k, k->ast->src[i]));
     set_stores(t, k, &to);
     return true;
 }

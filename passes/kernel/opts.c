@@ -39,6 +39,15 @@ struct uop *work_find(struct work *w, struct uop *store, enum op op, int number)
     return NULL;
 }
 
+int opt_number(struct tgc *t, struct uop *store, const struct uop *part)
+{
+    int n, number = 0;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n && order[i] != part; i++)
+        number += order[i]->op == part->op;
+    return number;
+}
+
 void work_close(struct work *w)
 {
     struct open *o = &w->open;
@@ -435,7 +444,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_UNROLL: return apply_unroll(w, o);
     case OPT_FILL: return apply_fill(w, o);
     case OPT_DECIDE: return apply_decide(w, o);
-    case OPT_KEEP: return apply_keep(w, o);
+    case OPT_STAGE: return apply_stage(w, o);
     case OPT_ROWS: return apply_rows(w, o);
     case OPT_GROUP: return apply_group(w, o);
     case OPT_PACK: return apply_pack(w, o);
@@ -456,6 +465,21 @@ static void tell(struct tgc *t, const struct kernel *k, const struct variant *v,
     fprintf(stderr, "opt: %s (%s): %s\n", k->name, isa_name(v ? v->isa : isa_portable()), line.s);
 }
 
+/* Scratch since `nscratch` that a later opt of the list has made needless is dropped. */
+static void drop_scratch(struct tgc *t, struct kernel *k, struct uop *ast, int nscratch)
+{
+    int nuop, n = nscratch;
+    struct uop **order = k->nscratch > nscratch ? uop_toposort(t, &ast, 1, &nuop) : NULL;
+    for (int i = nscratch; i < k->nscratch; i++) {
+        bool used = false;
+        for (int j = 0; j < nuop && !used; j++)
+            used = order[j]->op == OP_STAGE && order[j]->arg.p == k->scratch[i];
+        if (used)
+            k->scratch[n++] = k->scratch[i];
+    }
+    k->nscratch = n;
+}
+
 bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n,
                const char **why)
 {
@@ -463,11 +487,13 @@ bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct 
     struct mem_mark mark = scratch_mark(t);
     struct work *w = scratch_array(t, 1, sizeof *w);
     *w = (struct work){.t = t, .kernel = k, .ast = v ? v->ast : k->ast};
+    int nscratch = k->nscratch;
     bool ok = true;
     for (int i = 0; i < n && ok; i++)
         ok = apply(w, &opt[i]);
     if (ok) {
         work_close(w);
+        drop_scratch(t, k, w->ast, nscratch);
         *(v ? &v->ast : &k->ast) = w->ast;
         k->stores_twice |= w->stores_twice;
         for (int i = 0; i < n; i++) {
@@ -475,8 +501,10 @@ bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct 
             if (t->debug >= 3)
                 tell(t, k, v, &opt[i]);
         }
-    } else if (why) {
-        *why = w->why;
+    } else {
+        k->nscratch = nscratch;
+        if (why)
+            *why = w->why;
     }
     scratch_release(t, mark);
     return ok;

@@ -1,8 +1,31 @@
-/* opts_store.c - opts of whole stores: cut in two, joined, their weights packed, their lanes
- * filled; and of their sums. */
+/* opts_store.c - opts of whole stores: cut in two, joined, their lanes filled; and of their sums. */
 #include "passes/kernel/opts_work.h"
 
 #include <string.h>
+
+struct uop *stage_as_store(struct tgc *t, const struct uop *stage)
+{
+    struct uop *src[MAX_RANK + 4];
+    int n = 0;
+    src[n++] = uop_buffer(t, (struct buffer *)(uintptr_t)stage->arg.p);
+    src[n++] = stage->src[1];
+    src[n++] = stage->src[0];
+    for (int k = 2; k < stage->nsrc; k++)
+        src[n++] = stage->src[k];
+    return uop_intern(t, OP_STORE, stage->dtype, src, n, (union arg){0});
+}
+
+struct uop *store_as_stage(struct tgc *t, const struct uop *store)
+{
+    struct uop *src[80];
+    int n = 0;
+    src[n++] = store->src[2];
+    src[n++] = store->src[1];
+    for (int k = 3; k < store->nsrc; k++)
+        src[n++] = store->src[k];
+    return uop_intern(t, OP_STAGE, store->src[2]->dtype, src, n,
+                      (union arg){.p = uop_buffer_of(store->src[0])});
+}
 
 bool apply_cut(struct work *w, const struct opt *opt)
 {
@@ -88,17 +111,6 @@ bool apply_fill(struct work *w, const struct opt *opt)
     return true;
 }
 
-bool apply_pack(struct work *w, const struct opt *opt)
-{
-    work_close(w);
-    struct uop *store = w->ast->src[opt->store];
-    struct uop *packed = opt->of == OF_STORE ? tile_pack(w->t, w->kernel, store) : store;
-    if (packed == store)
-        return work_refuse(w, "no weight of a contraction can be stored in another order");
-    work_put_stores(w, opt->store, &packed, 1);
-    return true;
-}
-
 bool apply_decide(struct work *w, const struct opt *opt)
 {
     work_close(w);
@@ -106,16 +118,6 @@ bool apply_decide(struct work *w, const struct opt *opt)
     if (decided == store)
         return work_refuse(w, "there is no STACK but those that a loop is unrolled for");
     work_put_stores(w, opt->store, &decided, 1);
-    return true;
-}
-
-bool apply_keep(struct work *w, const struct opt *opt)
-{
-    work_close(w);
-    struct uop *store = w->ast->src[opt->store], *kept = rows_keep_sum(w->t, w->kernel, store);
-    if (kept == store)
-        return work_refuse(w, "no sum beside a stage's is the same for all columns");
-    work_put_stores(w, opt->store, &kept, 1);
     return true;
 }
 
@@ -226,6 +228,87 @@ bool apply_order_sum(struct work *w, const struct opt *opt)
     memmove(&src[to + 1], &src[to], (size_t)(sum->nsrc - to - 1) * sizeof *src);
     src[to] = r;
     return put_sum(w, opt, sum, src, sum->nsrc);
+}
+
+struct uop *work_stage_of(struct work *w, struct uop *store, const struct uop *sum)
+{
+    int n, nown;
+    struct uop **order = uop_toposort(w->t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_STAGE)
+            continue;
+        struct uop **own = nest_order(w->t, order[i]->src[0], &nown);
+        for (int j = 0; j < nown; j++)
+            if (own[j] == sum)
+                return order[i];
+    }
+    return NULL;
+}
+
+/* Whether u changes with r, but for what has a loop over r of its own. */
+static bool is_free_in(struct work *w, struct uop *u, const struct uop *r)
+{
+    struct uop_map free = {.t = w->t, .scratch = true};
+    int n;
+    struct uop **order = uop_toposort(w->t, &u, 1, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *x = order[i];
+        bool is_free = x == r, bound = false;
+        for (int k = 0; k < x->nsrc; k++) {
+            is_free |= map_get(&free, x->src[k]) != NULL;
+            bound |= x->src[k] == r && (x->op == OP_REDUCE || x->op == OP_STAGE) && k > 0;
+        }
+        if (is_free && !bound)
+            map_set(&free, x, x);
+    }
+    return map_get(&free, u) != NULL;
+}
+
+/* Whether the sum is a term of another one, and changes with its loops. */
+static bool is_of_sum(struct work *w, struct uop *store, struct uop *sum)
+{
+    int n;
+    struct uop **order = uop_toposort(w->t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        for (int k = 1; order[i]->op == OP_REDUCE && order[i] != sum && k < order[i]->nsrc; k++)
+            if (uop_depends_on(w->t, order[i], sum) && is_free_in(w, sum, order[i]->src[k]))
+                return true;
+    return false;
+}
+
+bool apply_stage(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store], *src[RANGES_MAX + 2], *load[2];
+    struct uop *sum = opt->of == OF_SUM ? work_find(w, store, OP_REDUCE, opt->number) : NULL;
+    struct uop_map by = {.t = t, .scratch = true};
+    int64_t size, nelem = 1;
+    if (!sum || is_of_sum(w, store, sum))
+        return work_refuse(w, "the store has no such sum, or it changes with another one's loops");
+    struct uop *stage = work_stage_of(w, store, sum);
+    const struct uop *nest = stage ? stage : store;
+    int n = 2, first = stage ? 2 : store_first_range(store);
+    if (opt->axis < 0 || first + opt->axis > nest->nsrc || nest->nsrc > RANGES_MAX)
+        return work_refuse(w, "the nest has no such loop");
+    src[1] = load[1] = uop_int(t, 0);
+    for (int i = first + opt->axis; i < nest->nsrc; i++) {
+        if ((size = range_fixed_size(nest->src[i])) < 1 || range_is_lane(nest->src[i]) ||
+            (nelem = sat_mul(nelem, size)) > INT32_MAX / 8)
+            return work_refuse(w, "scratch is for loops of fixed sizes that are no lanes");
+        struct uop *r = uop_range(t, uop_int(t, size), t->next_range++);
+        work_name_like(t, r, nest->src[i]);
+        map_set(&by, nest->src[i], r);
+        src[1] = sym_add(t, sym_muli(t, src[1], size), r);
+        load[1] = sym_add(t, sym_muli(t, load[1], size), nest->src[i]);
+        src[n++] = r;
+    }
+    src[0] = uop_substitute_all(t, sum, &by);
+    union arg scratch = {.p = kernel_new_scratch(t, w->kernel, sum->dtype, nelem)};
+    load[0] = uop_intern(t, OP_STAGE, sum->dtype, src, n, scratch);
+    store = uop_substitute(t, store, sum, uop_intern(t, OP_LOAD, sum->dtype, load, 2, (union arg){0}));
+    work_put_stores(w, opt->store, &store, 1);
+    return true;
 }
 
 bool apply_group(struct work *w, const struct opt *opt)

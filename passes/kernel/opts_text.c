@@ -15,13 +15,17 @@ enum field {
     F_FROM = 4,
     F_TO = 8,
     F_KIND = 16,
-    F_AS = 32
+    F_AS = 32,
+    F_OPERAND = 64,
+    F_SPACE = 128,
+    NFIELD = 8
 };
 static const struct { const char *text; int fields; } ops[OPT_COUNT] = {
 #define OPT(name, text, fields) {text, fields},
 #include "passes/opts.def"
 };
 static const char *const of_text[] = {"", ".stage", ".sum"};
+static const char *const space_text[SPACE_COUNT] = {"weights", "scratch"};
 
 void opt_print(struct text *out, const struct opt *o)
 {
@@ -41,6 +45,10 @@ void opt_print(struct text *out, const struct opt *o)
         text_printf(out, " kind=%s", axis_name(o->kind));
     if (has & F_AS)
         text_printf(out, " as=%s", o->column ? "column" : "row");
+    if (has & F_OPERAND)
+        text_printf(out, " operand=%d", o->operand);
+    if (has & F_SPACE)
+        text_printf(out, " space=%s", space_text[o->space]);
 }
 
 /* -------------------------------------------------------------------------------------- reading */
@@ -81,10 +89,11 @@ static const char *op_text(int i) { return ops[i].text; }
 static const char *kind_text(int i) { return axis_name((enum axis)i); }
 static const char *field_text(int i)
 {
-    static const char *const text[] = {"axis", "n", "from", "to", "kind", "as"};
+    static const char *const text[] = {"axis", "n", "from", "to", "kind", "as", "operand", "space"};
     return text[i];
 }
 static const char *as_text(int i) { return i ? "column" : "row"; }
+static const char *name_of_space(int i) { return space_text[i]; }
 static const char *nest_text(int i) { return i ? "sum" : "stage"; }
 
 static bool read_nest(const struct reader *r, const char **at, struct opt *o)
@@ -109,24 +118,31 @@ static bool read_nest(const struct reader *r, const char **at, struct opt *o)
 
 static bool read_value(const struct reader *r, const char **at, int field, struct opt *o)
 {
-    int64_t n;
+    int64_t n = 0;
     size_t length;
-    bool word = 1 << field == F_KIND || 1 << field == F_AS;
-    if (!word && !read_number(r, at, field == 1 || field == 2 ? INT64_MAX / 16 : INT32_MAX, &n))
-        return false;
-    int found = !word                 ? 0
-                : 1 << field == F_KIND ? find_word(*at, &length, kind_text, AXIS_COUNT)
-                                       : find_word(*at, &length, as_text, 2);
+    int found = 0;
+    switch (1 << field) {
+    case F_KIND: found = find_word(*at, &length, kind_text, AXIS_COUNT); break;
+    case F_AS: found = find_word(*at, &length, as_text, 2); break;
+    case F_SPACE: found = find_word(*at, &length, name_of_space, SPACE_COUNT); break;
+    default:
+        if (!read_number(r, at, field == 1 || field == 2 ? INT64_MAX / 16 : INT32_MAX, &n))
+            return false;
+        length = 0;
+    }
     if (found < 0)
         return wrong(r, *at, 1 << field == F_KIND ? "a kind of loop is expected"
-                                                  : "'row' or 'column' is expected");
-    *at += word ? length : 0;
+                             : 1 << field == F_AS ? "'row' or 'column' is expected"
+                                                  : "'weights' or 'scratch' is expected");
+    *at += length;
     switch (1 << field) {
     case F_AXIS: o->axis = (int)n; break;
     case F_N: o->n = n; break;
     case F_FROM: o->from = n; break;
     case F_TO: o->to = (int)n; break;
     case F_KIND: o->kind = (enum axis)found; break;
+    case F_OPERAND: o->operand = (int)n; break;
+    case F_SPACE: o->space = (enum space)found; break;
     default: o->column = found; break;
     }
     return true;
@@ -143,7 +159,7 @@ static bool read_opt(const struct reader *r, const char *at, struct opt *o)
     if (!read_nest(r, &at, o))
         return false;
     while (*(at += strspn(at, " "))) {
-        int field = find_word(at, &length, field_text, 6);
+        int field = find_word(at, &length, field_text, NFIELD);
         if (field < 0 || at[length] != '=' || !(ops[op].fields >> field & 1) || seen >> field & 1)
             return wrong(r, at, mem_printf(r->t, "this is no argument of '%s', or not the first",
                                            ops[op].text));
@@ -154,7 +170,7 @@ static bool read_opt(const struct reader *r, const char *at, struct opt *o)
         if (*at && *at != ' ')
             return wrong(r, at, "a space is expected");
     }
-    for (int field = 0; field < 6; field++)
+    for (int field = 0; field < NFIELD; field++)
         if ((ops[op].fields & ~seen) >> field & 1)
             return wrong(r, at, mem_printf(r->t, "'%s' lacks %s=", ops[op].text,
                                            field_text(field)));

@@ -1,4 +1,4 @@
-/* opts_work.h - private to opts.c and opts_store.c: a kernel's AST while opts change it. */
+/* opts_work.h - private to opts.c, opts_store.c and pack.c: a kernel's AST while opts change it. */
 #ifndef TGC_OPTS_WORK_H
 #define TGC_OPTS_WORK_H
 
@@ -47,6 +47,8 @@ struct uop *work_new_range(struct tgc *t, int64_t n, enum axis a);
 
 /* The store's part number `number` of this op, sources first; NULL: it has no such one. */
 struct uop *work_find(struct work *w, struct uop *store, enum op op, int number);
+/* The innermost stage whose nest has the sum; NULL: it is the store's. */
+struct uop *work_stage_of(struct work *w, struct uop *store, const struct uop *sum);
 /* Whether something is divided that depends on r and is more than r. */
 bool work_is_divided(struct tgc *t, struct uop *u, const struct uop *r);
 void work_name_like(struct tgc *t, struct uop *u, const struct uop *from);
@@ -55,12 +57,14 @@ void work_name_like(struct tgc *t, struct uop *u, const struct uop *from);
 bool apply_divide_sum(struct work *w, const struct opt *opt);
 bool apply_order_sum(struct work *w, const struct opt *opt);
 bool apply_decide(struct work *w, const struct opt *opt);
-bool apply_keep(struct work *w, const struct opt *opt);
+bool apply_stage(struct work *w, const struct opt *opt);
 bool apply_rows(struct work *w, const struct opt *opt);
 bool apply_group(struct work *w, const struct opt *opt);
 bool apply_cut(struct work *w, const struct opt *opt);
 bool apply_fill(struct work *w, const struct opt *opt);
-bool apply_pack(struct work *w, const struct opt *opt);
 bool apply_join(struct work *w, const struct opt *opt);
+
+/* pack.c */
+bool apply_pack(struct work *w, const struct opt *opt);
 
 #endif

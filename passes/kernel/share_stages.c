@@ -97,6 +97,8 @@ static struct uop *find_row_sum(struct tgc *t, struct uop *store)
     bool stage = false, product = false;
     int n;
     struct uop **order = nest_order(t, store->src[2], &n);
+    if (last->op != OP_RANGE)
+        return NULL;
     for (int i = 0; i < n; i++) {
         stage |= order[i]->op == OP_STAGE;
         if (order[i]->op != OP_REDUCE)
@@ -107,17 +109,6 @@ static struct uop *find_row_sum(struct tgc *t, struct uop *store)
             sum = order[i];
     }
     return stage && product ? sum : NULL;
-}
-
-struct uop *rows_keep_sum(struct tgc *t, struct kernel *k, struct uop *store)
-{
-    struct uop *sum = store->src[store->nsrc - 1]->op == OP_RANGE ? find_row_sum(t, store) : NULL;
-    if (!sum)
-        return store;
-    struct uop *src[2] = {sum, uop_int(t, 0)};
-    src[0] = uop_intern(t, OP_STAGE, sum->dtype, src, 2,
-                        (union arg){.p = kernel_new_scratch(t, k, sum->dtype, 1)});
-    return uop_substitute(t, store, sum, uop_intern(t, OP_LOAD, sum->dtype, src, 2, (union arg){0}));
 }
 
 /* ------------------------------------------------------------------------------------- applying */
@@ -241,9 +232,14 @@ static int find_rows(struct tgc *t, struct uop *store, int64_t *size, int64_t *r
 
 int rows_share_stages(struct tgc *t, struct kernel *k, int at)
 {
-    struct opt keep = {.op = OPT_KEEP, .store = at};
+    struct uop *store = k->ast->src[at], *sum = find_row_sum(t, store);
     int64_t size, rows;
-    (void)opt_apply(t, k, NULL, &keep, 1, NULL);         /* few kernels have such a sum */
+    struct opt stage = {.op = OPT_STAGE, .store = at, .of = OF_SUM,
+                        .axis = store->nsrc - store_first_range(store)};
+    if (sum) {
+        stage.number = opt_number(t, store, sum);
+        opt_must(t, k, NULL, &stage, 1);
+    }
     int axis = find_rows(t, k->ast->src[at], &size, &rows);
     if (axis < 0)
         return 1;

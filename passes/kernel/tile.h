@@ -27,7 +27,7 @@ enum { VECTOR_STRIDE_MAX = 1 << 30 };
 /* The fewest contiguous rows for which storing by columns pays, see transpose_store.c. */
 enum { CROSS_ROWS_MIN = 4 };
 
-/* Whether a load's weight could be packed in the order of the loops. */
+/* pack.c: whether a load's weight could be packed in the order of the loops. */
 bool nest_is_packable(const struct nest *m, const struct uop *load);
 
 /* Whether it can be loaded as vectors: floats, and dtypes that are cast to floats on the way. */
@@ -94,9 +94,6 @@ struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
 int gathers_find_inner(struct tgc *t, const struct uop *store, int first, int *axis);
 /* thread.c: whether the kernel reads what it writes, so that threads could meet. */
 bool kernel_reads_results(struct tgc *t, const struct kernel *k);
-/* pack_keys.c: PACK at run time, for operands of attention's scores. The kernel gets new
- * scratch. */
-struct uop *keys_pack(struct tgc *t, struct kernel *k, struct uop *store);
 /* The stride of rows of so many elements in scratch. */
 int64_t scratch_pitch(const struct tgc *t, int64_t nelem);
 /* share_stages.c: several rows share the stages of store number `at`, in up to two stores; returns
@@ -105,8 +102,6 @@ int rows_share_stages(struct tgc *t, struct kernel *k, int at);
 /* The store with its range `axis` in steps of `rows`, which divides it, that share the stages; the
  * same store: none of these is worth it. */
 struct uop *rows_take(struct tgc *t, struct kernel *k, struct uop *store, int axis, int64_t rows);
-/* The store with a sum that is the same for all its columns kept for each row, if it has one. */
-struct uop *rows_keep_sum(struct tgc *t, struct kernel *k, struct uop *store);
 /* gather_rows.c: loads gathered rows in vectors and stores them in another order, in up to
  * GATHER_PARTS_MAX stores; returns their number. The kernel gets new scratch. */
 enum { GATHER_PARTS_MAX = 2 };
@@ -122,9 +117,6 @@ struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d,
 /* A STAGE as the nest of a store to its scratch, and back. */
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
 struct uop *store_as_stage(struct tgc *t, const struct uop *store);
-/* PACK: the store with weights read in the order of the tiles, from copies that the kernel's
- * variants share. */
-struct uop *tile_pack(struct tgc *t, struct kernel *k, struct uop *store);
 /* tune_key.c: keys of choices in a tune file. */
 uint64_t tune_key_of_store(struct tgc *t, struct uop *store);
 uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like);
