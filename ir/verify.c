@@ -495,8 +495,9 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         map_set(&l->where, u, (void *)(uintptr_t)l->ndef);
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
-        if (op_is_pointwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
-            u->op == OP_FOLD || u->op == OP_INTRINSIC || u->op == OP_NEAREST ||
+        bool of_acc = u->op == OP_CAST && u->src[0]->op == OP_ACC;       /* it may have changed */
+        if ((op_is_pointwise(u->op) && !of_acc) || u->op == OP_LOAD || u->op == OP_SPLAT ||
+            u->op == OP_RAMP || u->op == OP_FOLD || u->op == OP_INTRINSIC || u->op == OP_NEAREST ||
             u->op == OP_LANES || u->op == OP_NARROW || u->op == OP_GATHER)
             verify_violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;

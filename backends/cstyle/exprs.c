@@ -2,8 +2,8 @@
  *
  * Signed overflow, division by zero, wide shifts and float conversions out of range are undefined
  * in C and defined in the IR. Where the bounds of the operands exclude these the plain operator is
- * written; otherwise a helper of runtime/number.c. Integers of at most 32 bits (except u32) are
- * computed in int and wrapped to their width where they could leave it.
+ * written; otherwise a helper of runtime/number.c. Narrow formats are computed in int and float;
+ * what could leave them has been given a cast (target/legalize.c).
  */
 #include "backends/cstyle/cstyle.h"
 #include "passes/target/legal.h"
@@ -300,10 +300,8 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
     if (kind == 'F' || kind == 'D') {
         struct expr e = u->op == OP_ADD ? sum(p, src, kind)
                                         : expand(p, find_line(p, u->op, kind, false), src, kind);
-        if (is_comparison(u->op) || u->op == OP_ISNAN)
+        if (u->dtype == DTYPE_BOOL)
             e.kind = 'B';
-        else if (kind == 'F' && u->dtype != DTYPE_F32 && !legal_is_exact(u->op))
-            e.round = u->dtype;
         return e;
     }
     if (kind == 'B')
@@ -315,9 +313,6 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
             expand(p, find_line(p, u->op == OP_EQ ? OP_NE : OP_EQ, kind, false), src, 'B').s;
         return e;
     }
-    if (kind == 'I' && u->dtype != DTYPE_I64 && u->dtype != DTYPE_I32 &&
-        !legal_fits(u, dtype_min(u->dtype), dtype_max(u->dtype)))
-        return expr_wrap(p, u->dtype, &e);
     return e;
 }
 

@@ -110,7 +110,7 @@ static enum op acc_op(const struct writer *w, const struct uop *acc)
     for (int i = w->position; i < w->nlinear; i++) {
         const struct uop *u = w->linear[i];
         if (u->op == OP_ASSIGN && u->src[0] == acc)
-            return u->src[1]->op;
+            return (u->src[1]->op == OP_CAST ? u->src[1]->src[0] : u->src[1])->op;
     }
     return OP_ASSIGN;
 }

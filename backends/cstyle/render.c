@@ -123,8 +123,14 @@ static void define_as(struct writer *w, const struct uop *u, struct expr e)
 static void write_elementwise(struct writer *w, const struct uop *u)
 {
     struct expr src[3];
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
     writer_operands(w, u, u->nsrc, src);
-    define_as(w, u, expr_apply(w->p, u, src));
+    v->e = expr_apply(w->p, u, src);
+    v->nuse = w->use[w->position];
+    /* a cast of which nothing is seen has its operand's name */
+    v->written = u->op == OP_CAST && v->e.s == src[0].s && writer_value(w, u->src[0])->written;
+    writer_inherit(w, v, u);
+    writer_define(w, u, v);
 }
 
 static void write_splat(struct writer *w, const struct uop *u)

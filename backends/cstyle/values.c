@@ -72,9 +72,11 @@ const char *writer_place_name(const struct writer *w, const struct buffer *b)
     return w->f->buffer_name[writer_place(w, b)];
 }
 
-/* The stem of a value's name, by its op. */
+/* The stem of a value's name, by its op; a cast to a narrow format only rounds or wraps one. */
 static const char *temporary_stem(const struct writer *w, const struct uop *u)
 {
+    if (u->op == OP_CAST && dtype_bits(u->dtype) < 32 && u->src[0]->op != OP_LOAD)
+        u = u->src[0];
     if (u->op == OP_LOAD || u->op == OP_GATHER) {
         const struct buffer *b = uop_buffer_of(u->src[0]);
         return mem_printf(w->t, "%sv", writer_place_name(w, b));

@@ -33,6 +33,11 @@ static struct span span_product(struct span a, struct span b)
     return r;
 }
 
+static struct span span_hull(struct span a, struct span b)
+{
+    return (struct span){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
+}
+
 /* Bounds of the op's result in unlimited integers. INT64_MIN and INT64_MAX mean that they may be
  * beyond these. */
 static struct span span_exact(const struct uop *u)
@@ -50,6 +55,10 @@ static struct span span_exact(const struct uop *u)
     case OP_SUB: return span_sum(v[0], span_negated(v[1]));
     case OP_MUL: return span_product(v[0], v[1]);
     case OP_MULACC: return span_sum(span_product(v[0], v[1]), v[2]);
+    case OP_DIV: case OP_FLOORDIV:                   /* the least one by -1 is one too large */
+        return v[1].lo <= -1 && v[1].hi >= -1
+                   ? span_hull((struct span){u->vmin, u->vmax}, span_negated(v[0]))
+                   : (struct span){u->vmin, u->vmax};
     case OP_SHL:
         if (v[0].lo < 0 || v[1].lo < 0 || v[1].hi > 30)
             return (struct span){INT64_MIN, INT64_MAX};
@@ -86,18 +95,6 @@ bool legal_is_plain(const struct uop *u, int bits)
         return false;
     default:
         return true;
-    }
-}
-
-bool legal_is_exact(enum op op)
-{
-    switch (op) {
-    case OP_NEG: case OP_ABS: case OP_MAX: case OP_MIN: case OP_WHERE: case OP_FLOOR: case OP_CEIL:
-    case OP_TRUNC: case OP_ROUND:
-    case OP_MOD:
-        return true;
-    default:
-        return false;
     }
 }
 

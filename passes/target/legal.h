@@ -9,9 +9,6 @@
 bool legal_is_plain(const struct uop *u, int bits);
 /* Whether the result, in unlimited integers, is within these bounds. */
 bool legal_fits(const struct uop *u, int64_t least, int64_t most);
-/* Whether the op's result needs no rounding if its operands are values of a narrow float format and
- * it is computed in a wider one. */
-bool legal_is_exact(enum op op);
 /* min(max(x, ..), ..) with a result that fits in an u8, or is NaN. */
 bool legal_is_in_u8(const struct uop *u);
 /* Whether a vector's elements are known not to be NaN. */

@@ -1,52 +1,164 @@
-/* legalize.c - a linear program with no operation but those that every language has; what becomes of
- * the others are the rules of the set `legal` (passes/rules/legal.rules).
+/* legalize.c - a linear program with no operation but those that every language has.
  *
- * What is written plainly, and what by a function, a renderer asks legal.h.
+ * Simple ones are the rules of the set `legal` (passes/rules/legal.rules). Narrow formats (f16, bf16,
+ * f8, integers of less than 32 bits) have no arithmetic: what could leave such a format is computed
+ * in f32 or i32, and a cast rounds or wraps it.
+ *
+ *      c : f16 = mul(a, b)         a' : f32 = cast(a)    c' : f32 = mul(a', b')    c : f16 = cast(c')
+ *
+ * What stays in its format (a maximum, a choice, a sum that bounds prove small) needs no cast: a
+ * language computes it in the wide format, too. What is written plainly, and what by a function, a
+ * renderer asks legal.h.
  */
 #include "passes/passes.h"
 #include "passes/rules/rules.h"
+#include "passes/target/legal.h"
 
-/* u with operands as they are now, and legal; u itself if nothing changes. */
-static struct uop *legal_uop(struct tgc *t, const struct uop_map *now, struct uop *u)
+/* A program on its way. */
+struct legal {
+    struct tgc *t;
+    struct uop **linear; int n; size_t cap;
+    struct uop_map now;          /* a uop of before -> what it is now */
+    struct uop_map known;        /* an elementwise uop -> the region where it was computed, + 1 */
+    /* loops and guards, 0 is the whole program: the one around each, -1 when it is closed */
+    int *around; int nregion; size_t cap_region;
+    int region;
+};
+
+static void open_region(struct legal *l)
+{
+    VEC_PUSH(l->t, l->around, l->nregion, l->cap_region, l->region);
+    l->region = l->nregion - 1;
+}
+
+static void close_region(struct legal *l)
+{
+    int around = l->around[l->region];
+    l->around[l->region] = -1;
+    l->region = around;
+}
+
+/* Computes u here, unless it is known; returns it. */
+static struct uop *push(struct legal *l, struct uop *u)
+{
+    intptr_t at = (intptr_t)map_get(&l->known, u);
+    if (at && l->around[at - 1] >= 0)
+        return u;
+    if (op_is_elementwise(u->op))
+        map_set(&l->known, u, (void *)(intptr_t)(l->region + 1));
+    VEC_PUSH(l->t, l->linear, l->n, l->cap, u);
+    return u;
+}
+
+/* u with operands as they are now; u itself if they are what they were. */
+static struct uop *with_operands(struct legal *l, struct uop *u)
 {
     bool changed = false;
-    int rule;
-    struct uop **src = scratch_array(t, (size_t)u->nsrc + 1, sizeof *src), *r = u;
+    struct uop **src = scratch_array(l->t, (size_t)u->nsrc + 1, sizeof *src);
     for (int k = 0; k < u->nsrc; k++) {
-        struct uop *by = map_get(now, u->src[k]);
+        struct uop *by = map_get(&l->now, u->src[k]);
         src[k] = by ? by : u->src[k];
         changed |= by != NULL;
     }
-    if (changed) {
-        r = uop_intern(t, u->op, u->dtype, src, u->nsrc, u->arg);
-        uop_set_origin(t, r, u);
-        if (u->op == OP_RANGE && uop_get_axes(t, u))
-            uop_name_axes(t, r, uop_get_axes(t, u));
+    if (!changed)
+        return u;
+    struct uop *r = uop_intern(l->t, u->op, u->dtype, src, u->nsrc, u->arg);
+    uop_set_origin(l->t, r, u);
+    if (u->op == OP_RANGE && uop_get_axes(l->t, u))
+        uop_name_axes(l->t, r, uop_get_axes(l->t, u));
+    return r;
+}
+
+/* The format in which d's arithmetic is done, if it has none of its own; else d. */
+static enum dtype wide_format(enum dtype d)
+{
+    if (dtype_is_float(d))
+        return d == DTYPE_F64 ? d : DTYPE_F32;
+    return dtype_is_int(d) && dtype_bits(d) < 32 ? DTYPE_I32 : d;
+}
+
+/* Whether the op's result needs no rounding if its operands are values of a narrow float format. */
+static bool is_exact(enum op op)
+{
+    switch (op) {
+    case OP_NEG: case OP_ABS: case OP_MAX: case OP_MIN: case OP_WHERE: case OP_FLOOR: case OP_CEIL:
+    case OP_TRUNC: case OP_ROUND: case OP_MOD:
+        return true;
+    default:
+        return false;
     }
-    struct uop *by = r->lanes == 1 ? rules_match(t, RULES_legal, NULL, r, &rule) : NULL;
+}
+
+static bool may_leave_format(const struct uop *u)
+{
+    if (!op_is_elementwise(u->op) || u->op == OP_CAST || u->op == OP_BITCAST || u->lanes > 1 ||
+        wide_format(u->dtype) == u->dtype)
+        return false;
+    return dtype_is_float(u->dtype) ? !is_exact(u->op)
+                                    : !legal_fits(u, dtype_min(u->dtype), dtype_max(u->dtype));
+}
+
+static struct uop *cast(struct legal *l, enum dtype d, struct uop *x)
+{
+    return uop_intern(l->t, OP_CAST, d, &x, 1, (union arg){0});
+}
+
+/* u computed in the wide format. */
+static struct uop *widen(struct legal *l, struct uop *u)
+{
+    struct uop *src[3];
+    enum dtype wide = wide_format(u->dtype);
+    for (int k = 0; k < u->nsrc; k++) {
+        struct uop *x = u->src[k];
+        src[k] = x->op != OP_CONST      ? push(l, cast(l, wide, x))
+                 : dtype_is_float(wide) ? uop_constf(l->t, wide, x->arg.f)
+                                        : uop_consti(l->t, wide, x->arg.i);
+    }
+    struct uop *r = push(l, uop_intern(l->t, u->op, wide, src, u->nsrc, u->arg));
+    uop_set_origin(l->t, r, u);
+    return cast(l, u->dtype, r);
+}
+
+static struct uop *legal_uop(struct legal *l, struct uop *u)
+{
+    int rule;
+    struct uop *r = with_operands(l, u);
+    struct uop *by = r->lanes == 1 ? rules_match(l->t, RULES_legal, NULL, r, &rule) : NULL;
+    if (!by && may_leave_format(r))
+        by = widen(l, r);
     if (by)
-        uop_set_origin(t, by, r);
+        uop_set_origin(l->t, by, r);
     return by ? by : r;
 }
 
-static void legalize(struct tgc *t, struct uop **linear, int n)
+static void legalize(struct tgc *t, struct uop ***linear, int *n)
 {
     struct mem_mark mark = scratch_mark(t);
-    struct uop_map now = {.t = t, .scratch = true};
-    for (int i = 0; i < n; i++) {
-        struct uop *r = legal_uop(t, &now, linear[i]);
-        if (r != linear[i])
-            map_set(&now, linear[i], r);
-        linear[i] = r;
+    struct legal l = {.t = t};
+    l.now = l.known = (struct uop_map){.t = t, .scratch = true};
+    open_region(&l);
+    for (int i = 0; i < *n; i++) {
+        struct uop *u = (*linear)[i], *r = push(&l, legal_uop(&l, u));
+        if (r != u)
+            map_set(&l.now, u, r);
+        if (r->op == OP_RANGE || r->op == OP_GUARD)
+            open_region(&l);
+        else if (r->op == OP_END || r->op == OP_ENDGUARD)
+            close_region(&l);
+        else if (r->op == OP_ASSIGN && wide_format(r->dtype) != r->dtype)
+            /* the accumulator is another value from here on */
+            map_set(&l.known, cast(&l, wide_format(r->dtype), r->src[0]), NULL);
     }
+    *linear = l.linear;
+    *n = l.n;
     scratch_release(t, mark);
 }
 
 bool pass_legalize(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
-    legalize(t, k->linear, k->nlinear);
+    legalize(t, &k->linear, &k->nlinear);
     for (int i = 0; i < k->nvariant; i++)
-        legalize(t, k->variant[i].linear, k->variant[i].nlinear);
+        legalize(t, &k->variant[i].linear, &k->variant[i].nlinear);
     return true;
 }

@@ -128,6 +128,33 @@ def conversions(folder, d):
 for one in [F16, BF16, *F8, *INTS[:4], BOOL]:
     suite.add(f"every {one.name}", in_folder, f"from_{one.name}", conversions, one)
 
+# --------------------------------------------------------------------------------- small integers
+
+
+def quotient(x, c):
+    return np.sign(x) * np.sign(c) * (abs(x) // abs(c))
+
+
+def small_integers(folder, d):
+    """Sums, differences, products and quotients that leave their type wrap at once, not only where they are stored."""
+    names = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": quotient}
+    least, most = np.iinfo(d).min, np.iinfo(d).max
+    others = np.array([least or 1, 3, most, -1 if least else most - 1], d)
+    x, c = np.tile(all_values(d), others.size), np.repeat(others, all_values(d).size)
+    nodes = [helper.make_node("Constant", [], ["c"], value=onnx.numpy_helper.from_array(c))]
+    for name in names:
+        nodes += [helper.make_node(name, ["x", "c"], [f"narrow_{name}"]),
+                  helper.make_node("Cast", [f"narrow_{name}"], [name], to=onnx.TensorProto.INT32)]
+    for more in ([], ["-O0"]):
+        got = program(folder, nodes, x, dict.fromkeys(names, np.int32), *more)
+        for name, function in names.items():
+            want = function(x.astype(np.int64), c.astype(np.int64)).astype(d)
+            expect((got[name] == want.astype(np.int32)).all(), f"{name} of {d.name}: {got[name]}, not {want} {more}")
+
+
+for one in INTS[:4]:
+    suite.add(f"small integers {one.name}", in_folder, f"small_{one.name}", small_integers, one)
+
 # ------------------------------------------------------------------------------------- functions
 
 

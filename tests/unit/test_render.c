@@ -118,7 +118,7 @@ static void kernel_buffers(struct build *b, int noutput, struct buffer **buf, in
     b->k->noutput = noutput;
 }
 
-/* Everything in its list, places one after the other. */
+/* Legal programs, everything in its list, places one after the other. */
 static struct schedule *schedule_of(struct tgc *t, struct kernel **k, int nkernel,
                                     struct buffer **buf, int nbuf)
 {
@@ -129,6 +129,7 @@ static struct schedule *schedule_of(struct tgc *t, struct kernel **k, int nkerne
     s->step = mem_array(t, (size_t)nkernel, sizeof *s->step);
     for (int i = 0; i < nkernel; i++) {
         k[i]->index = i;
+        assert_true(pass_legalize(t, s, k[i]));
         s->step[i] = (struct step){.kind = STEP_KERNEL, .kernel = k[i]};
     }
     for (int i = 0; i < nbuf; i++) {
