@@ -166,21 +166,47 @@ static struct uop *take_points(struct tgc *t, struct kernel *k, struct uop *stor
     return inside(t, store, of, stored, outer, turned ? c : point, turned ? point : c);
 }
 
-int gather_rows(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part)
+struct uop *points_take(struct tgc *t, struct kernel *k, struct uop *store, int point, int row,
+                        int64_t n)
+{
+    int norder;
+    int64_t along_row, along_point;
+    if (!has_plain_loops(store) || row == point ||
+        !index_stride(t, store->src[1], store->src[row], &along_row) ||
+        !index_stride(t, store->src[1], store->src[point], &along_point) ||
+        (along_row != 1 && along_point != 1))
+        return store;
+    struct uop **order = nest_order(t, store->src[2], &norder);
+    return is_row(t, order, norder, store->src[row], store->src[point])
+               ? take_points(t, k, store, (struct turn){row, point}, n, along_row != 1)
+               : store;
+}
+
+/* Chooses for store number `at`, which becomes up to two; returns their number. */
+static int gather_rows(struct tgc *t, struct kernel *k, int at)
 {
     struct turn of;
-    bool turned = find_turn(t, store, &of);
-    part[0] = store;
-    if (!turned && !find_block(t, store, &of))
+    struct uop *store = k->ast->src[at];
+    if (!find_turn(t, store, &of) && !find_block(t, store, &of))
         return 1;
     int64_t size = range_fixed_size(store->src[of.point]), rows = size < ROWS ? size : ROWS;
-    int n = 1;
+    int first = store_first_range(store);
+    struct opt opt = {.op = OPT_CUT, .store = at, .axis = of.point - first, .n = size - size % rows,
+                      .from = size - size % rows, .to = at + 1};
     if (size % rows)
-        store_split(t, store, of.point, size - size % rows, &part[0], &part[n++]);
-    for (int i = 0; i < n; i++) {
-        int64_t most = i ? size % rows : rows;
-        if (most >= CROSS_ROWS_MIN)
-            part[i] = take_points(t, k, part[i], of, most, turned);
+        opt_must(t, k, NULL, &opt, 1);
+    for (int i = 0; i < 1 + (size % rows >= CROSS_ROWS_MIN); i++) {
+        opt = (struct opt){.op = OPT_POINTS, .store = at + i, .axis = of.point - first,
+                           .to = of.row - first, .n = i ? size % rows : rows};
+        opt_must(t, k, NULL, &opt, 1);
     }
-    return n;
+    return 1 + (size % rows > 0);
+}
+
+bool pass_gather_rows(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    for (int i = 0; i < k->ast->nsrc;)
+        i += gather_rows(t, k, i);
+    return true;
 }

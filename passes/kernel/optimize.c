@@ -449,18 +449,6 @@ bool pass_divide_ranges(struct tgc *t, struct schedule *s, struct kernel *k)
     return true;
 }
 
-bool pass_gather_rows(struct tgc *t, struct schedule *s, struct kernel *k)
-{
-    struct stores to = {0};
-    struct uop *part[GATHER_PARTS_MAX];
-    (void)s;
-    for (int i = 0; i < k->ast->nsrc; i++)
-        for (int j = 0, n = gather_rows(t, k, k->ast->src[i], part); j < n; j++)
-            push_store(t, &to, part[j]);
-    set_stores(t, k, &to);
-    return true;
-}
-
 bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;

@@ -446,6 +446,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_DECIDE: return apply_decide(w, o);
     case OPT_STAGE: return apply_stage(w, o);
     case OPT_ROWS: return apply_rows(w, o);
+    case OPT_POINTS: return apply_points(w, o);
     case OPT_GROUP: return apply_group(w, o);
     case OPT_PACK: return apply_pack(w, o);
     case OPT_JOIN: return apply_join(w, o);

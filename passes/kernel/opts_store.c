@@ -138,6 +138,25 @@ bool apply_rows(struct work *w, const struct opt *opt)
     return true;
 }
 
+bool apply_points(struct work *w, const struct opt *opt)
+{
+    struct uop *r;
+    int64_t size;
+    if (!work_take_axis(w, opt, &r, &size))
+        return false;
+    if (opt->of != OF_STORE || opt->n < 2 || size % opt->n || opt->to < 0 ||
+        opt->to >= w->open.n || range_fixed_size(w->open.range[opt->to]) < 2)
+        return work_refuse(w, "points are turns of a store's loop, which they divide");
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store];
+    int first = store_first_range(store);
+    struct uop *by = points_take(w->t, w->kernel, store, first + opt->axis, first + opt->to, opt->n);
+    if (by == store)
+        return work_refuse(w, "no rows are gathered for the loop's turns, contiguous along the other");
+    work_put_stores(w, opt->store, &by, 1);
+    return true;
+}
+
 /* linearize.c makes one nest of stores whose first loops are the same. */
 bool apply_join(struct work *w, const struct opt *opt)
 {

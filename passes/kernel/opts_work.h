@@ -59,6 +59,7 @@ bool apply_order_sum(struct work *w, const struct opt *opt);
 bool apply_decide(struct work *w, const struct opt *opt);
 bool apply_stage(struct work *w, const struct opt *opt);
 bool apply_rows(struct work *w, const struct opt *opt);
+bool apply_points(struct work *w, const struct opt *opt);
 bool apply_group(struct work *w, const struct opt *opt);
 bool apply_cut(struct work *w, const struct opt *opt);
 bool apply_fill(struct work *w, const struct opt *opt);

@@ -102,10 +102,10 @@ int rows_share_stages(struct tgc *t, struct kernel *k, int at);
 /* The store with its range `axis` in steps of `rows`, which divides it, that share the stages; the
  * same store: none of these is worth it. */
 struct uop *rows_take(struct tgc *t, struct kernel *k, struct uop *store, int axis, int64_t rows);
-/* gather_rows.c: loads gathered rows in vectors and stores them in another order, in up to
- * GATHER_PARTS_MAX stores; returns their number. The kernel gets new scratch. */
-enum { GATHER_PARTS_MAX = 2 };
-int gather_rows(struct tgc *t, struct kernel *k, struct uop *store, struct uop **part);
+/* gather_rows.c: the store with n turns, which divide them, of its range `point` taken at a time,
+ * whose gathered rows are loaded along `row`; the same store: they are no such rows. */
+struct uop *points_take(struct tgc *t, struct kernel *k, struct uop *store, int point, int row,
+                        int64_t n);
 /* stage_places.c: stages gathered indices, and other values that are invariant along the row,
  * for all points at once; whether there is anything for which that pays. The kernel gets new
  * scratch. */

@@ -19,7 +19,6 @@ from suite import Suite, expect  # noqa: E402
 suite = Suite("opts")
 OPTS = ROOT / "tests/ir/golden/opts"
 PASSES = ROOT / "tests/ir/golden/passes"
-WITHOUT = {"gather-rows"}              # texts that passes change which use no opts yet
 ISAS = ["generic", "neon", "avx2", "avx512vnni"]
 
 
@@ -136,7 +135,7 @@ def main():
         for path in sorted(folder.glob("forbidden*.opts")):
             suite.add(f"{folder.name}: {path.stem}", forbidden, path)
     for path in sorted(PASSES.glob("*/*.tgk")):
-        if path.parent.name not in WITHOUT and not re.search(r"(?m)^linear$", path.read_text()):
+        if not re.search(r"(?m)^linear$", path.read_text()):
             for isa in ISAS:
                 for threads in (1, 4):
                     suite.add(f"{path.parent.name}: {path.stem} again, {isa}, {threads} threads", replayed, path, isa, threads)
