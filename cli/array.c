@@ -161,6 +161,27 @@ static bool elements_agree(const struct array *got, const struct array *want, si
            (isfinite(b.f) && fabs(a.f - b.f) <= atol + rtol * fabs(b.f));
 }
 
+bool array_has_type(const struct array *v, const struct array *as)
+{
+    bool same = v->dtype == as->dtype && v->ndim == as->ndim;
+    for (int i = 0; i < v->ndim && same; i++)
+        same = v->dim[i] == as->dim[i];
+    return same;
+}
+
+size_t array_count_steps(const struct array *a, const struct array *b, size_t *nmore)
+{
+    size_t count = 0;
+    *nmore = 0;
+    for (size_t i = 0; i < a->nelem; i++) {
+        double x = as_double(a, i), y = as_double(b, i);
+        bool same = x == y || (isnan(x) && isnan(y)), near = fabs(x - y) == 1;
+        count += near ? 1 : 0;
+        *nmore += same || near ? 0 : 1;
+    }
+    return count;
+}
+
 double array_largest(const struct array *v)
 {
     double largest = 0;
@@ -175,10 +196,7 @@ double array_largest(const struct array *v)
 bool array_compare(struct tgc *t, struct text *out, const struct array *got,
                    const struct array *want, double rtol, double atol)
 {
-    bool same_type = got->dtype == want->dtype && got->ndim == want->ndim;
-    for (int i = 0; i < got->ndim && same_type; i++)
-        same_type = got->dim[i] == want->dim[i];
-    if (!same_type) {
+    if (!array_has_type(got, want)) {
         text_printf(out, "is %s; %s is expected", array_type_text(t, got),
                     array_type_text(t, want));
         return false;

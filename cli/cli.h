@@ -222,7 +222,9 @@ struct model_value *model_border(struct tgc *t, const struct model *m, bool outp
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n);
 /* Makes m->graph, with o's dimensions and shapes. */
 bool model_lower(struct tgc *t, const struct options *o, struct model *m);
-/* Lowers and schedules it. */
+/* The rest, up to m->schedule. */
+bool model_optimize(struct tgc *t, const struct options *o, const char *name, struct model *m);
+/* Both. */
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m);
 /* Protects every file that the compile reads: model, external data, tune file, inputs. */
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files);
@@ -266,6 +268,9 @@ void array_summary(struct text *out, const struct array *v);
  * atol + rtol * |want|, NaN equal to NaN. Appends the differences, or how closely they agree. */
 bool array_compare(struct tgc *t, struct text *out, const struct array *got,
                    const struct array *want, double rtol, double atol);
+bool array_has_type(const struct array *v, const struct array *as);
+/* How many elements of two arrays of a type differ by one; *nmore: by anything else. */
+size_t array_count_steps(const struct array *a, const struct array *b, size_t *nmore);
 /* The largest finite |element|; 0 for strings. */
 double array_largest(const struct array *v);
 
@@ -391,6 +396,30 @@ bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_inpu
 /* Reads the files of -i; needs: a loaded model. */
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);
+
+/* ------------------------------------------------------------------------------------- values.c */
+
+struct name_list { const char **name; int n; };
+bool name_list_has(const struct name_list *names, const char *name);
+/* The outputs of g, those of --value among them, that are floats rounded to integers; whether
+ * any value of the graph is. */
+struct name_list values_rounded(struct tgc *t, const struct graph *g);
+bool values_are_rounded(struct tgc *t, const struct graph *g);
+/* Makes the rounded values of --value that have a namesake of the same type among first[] inputs of
+ * what is made of them, and feeds them with it. They stay outputs, as g computes them. */
+void values_give(struct tgc *t, struct graph *g, const struct array *first, int nfirst,
+                 struct feed *f);
+/* array_compare() of rounded values: a step is allowed, though not to many elements; *nstep: to how
+ * many it was. */
+bool values_agree_rounded(struct tgc *t, struct text *out, const struct array *got,
+                          const struct array *want, size_t *nstep);
+/* "ok       y: f32[2]: equal", or MISMATCH. */
+void print_comparison(struct tgc *t, bool agrees, const struct array *got, const char *how);
+/* Prints how the values of --value compare, those of equal names, and which is the first to differ;
+ * returns how many do. from[i]: what makes want[i]. */
+int values_compare(struct tgc *t, const struct options *o, const struct array *want,
+                   const char *const *from, int nwant, const struct array *got, int ngot,
+                   const struct name_list *rounded);
 
 /* -------------------------------------------------------------------------------------- cmd_*.c */
 

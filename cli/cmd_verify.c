@@ -117,17 +117,12 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
     return true;
 }
 
-/* One line a tensor. */
 static bool compare_tensor(struct tgc *t, const struct options *o, const struct array *got,
                            const struct array *want)
 {
     struct text x = {.t = t};
     bool agrees = array_compare(t, &x, got, want, o->rtol, o->atol);
-    printf("%s ", agrees ? "ok      " : "MISMATCH");
-    print_escaped(stdout, got->name);
-    printf(": %s: ", array_type_text(t, got));
-    print_escaped(stdout, x.s);
-    putchar('\n');
+    print_comparison(t, agrees, got, x.s);
     return agrees;
 }
 
@@ -206,7 +201,14 @@ static bool compare_outputs(struct tgc *t, const struct options *o, const struct
 /* ------------------------------------------------------------------------------------ two models */
 
 /* The second model: a compile of its own, since a struct tgc belongs to one compile. */
-struct second { struct tgc *t; struct options o; struct model m; struct instance p; bool ok; };
+struct second {
+    struct tgc *t;
+    struct options o;
+    struct model m;
+    struct instance p;
+    struct name_list rounded;       /* outputs that are rounded to integers */
+    bool rounds, ok;            /* some value is; it could be run */
+};
 
 static const char *variable(const char *name) { return getenv(name); }
 
@@ -259,89 +261,66 @@ static bool second_inputs(struct tgc *t, struct options *o, const struct model *
     return true;
 }
 
-static bool run_second(struct second *s, const struct instance *first)
+static bool lower_second(struct second *s, const struct instance *first, int ninner,
+                         struct feed *f)
+{
+    if (!model_lower(s->t, &s->o, &s->m))
+        return false;
+    s->rounded = values_rounded(s->t, s->m.graph);
+    s->rounds = values_are_rounded(s->t, s->m.graph);
+    values_give(s->t, s->m.graph, first->output + first->info->output_count - ninner, ninner, f);
+    return true;
+}
+
+/* ninner: how many of the first one's outputs are values of --value. */
+static bool run_second(struct second *s, const struct instance *first, int ninner)
 {
     struct tgc *t = s->t;
     struct options *o = &s->o;
     struct model *m = &s->m;
     struct feed f;
     return model_load(t, o, m) && second_inputs(t, o, m, first, &f) &&
-           model_schedule(t, o, program_name(t, m->stem), m) && instance_build(t, o, m, &s->p) &&
+           lower_second(s, first, ninner, &f) &&
+           model_optimize(t, o, program_name(t, m->stem), m) && instance_build(t, o, m, &s->p) &&
            feed_instance(t, &f, &s->p) && instance_prepare(t, o, &s->p) && run_once(t, o, &s->p);
 }
 
 /* s is not a local of the function that calls setjmp. */
-static void start_second(struct second *s, const struct instance *first)
+static void start_second(struct second *s, const struct instance *first, int ninner)
 {
     if (setjmp(s->t->stop) == 0)
-        s->ok = run_second(s, first);
+        s->ok = run_second(s, first, ninner);
 }
 
-/* How the values of --value compare. */
-struct parting {
-    int nsame, nbad, nalone;
-    const char *first, *from, *how;     /* the first that differs; NULL: none does */
-};
-
-/* Elements that nearly cancel differ by much of themselves: what counts is the largest one. */
-static void compare_inner(struct tgc *t, const struct options *o, const struct array *got,
-                          const struct array *want, const char *from, struct parting *r)
+/* An output that is rounded to integers may be rounded to a neighbour. */
+static bool compare_output(const struct second *s, const struct options *o,
+                           const struct array *want, const struct array *got)
 {
-    struct text x = {.t = t};
-    double largest = array_largest(want);
-    bool agrees = array_compare(t, &x, got, want, 0, o->atol + o->rtol * largest);
-    if (largest > 0 && want->nelem == got->nelem)
-        text_printf(&x, " (the largest element is %.3g)", largest);
-    printf("%s ", agrees ? "ok      " : "MISMATCH");
-    print_escaped(stdout, got->name);
-    printf(": %s: ", array_type_text(t, got));
-    print_escaped(stdout, x.s);
-    putchar('\n');
-    r->nsame += agrees;
-    r->nbad += !agrees;
-    if (!agrees && !r->first) {
-        r->first = want->name;
-        r->from = from;
-        r->how = x.s;
-    }
-}
-
-static void print_parting(const struct parting *r)
-{
-    if (r->first) {
-        fputs("first to differ: ", stdout);
-        print_escaped(stdout, r->first);
-        fputs(", made by ", stdout);
-        print_escaped(stdout, r->from);
-        printf(": %s\n", r->how);
-    }
-    printf("values inside: %d agree, %d differ", r->nsame, r->nbad);
-    if (r->nalone)
-        printf("; %d in one model alone, not compared", r->nalone);
-    putchar('\n');
+    struct text x = {.t = s->t};
+    size_t nstep;
+    if (!name_list_has(&s->rounded, got->name))
+        return compare_tensor(s->t, o, got, want);
+    bool agrees = values_agree_rounded(s->t, &x, got, want, &nstep);
+    print_comparison(s->t, agrees, got, x.s);
+    return agrees;
 }
 
 /* Values go by name, in the first model's order. */
-static void compare_values(struct tgc *t, const struct options *o, const struct model *m,
-                           const struct instance *first, const struct second *s, int *nbad)
+static int compare_values(struct tgc *t, const struct options *o, const struct model *m,
+                          const struct instance *first, const struct second *s)
 {
     int n = m->graph->ninner, other = s->m.graph->ninner;
-    const struct array *want = first->output + first->info->output_count - n;
-    const struct array *got = s->p.output + s->p.info->output_count - other;
-    struct parting r = {.nalone = n + other};
-    if (!o->ninner)
-        return;
-    for (int i = 0; i < n; i++) {
-        int k = 0;
-        while (k < other && strcmp(got[k].name, want[i].name) != 0)
-            k++;
-        if (k == other)
-            continue;
-        r.nalone -= 2;
-        compare_inner(t, o, &got[k], &want[i], m->graph->inner_from[i], &r);
-    }
-    print_parting(&r);
-    *nbad += r.nbad;
+    return values_compare(t, o, first->output + first->info->output_count - n,
+                          m->graph->inner_from, n,
+                          s->p.output + s->p.info->output_count - other, other, &s->rounded);
+}
+
+/* Said where a difference may be no mistake. */
+static void explain_rounding(void)
+{
+    puts("the model rounds to integers inside: a sum in another order may be rounded to the "
+         "neighbour there, which layers behind it make larger; --value '*' judges each value by "
+         "itself");
 }
 
 static bool compare_models(struct tgc *t, const struct options *o, const struct model *m,
@@ -356,7 +335,7 @@ static bool compare_models(struct tgc *t, const struct options *o, const struct 
     s->t->run_limit = t->run_limit;
     s->t->run_used = t->run_used;
     s->o.load.budget_per_external_byte = o->load.budget_per_external_byte;
-    start_second(s, first);
+    start_second(s, first, m->graph->ninner);
     messages_print(s->t, &s->o, stderr);
     if (!s->ok)
         return diag_error(t, &(struct place){.file = s->o.model},
@@ -367,8 +346,11 @@ static bool compare_models(struct tgc *t, const struct options *o, const struct 
         return diag_error(t, &(struct place){.file = s->o.model},
                           "has %d outputs, the first model has %d", count, n);
     for (int i = 0; i < n; i++)
-        *nbad += !compare_tensor(t, o, &s->p.output[i], &first->output[i]);
-    compare_values(t, o, m, first, s, nbad);
+        *nbad += !compare_output(s, o, &first->output[i], &s->p.output[i]);
+    if (o->ninner)
+        *nbad += compare_values(t, o, m, first, s);
+    else if (*nbad && s->rounds)
+        explain_rounding();
     instance_close(&s->p);
     return true;
 }

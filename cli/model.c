@@ -346,7 +346,7 @@ static bool read_tuning(struct tgc *t, const struct options *o)
 /* The most work-items of a kernel on a device. */
 enum { DEVICE_PARTS = 64 };
 
-bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
+bool model_optimize(struct tgc *t, const struct options *o, const char *name, struct model *m)
 {
     struct compile_options compile_options = {
         .noopt = o->level == 0, .level = o->level, .threads = o->threads,
@@ -357,7 +357,7 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
         compile_options.threads = DEVICE_PARTS;
         compile_options.isa = 1u << ISA_GENERIC;
     }
-    if (!read_tuning(t, o) || !model_lower(t, o, m))
+    if (!read_tuning(t, o))
         return false;
     if (o->passes)
         m->record = mem_array(t, (size_t)pass_count(), sizeof *m->record);
@@ -372,6 +372,11 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
     report_stage(t, o, "schedule", start);
     report_kernels(t, m->schedule);
     return !o->stack || program_check_stack(t, m->schedule, o->stack);
+}
+
+bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
+{
+    return model_lower(t, o, m) && model_optimize(t, o, name, m);
 }
 
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files)

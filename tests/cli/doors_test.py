@@ -253,6 +253,42 @@ def _(folder):
     expect("ok       a" in said, said)
 
 
+def rounding(folder, name, factor=1.0, scale=1.0):
+    """x * factor as a byte, 50 times that as another one, and half of that as a float."""
+    weights = {"f": np.float32(factor), "one": np.float32(scale), "gain": np.float32(50), "half": np.float32(0.5), "zero": np.uint8(100)}
+    nodes = [G.node("Mul", ["x", "f"], ["h"], name="scale"), G.node("QuantizeLinear", ["h", "one", "zero"], ["q"], name="round"),
+             G.node("DequantizeLinear", ["q", "one", "zero"], ["d"]), G.node("Mul", ["d", "gain"], ["e"], name="gain"),
+             G.node("QuantizeLinear", ["e", "one", "zero"], ["r"]), G.node("DequantizeLinear", ["r", "half", "zero"], ["y"])]
+    onnx.save(G.model(nodes, [G.value("x", [64])], [G.value("y", [64])], [G.weight(*w) for w in weights.items()]), folder / name)
+
+
+@case("--value: a value that is rounded the other way is no difference, nor is what follows from it")
+def _(folder):
+    x = np.linspace(0.1, 0.4, 64, dtype=np.float32)
+    x[[7, 40]] = [0.5, 2.5]                                  # to even, or up if they are a bit larger
+    np.save(folder / "x.npy", x)
+    np.save(folder / "middles.npy", np.full(64, 2.5, np.float32))
+    for name, more in (("a.onnx", {}), ("b.onnx", {"factor": 1.000001}), ("c.onnx", {"factor": 1.5}), ("d.onnx", {"scale": 0.5}),
+                       ("e.onnx", {"factor": 0.999999})):
+        rounding(folder, name, **more)
+    said = tgc(folder, "verify", "a.onnx", "b.onnx", "-i", "x=x.npy", status=3).out.decode()
+    expect("MISMATCH y" in said and "--value '*'" in said, f"what grows of a rounding is not explained:\n{said}")
+    said = tgc(folder, "verify", "a.onnx", "b.onnx", "-i", "x=x.npy", "--value", "*").out.decode()
+    expect("ok       q: u8[64]: 2 of 64 elements are rounded to the neighbour, one step away" in said, said)
+    expect("rounded to integers: 2 values, from which both models go on alike; 2 of" in said and "values inside: 5 agree, 0 differ\n" in said, said)
+    said = tgc(folder, "verify", "a.onnx", "b.onnx", "-i", "x=middles.npy", "--value", "*", status=3).out.decode()
+    expect("MISMATCH q" in said and "64 of 64" in said and "too many" in said, f"a rounding that is done otherwise is none:\n{said}")
+    said = tgc(folder, "verify", "a.onnx", "c.onnx", "-i", "x=x.npy", "--value", "*", status=3).out.decode()
+    expect("first to differ: h, made by node 0 'scale' (Mul)" in said and "ok       d" in said and "ok       y" in said, said)
+    said = tgc(folder, "verify", "a.onnx", "d.onnx", "-i", "x=x.npy", "--value", "*", status=3).out.decode()
+    expect("first to differ: q, made by node 1 'round' (QuantizeLinear)" in said and "ok       h" in said, said)
+    for name in "be":                                       # text graphs, too
+        tgc(folder, f"{name}.onnx", "-o", f"{name}.tg")
+    said = tgc(folder, "verify", "b.tg", "e.tg", "-i", "x=x.npy", "--value", "*").out.decode()
+    expect("ok       1: f32[64]: 2 of 64 elements are rounded to the neighbour" in said and "ok       5: u8[64]: equal" in said, said)
+    tgc(folder, "verify", "b.tg", "e.tg", "-i", "x=x.npy", status=3)
+
+
 @case("--value: names that cannot be, and values that do not fit")
 def _(folder):
     layers(folder)
