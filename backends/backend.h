@@ -177,6 +177,7 @@ struct compile_request {
     enum binary_kind kind;
     const char *c_path;          /* the emitted file, next to its header and weights */
     const char *out_path;
+    const char *subject;         /* the file that messages name, which the user knows; NULL: out_path */
     const char *compiler;        /* NULL: $CC, else cc */
     const char *const *flags; int nflag;   /* added to the defaults (-O2 -std=c11) */
     const char *const *library; int nlibrary; /* -l and the like, after the file */

@@ -119,6 +119,7 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
     struct command c = {.t = t}, archive = {.t = t};
     const char *folder = folder_of(t, r->c_path), *out = absolute(t, r->out_path);
     const char *object = r->kind == BINARY_ARCHIVE ? mem_printf(t, "%s.o", out) : out;
+    const char *subject = r->subject ? r->subject : r->out_path;
     add_compiler(&c, r->compiler);
     add(&c, "-O2");
     add(&c, "-std=c11");
@@ -138,7 +139,7 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
         add(&c, r->library[i]);
     add(&c, "-o");
     add(&c, object);
-    if (!run(t, &c, folder, r->out_path))
+    if (!run(t, &c, folder, subject))
         return false;
     if (r->kind != BINARY_ARCHIVE)
         return true;
@@ -147,7 +148,7 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
     add(&archive, out);
     add(&archive, object);
     unlink(out);
-    bool ok = run(t, &archive, folder, r->out_path);
+    bool ok = run(t, &archive, folder, subject);
     unlink(object);
     return ok;
 }

@@ -265,6 +265,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     struct compile_request r = {.kind = kinds[o->emit],
                                 .c_path = c_path,
                                 .out_path = out,
+                                .subject = o->output,
                                 .flags = flags,
                                 .nflag = nflag};
     bool ok = put_text(t, inside, c_path, &e.c) &&

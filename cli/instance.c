@@ -120,6 +120,7 @@ static bool compile_shared(struct tgc *t, const struct options *o, const struct 
         .kind = BINARY_SHARED,
         .c_path = mem_printf(t, "%s/%s.c", dir, name),
         .out_path = mem_printf(t, "%s/%s.so", dir, name),
+        .subject = o->model,
         .flags = flags,
         .nflag = o->debug_info ? 3 : 2,
         .library = library,

@@ -32,6 +32,7 @@ _PLAIN = {"bool": "bool", "i2": "int8", "i4": "int8", "u2": "uint8", "u4": "uint
           "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
           "f16": "float16", "f32": "float32", "f64": "float64", "string": "object"}
 
+_BAD_VALUE = 10         # NAME_BAD_VALUE
 _CPU = (1, 3, 11)       # DLPack's kDLCPU, and host memory that CUDA and ROCm pin
 
 _ndarray, _empty = np.ndarray, np.empty
@@ -99,7 +100,9 @@ class _Port:
             array = array.view(self.dtype)
         elif array.dtype != self.dtype:
             cure = f"give x.astype('{self.dtype}')"
-            if self.bits:
+            if array.dtype.kind not in "biufc":
+                cure = "give an array of numbers"
+            elif self.bits:
                 cure = f"give the bits: x.astype(ml_dtypes.{self.bits}).view('{self.dtype}')"
             raise self.fail(_describe(array), cure)
         if array.ndim != len(self.bound):
@@ -311,7 +314,7 @@ class Model:
                     field.value = _pointer_at(id(array) + _HEAD).value
                     status = self._run(context.model, context.in_pointer, context.out_pointer)
                     if status:
-                        raise self._failed(status)
+                        raise self._failed(status, args)
                     return array
             return self._call(context, args, out, dim)
         finally:
@@ -326,11 +329,16 @@ class Model:
             results.append(array)
         status = self._run(context.model, context.in_pointer, context.out_pointer)
         if status:
-            raise self._failed(status)
+            raise self._failed(status, args)
         return results[0] if self._is_single else dict(zip(self.outputs, results))
 
-    def _failed(self, status: int) -> Error:
-        return Error(f"{self._source.title}: {self._library.explain(status)}", status)
+    def _failed(self, status: int, given: Sequence[np.ndarray] = ()) -> Error:
+        """given: the inputs, of which those of integers may be indices."""
+        held = [f"'{port.name}' holds {array.min()} to {array.max()}"
+                for port, array in zip(self._inputs, given)
+                if status == _BAD_VALUE and array.dtype.kind in "iu" and array.size]
+        what = "; ".join([self._library.explain(status), *([", ".join(held)] if held else [])])
+        return Error(f"{self._source.title}: {what}", status)
 
     def _call(self, context: _Context, args: Sequence[Any], out: Any,
               dim: Optional[Mapping[str, int]]) -> Any:
@@ -365,7 +373,7 @@ class Model:
             field.value = addressof(array) if port.is_string else _address(array)
         status = self._run(context.model, context.in_pointer, context.out_pointer)
         if status:
-            raise self._failed(status)
+            raise self._failed(status, arrays)
         for number, shape in enumerate(context.shapes):
             results[number] = self._outputs[number].result(results[number], shape)
         return results[0] if self._is_single else dict(zip(self.outputs, results))

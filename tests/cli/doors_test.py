@@ -167,6 +167,8 @@ def _(folder):
     expect(not (folder / "kept").exists(), "a build that works left files")
     for command in (["model.onnx", "-o", "n.o"], ["run", "model.onnx", "--name=n"]):
         done = tgc(folder, *command, "--keep", "kept", status=1, env={"CC": "gcc -no-such-flag"})
+        named = "n.o" if "-o" in command else "model.onnx"
+        expect(f"{named}: error: 'gcc' failed with status 1" in done.err, f"names a file that nobody knows: {done.err}")
         expect("kept: note:" in done.err and not (folder / "n.o").exists(), done.err)
         expect({p.name for p in (folder / "kept").iterdir()} == {"n.c", "n.h"}, "other files")
         T.must(T.run(["gcc", "-c", "n.c"], cwd=folder / "kept"))

@@ -194,6 +194,8 @@ def _(folder):
     refused(lambda: m(x.astype(float)), "'x'", "float32[1,8]", "float64[1,8]",
             "x.astype('float32')")
     refused(lambda: m(x.astype(">f4")), "'x'", "astype('float32')")
+    for nothing in ("abc", None):
+        refused(lambda: m(nothing), "'x'", "give an array of numbers")
     refused(lambda: m(x[0]), "'x'", "float32[8]", "x[np.newaxis]")
     refused(lambda: m(x.T), "'x'", "float32[8,1]", "dimension 0 has to be 1")
     refused(lambda: m(), "'x'", "missing")
@@ -233,7 +235,7 @@ def _(folder):
                     [G.value("y", [2])], [G.weight("w", np.arange(5, dtype=np.float32))])
     m = tgc.compile(model)
     np.testing.assert_array_equal(m(np.array([4, 0])), [4, 0])
-    error = refused(lambda: m(np.array([0, 7])), "index out of range")
+    error = refused(lambda: m(np.array([0, 7])), "index out of range; 'i' holds 0 to 7")
     expect(error.status == 10, f"status {error.status}")
     np.testing.assert_array_equal(m([1, 2]), [1, 2])
 
