@@ -230,11 +230,27 @@ for arguments in ("cmake", {"CMAKE_GENERATOR": "Ninja"}), ("cmake", {}), ("make"
 def _():
     files = [path.read_text() for path in (ROOT / "examples").rglob("*") if path.suffix != ".onnx" and path.is_file()]
     files.append((ROOT / "integration/tgc.mk").read_text())
-    for kind in ("cmake", "meson"):
-        for block in blocks(kind):
+    for kind in ("cmake", "make", "meson"):
+        for block in blocks(kind)[:1 if kind == "make" else None]:      # the rule without tgc.mk has a case of its own
             expect(any(block in text for text in files), f"no example says\n{block}")
     run = {"cmake", "make", "meson", "fetchcontent"}
     expect({block.split()[1].removeprefix("examples/") for block in blocks("sh")} == run, "sh blocks that are not run")
+
+
+@case("the guide: what it shows is a whole project, in a folder beside a model and main.c")
+def _(folder):
+    place = folder / "a b"
+    place.mkdir()
+    for name in ("digits.onnx", "main.c"):
+        shutil.copy(ROOT / "examples" / name, place)
+    for kind, name, example in (("cmake", "CMakeLists.txt", "cmake"), ("make", "Makefile", "make"), ("meson", "meson.build", "meson")):
+        project = place / kind
+        project.mkdir()
+        (project / name).write_text(blocks(kind)[0])
+        need(*{command.split()[0] for command in commands_of(example) if "/" not in command.split()[0]})
+        for command in commands_of(example):
+            done = bare(["sh", "-c", command], project)
+        expect(done.out.decode().strip() == ANSWER and not done.err, done.describe())
 
 
 @case("make: the guide's rule without tgc.mk")
