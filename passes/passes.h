@@ -41,6 +41,7 @@ struct kernel {
     /* threads cannot share it: its nests depend on each other, or it stores at data-dependent
      * offsets */
     bool is_serial;
+    bool by_blocks;              /* attention that becomes online softmax, see online_softmax.c */
     bool is_disjoint; /* its nests store to disjoint parts of a tensor */
     bool stores_twice;  /* stores some elements twice, so its operands must not be overwritten */
     bool is_shared;              /* by threads: each nest has a loop that they share */
@@ -201,6 +202,8 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 bool pass_part(struct tgc *t, struct schedule *s);
 /* optimize.c: the loops of a kernel's stores. s: says for which instruction sets */
 bool pass_decide_stacks(struct tgc *t, struct schedule *s, struct kernel *k);
+/* online_softmax.c: attention of which plan_online() said so goes by blocks of keys */
+bool pass_online(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_merge_ranges(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_order_gathers(struct tgc *t, struct schedule *s, struct kernel *k);
@@ -218,7 +221,8 @@ bool pass_collect(struct tgc *t, struct schedule *s);            /* fills s->buf
 /* thread.c: the loops that threads share */
 bool pass_thread(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_linearize(struct tgc *t, struct schedule *s, struct kernel *k);
-/* The linear program of a kernel's AST; *flop: its floating point operations. */
+/* analysis/linear_order.c: the linear program of a kernel's AST; *flop: its floating point
+ * operations */
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop);
 /* expand.c: in the variants, lanes become vectors and straight-line code */
 bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k);

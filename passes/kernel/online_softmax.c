@@ -442,7 +442,8 @@ static void put_attention(struct online *x)
         n + 1);
 }
 
-struct uop *online_apply(struct tgc *t, struct uop *ast)
+/* The AST with blocks of keys; NULL: it is no attention of the known form. */
+static struct uop *online_apply(struct tgc *t, struct uop *ast)
 {
     struct uop *column[MAX_RANK];
     int64_t n;
@@ -459,4 +460,15 @@ struct uop *online_apply(struct tgc *t, struct uop *ast)
         for (int k = 0; k < by.out[level].n; k++)
             VEC_PUSH(t, all.u, all.n, all.cap, by.out[level].u[k]);
     return uop_intern(t, OP_SINK, DTYPE_VOID, all.u, all.n, (union arg){0});
+}
+
+bool pass_online(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    struct uop *blocks = k->by_blocks ? online_apply(t, k->ast) : NULL;
+    if (!blocks)
+        return true;
+    k->ast = blocks;
+    kernel_describe(t, k);
+    return true;
 }

@@ -104,16 +104,14 @@ static void kernel_add_var(struct tgc *t, struct kernel *k, struct var *v, size_
     VEC_PUSH(t, k->var, k->nvar, *cap, v);
 }
 
-static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
+void kernel_describe(struct tgc *t, struct kernel *k)
 {
-    struct tgc *t = p->t;
-    struct kernel *k = MEM_NEW(t, struct kernel);
     size_t cap_buffer = 0, cap_var = 0, cap_scratch = 0;
     struct mem_mark mark = scratch_mark(t);
-    k->ast = lower_kernel(p, s);
-    struct uop *blocks = s->online ? online_apply(t, k->ast) : NULL;
-    k->ast = blocks ? blocks : k->ast;
     int n;
+    k->buffer = k->scratch = NULL;
+    k->var = NULL;
+    k->nbuffer = k->nscratch = k->nvar = 0;
     struct uop **order = uop_toposort(t, &k->ast, 1, &n);
     for (int i = 0; i < k->ast->nsrc; i++) {
         struct buffer *b = (struct buffer *)(uintptr_t)k->ast->src[i]->src[0]->arg.p;
@@ -133,15 +131,23 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
         else if (u->op == OP_STAGE)
             VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
     }
+    k->title = kernel_title(t, k);
+    k->name = kernel_name(t, k, k->index);
+    scratch_release(t, mark);
+}
+
+static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
+{
+    struct kernel *k = MEM_NEW(p->t, struct kernel);
+    k->index = number;
+    k->ast = lower_kernel(p, s);
+    k->by_blocks = s->online;
+    kernel_describe(p->t, k);
     k->is_disjoint = true;
     for (const struct segment *part = s; part; part = part->next) {
         k->is_serial |= part->scatter != NULL;
         k->is_disjoint &= part->start || part->clip.rows || part->dest->kind == BUFFER_SCRATCH;
     }
-    k->title = kernel_title(t, k);
-    k->index = number;
-    k->name = kernel_name(t, k, number);
-    scratch_release(t, mark);
     return k;
 }
 

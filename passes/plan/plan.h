@@ -204,9 +204,8 @@ int clip_store(struct tgc *t, const struct segment *s, struct uop *store, struct
  * graph's uops; each maps to itself. kept: results that need a buffer. */
 void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found,
                  struct uop_map *kept);
-/* online_softmax.c: turns the AST of such a kernel, with whole rows of scores, into one with blocks
- * of keys; NULL: it is none. */
-struct uop *online_apply(struct tgc *t, struct uop *ast);
+/* emit_steps.c: what follows from a kernel's AST: buffers, scratch, symbols, title and name. */
+void kernel_describe(struct tgc *t, struct kernel *k);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);

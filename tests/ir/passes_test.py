@@ -270,6 +270,20 @@ def calls(archive):
     return arrows
 
 
+# Guards of named sets ask for what passes know (rules/rules.def): who runs such a set hands the facts over.
+CALLS_UP = {("rules/sets.c", "analysis/rule_facts.c")}
+
+
+def call_levels():
+    """No file of passes/ calls one of a later folder, by whatever header: passes.h declares what all of them do."""
+    found = calls(Path(suite.options.build) / "passes/libpasses.a")
+    name = {file: re.split("[:/]", file)[-1].removesuffix(".o").replace("_", "/", 1) for file in found}
+    level = {file: level_of("passes/" + name[file]) for file in found}
+    expect(len(found) > 100 and len(set(level.values())) > 5, f"{len(found)} files of levels {set(level.values())}")
+    wrong = {(name[file], name[other]) for file, others in found.items() for other in others if level[other] > level[file]}
+    expect(wrong == CALLS_UP, "\n".join(f"{file} calls {other}" for file, other in sorted(wrong ^ CALLS_UP)))
+
+
 def call_arrows():
     """No file of backends/ uses one that uses it."""
     found = calls(Path(suite.options.build) / "backends/libbackends.a")
@@ -294,6 +308,7 @@ def main():
     suite.add("hostile texts", hostile)
     suite.add("rows have texts", rows_have_texts)
     suite.add("includes go one way", include_arrows)
+    suite.add("calls go one way", call_levels)
     suite.add("backends: no file uses one that uses it", call_arrows)
     suite.main()
 

@@ -1,0 +1,556 @@
+/* linear_order.c - from a kernel AST to a linear program: opens and closes loops, and places every
+ * value.
+ *
+ * A value is computed as soon as the last range on which it depends is open, so invariant work is
+ * hoisted by construction and nothing is recomputed. A REDUCE becomes
+ *      ACC(init) · RANGE... · body · ASSIGN(acc, op(acc, value)) · END...
+ * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch. So an
+ * accumulator is always initialized outside its own loops and inside every loop that its value
+ * depends on; ir/verify.c checks it again.
+ *
+ * Lanes (the inner ranges of a register tile) are loops, too, but the innermost ones wherever they
+ * are needed: a REDUCE that depends on lanes does not wait for them to open. It keeps one
+ * accumulator per lane and opens the lanes inside its own loops:
+ *      ACC(init, lane) · RANGE k · RANGE lane · body · ASSIGN · END lane · END k ... RANGE lane ·
+ *      STORE · END lane
+ *
+ * Stores whose first loops are the same RANGEs are parts of one store: their nests share those
+ * loops, and the values computed there. So do the stores of bands, which may nest: some stores may
+ * be in an inner band that others of the same band are not in.
+ */
+#include "passes/passes.h"
+
+#include <string.h>
+
+struct linear {
+    struct tgc *t;
+    struct uop **program; int nprogram; size_t cap;
+    double flop;
+    struct uop_map bit;          /* RANGE -> bit number + 1 */
+    struct uop_map place;        /* uop -> index in order[] + 1 */
+    struct uop_map made;         /* uop of the AST -> uop of the linear program, while in scope */
+    struct uop **order; int n;   /* the AST of the stores that share loops, sources first */
+    uint64_t *deps;              /* by index in order[]: ranges on which it depends */
+    uint64_t *wait;              /* by index in order[]: ranges that must be open to compute it */
+    uint64_t lanes;
+    uint64_t open;
+    double trips;                /* product of the open loops' sizes, at their upper bounds */
+    int next_acc;
+    struct uop *const *store; int nstore;
+    struct uop *const *banded; int nbanded;     /* the stores of the band that is open */
+    struct uop *nest;            /* the nest whose lanes are meant: a store, or a stage */
+};
+
+static void push(struct linear *l, struct uop *u)
+{
+    SCRATCH_PUSH(l->t, l->program, l->nprogram, l->cap, u);
+}
+
+static uint64_t bit_of(struct linear *l, const struct uop *range)
+{
+    uintptr_t b = (uintptr_t)map_get(&l->bit, range);
+    return b ? (uint64_t)1 << (b - 1) : 0;
+}
+
+static uint64_t deps_of(const struct linear *l, const struct uop *u)
+{
+    return l->deps[(uintptr_t)map_get(&l->place, u) - 1];
+}
+
+static uint64_t wait_of(const struct linear *l, const struct uop *u)
+{
+    return l->wait[(uintptr_t)map_get(&l->place, u) - 1];
+}
+
+static int first_range(const struct uop *store)
+{
+    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
+}
+
+/* How many loops a store shares with the one before, or with the one behind. */
+static int count_bands(const struct uop *store)
+{
+    int first = first_range(store), n = 0;
+    while (first + n < store->nsrc && range_is(store->src[first + n], AXIS_BAND))
+        n++;
+    return n;
+}
+
+/* The loops of the bands, if a band stores to the loaded memory: the value changes with each
+ * band. */
+static uint64_t bands_of(struct linear *l, const struct uop *load)
+{
+    uint64_t bits = 0;
+    for (int j = 0; j < l->nbanded; j++) {
+        const struct uop *store = l->banded[j];
+        int first = first_range(store), nband = count_bands(store);
+        for (int k = first; k < first + nband && load->src[0] == store->src[0]; k++)
+            bits |= bit_of(l, store->src[k]);
+    }
+    return bits;
+}
+
+static void find_deps(struct linear *l)
+{
+    int nbit = 0;
+    l->lanes = 0;
+    for (int i = 0; i < l->n; i++)
+        if (l->order[i]->op == OP_RANGE) {
+            map_set(&l->bit, l->order[i], (void *)(uintptr_t)++nbit);
+            if (range_is_lane(l->order[i]))
+                l->lanes |= bit_of(l, l->order[i]);
+        }
+    if (nbit > 64)
+        TGC_BUG(l->t, "a kernel with %d ranges", nbit);
+    for (int i = 0; i < l->n; i++) {
+        struct uop *u = l->order[i];
+        map_set(&l->place, u, (void *)(uintptr_t)(i + 1));
+        for (int k = 0; k < u->nsrc; k++)
+            l->deps[i] |= deps_of(l, u->src[k]);
+        l->deps[i] |= bit_of(l, u);
+        if (u->op == OP_REDUCE || u->op == OP_STAGE)
+            for (int k = 1; k < u->nsrc; k++)
+                l->deps[i] &= ~bit_of(l, u->src[k]);
+        /* a load of memory that a nest stores: must not be hoisted */
+        for (int j = 0; j < l->nstore && u->op == OP_LOAD; j++)
+            for (int k = 3; k < l->store[j]->nsrc && u->src[0] == l->store[j]->src[0]; k++)
+                if (l->store[j]->src[k]->op == OP_RANGE)
+                    l->deps[i] |= bit_of(l, l->store[j]->src[k]);
+        if (u->op == OP_LOAD)
+            l->deps[i] |= bands_of(l, u);
+        l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
+    }
+}
+
+/* Some uops of the store, sources first: all, or those under one REDUCE or STAGE. */
+struct part { struct uop **u; int n; };
+static void emit_opened(struct linear *l, uint64_t newly, const struct part *part);
+
+/* The uops that the roots need without those in the loops of a REDUCE or STAGE: where lanes open
+ * again, only these are recomputed. */
+static struct part part_outside(struct linear *l, struct uop *const *root, int nroot)
+{
+    struct part all = {0}, p = {0};
+    all.u = uop_toposort(l->t, root, nroot, &all.n);
+    p.u = scratch_array(l->t, (size_t)all.n, sizeof *p.u);
+    bool *needed = scratch_array(l->t, (size_t)l->n, sizeof *needed);
+    for (int k = 0; k < nroot; k++)
+        needed[(uintptr_t)map_get(&l->place, root[k]) - 1] = true;
+    for (int i = all.n - 1; i >= 0; i--) {
+        const struct uop *u = all.u[i];
+        bool inner = u->op == OP_REDUCE || u->op == OP_STAGE;
+        if (!needed[(uintptr_t)map_get(&l->place, u) - 1])
+            continue;
+        for (int k = 0; k < u->nsrc && !inner; k++)
+            needed[(uintptr_t)map_get(&l->place, u->src[k]) - 1] = true;
+    }
+    for (int i = 0; i < all.n; i++)
+        if (needed[(uintptr_t)map_get(&l->place, all.u[i]) - 1])
+            p.u[p.n++] = all.u[i];
+    return p;
+}
+
+static struct part part_under(struct linear *l, struct uop *const *root, int nroot)
+{
+    struct part p = {0};
+    p.u = uop_toposort(l->t, root, nroot, &p.n);
+    return p;
+}
+
+static void count_flop(struct linear *l, const struct uop *u)
+{
+    if (op_is_elementwise(u->op) && (dtype_is_float(u->dtype) || u->dtype == DTYPE_I32) &&
+        u->op != OP_CAST && u->op != OP_BITCAST && u->op != OP_WHERE)
+        l->flop += l->trips;
+}
+
+static struct uop *made(struct linear *l, const struct uop *u)
+{
+    struct uop *m = map_get(&l->made, u);
+    if (!m)
+        TGC_BUG(l->t, "%s is used before it is computed", op_name(u->op));
+    return m;
+}
+
+static void open_range(struct linear *l, struct uop *r, const struct part *part)
+{
+    push(l, r);
+    map_set(&l->made, r, r);
+    l->open |= bit_of(l, r);
+    l->trips *= r->src[0]->vmax > 0 ? (double)r->src[0]->vmax : 0;
+    emit_opened(l, bit_of(l, r), part);
+}
+
+/* Closes the range and forgets values computed inside. */
+static void close_range(struct linear *l, struct uop *r)
+{
+    uint64_t bit = bit_of(l, r);
+    push(l, uop_intern(l->t, OP_END, DTYPE_VOID, &r, 1, (union arg){0}));
+    for (int i = 0; i < l->n; i++)
+        if (l->wait[i] & bit)
+            map_set(&l->made, l->order[i], NULL);
+    l->open &= ~bit;
+    if (r->src[0]->vmax > 0)
+        l->trips /= (double)r->src[0]->vmax;
+}
+
+static union scalar identity(enum op op, enum dtype d)
+{
+    bool f = dtype_is_float(d);
+    union scalar v = {0};
+    switch (op) {
+    case OP_MUL: case OP_AND:
+        if (f)
+            v.f = 1;
+        else
+            v.i = op == OP_AND && d != DTYPE_BOOL ? -1 : 1;
+        break;
+    case OP_MAX: case OP_MIN:
+        if (f)
+            v.f = op == OP_MAX ? -__builtin_inf() : __builtin_inf();
+        else if (d == DTYPE_U64)
+            v.i = op == OP_MAX ? 0 : -1;
+        else
+            v.i = op == OP_MAX ? dtype_min(d) : dtype_max(d);
+        break;
+    default:
+        break;
+    }
+    return v;
+}
+
+/* The lanes among `bits`, outermost first; returns their number. */
+static int lanes_in(struct linear *l, uint64_t bits, struct uop **lane)
+{
+    int n = 0;
+    for (int k = 2; k < l->nest->nsrc; k++)
+        if (l->nest->src[k]->op == OP_RANGE && (bit_of(l, l->nest->src[k]) & bits & l->lanes))
+            lane[n++] = l->nest->src[k];
+    return n;
+}
+
+static void emit_reduce(struct linear *l, struct uop *u)
+{
+    struct tgc *t = l->t;
+    enum op op = REDUCE_OP(u->arg.i);
+    struct uop *acc_src[MAX_RANK + 1] = {uop_const(t, u->dtype, identity(op, u->dtype))};
+    int nlane = lanes_in(l, deps_of(l, u) & ~l->open, acc_src + 1);
+    struct uop *acc = uop_intern(t, OP_ACC, u->dtype, acc_src, 1 + nlane,
+                                 (union arg){.i = l->next_acc++});
+    push(l, acc);
+    struct part body = part_under(l, u->src, 1);
+    double trips = l->trips;
+    for (int k = 1; k < u->nsrc; k++)
+        open_range(l, u->src[k], &body);
+    struct part inside = part_outside(l, &u->src[0], 1);
+    for (int k = 1; k <= nlane; k++)
+        open_range(l, acc_src[k], &inside);
+    struct uop *value = made(l, u->src[0]), *src[2] = {acc, value};
+    struct uop *sum = uop_intern(t, op, u->dtype, src, 2, (union arg){0});
+    push(l, sum);
+    count_flop(l, sum);
+    src[1] = sum;
+    push(l, uop_intern(t, OP_ASSIGN, u->dtype, src, 2, (union arg){0}));
+    for (int k = nlane; k >= 1; k--)
+        close_range(l, acc_src[k]);
+    for (int k = u->nsrc - 1; k >= 1; k--)
+        close_range(l, u->src[k]);
+    l->trips = trips;
+    map_set(&l->made, u, acc);
+}
+
+static void emit_stage(struct linear *l, struct uop *u)
+{
+    struct tgc *t = l->t;
+    struct uop *buffer = uop_buffer(t, (struct buffer *)(uintptr_t)u->arg.p);
+    double trips = l->trips;
+    struct uop *outer = l->nest;
+    struct part body = part_under(l, u->src, 2), outside = part_outside(l, u->src, 2);
+    l->nest = u;
+    emit_opened(l, 0, &body); /* sums over its lanes, if it has no other loops */
+    for (int k = 2; k < u->nsrc; k++)
+        open_range(l, u->src[k], range_is_lane(u->src[k]) ? &outside : &body);
+    struct uop *src[3] = {buffer, made(l, u->src[1]), made(l, u->src[0])};
+    push(l, uop_intern(t, OP_STORE, u->dtype, src, 3, (union arg){0}));
+    for (int k = u->nsrc - 1; k >= 2; k--)
+        close_range(l, u->src[k]);
+    l->nest = outer;
+    l->trips = trips;
+    map_set(&l->made, u, buffer);
+}
+
+static void emit_value(struct linear *l, struct uop *u)
+{
+    if (op_class(u->op) == CLASS_LEAF) {
+        map_set(&l->made, u, u);
+        return;
+    }
+    if (u->op == OP_REDUCE) {
+        emit_reduce(l, u);
+        return;
+    }
+    if (u->op == OP_STAGE) {
+        emit_stage(l, u);
+        return;
+    }
+    struct uop **src = scratch_array(l->t, (size_t)u->nsrc, sizeof *src);
+    for (int k = 0; k < u->nsrc; k++)
+        src[k] = made(l, u->src[k]);
+    struct uop *v = uop_intern(l->t, u->op, u->dtype, src, u->nsrc, u->arg);
+    uop_set_origin(l->t, v, u);
+    push(l, v);
+    count_flop(l, v);
+    map_set(&l->made, u, v);
+}
+
+/* Whether a sum has lanes of a stage that is not stored yet. */
+static bool waits_for_stage(struct linear *l, const struct uop *reduce)
+{
+    uint64_t lanes = deps_of(l, reduce) & l->lanes & ~l->open;
+    for (int k = 2; k < l->nest->nsrc && lanes; k++)
+        lanes &= ~bit_of(l, l->nest->src[k]);
+    return lanes != 0;
+}
+
+/* Computes everything in `part` that became computable when `newly` opened. 0: what depends on no
+ * range. */
+static void emit_opened(struct linear *l, uint64_t newly, const struct part *part)
+{
+    for (int i = 0; i < part->n; i++) {
+        struct uop *u = part->u[i];
+        uint64_t wait = wait_of(l, u);
+        if ((wait & ~l->open) || (newly && !(wait & newly)) || map_get(&l->made, u) ||
+            u->op == OP_RANGE || (u->op == OP_REDUCE && waits_for_stage(l, u)))
+            continue;
+        emit_value(l, u);
+    }
+}
+
+static bool share_bands(const struct uop *a, const struct uop *b)
+{
+    int n = count_bands(a);
+    return n == count_bands(b) && !memcmp(a->src + first_range(a), b->src + first_range(b),
+                                          (size_t)n * sizeof *a->src);
+}
+
+/* The nest of a store, whose first `nshared` loops are open and stay open. */
+static void emit_store(struct linear *l, struct uop *store, int nshared)
+{
+    struct tgc *t = l->t;
+    struct uop *src[4], *guard = NULL;
+    int nvalue = first_range(store);
+    struct part all = part_under(l, store->src, store->nsrc),
+                outside = part_outside(l, store->src, nvalue);
+    l->nest = store;
+    emit_opened(l, 0, &all);
+    for (int k = nvalue + nshared; k < store->nsrc; k++)
+        open_range(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);
+    for (int k = 0; k < nvalue; k++)
+        src[k] = made(l, store->src[k]);
+    if (nvalue == 4) {
+        guard = uop_intern(t, OP_GUARD, DTYPE_VOID, &src[3], 1, (union arg){.i = l->next_acc++});
+        push(l, guard);
+    }
+    push(l, uop_intern(t, OP_STORE, store->dtype, src, 3, (union arg){0}));
+    if (guard)
+        push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
+    for (int k = store->nsrc - 1; k >= nvalue + nshared; k--)
+        close_range(l, store->src[k]);
+}
+
+static bool reads_own_result(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0])
+            return true;
+    return false;
+}
+
+static int count_ranges(struct tgc *t, struct uop *store)
+{
+    int n, nrange = 0;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        nrange += order[i]->op == OP_RANGE;
+    return nrange;
+}
+
+/* How many of the first loops the two stores have in common. */
+static int count_shared(struct tgc *t, struct uop *a, struct uop *b)
+{
+    int n = 0, first = first_range(a);
+    if (first != first_range(b) || a->src[0] != b->src[0])
+        return 0;
+    while (first + n < a->nsrc && first + n < b->nsrc && a->src[first + n] == b->src[first + n] &&
+           !range_is_lane(a->src[first + n]))
+        n++;
+    return n && !reads_own_result(t, a) && !reads_own_result(t, b) ? n : 0;
+}
+
+/* How many stores from store[0] on share their first loops; *nshared: how many loops. */
+static int find_group(struct tgc *t, struct uop *const *store, int n, int *nshared)
+{
+    int found = 1, nrange = count_ranges(t, store[0]);
+    *nshared = 0;
+    for (; found < n && share_bands(store[0], store[found]); found++) {
+        int shared = count_shared(t, store[0], store[found]);
+        nrange += count_ranges(t, store[found]);
+        if (shared == 0 || nrange > 64)
+            break;
+        *nshared = *nshared == 0 || shared < *nshared ? shared : *nshared;
+    }
+    return found;
+}
+
+/* Prepares for stores that share loops, none of which is open. */
+static void enter_group(struct linear *l, struct uop *const *store, int nstore)
+{
+    l->store = store;
+    l->nstore = nstore;
+    l->nest = store[0];
+    l->bit = l->place = (struct uop_map){.t = l->t, .scratch = true};
+    l->order = uop_toposort(l->t, store, nstore, &l->n);
+    l->deps = scratch_array(l->t, (size_t)l->n, sizeof *l->deps);
+    l->wait = scratch_array(l->t, (size_t)l->n, sizeof *l->wait);
+    find_deps(l);
+    l->open = 0;
+    l->trips = 1;
+}
+
+/* Of the loops that they share, the first `nband` are open. */
+static void emit_group(struct linear *l, struct uop *const *store, int nstore, int nshared,
+                       int nband)
+{
+    int first = first_range(store[0]);
+    nshared = nshared > nband ? nshared : nband;
+    enter_group(l, store, nstore);
+    for (int k = first; k < first + nband; k++) {
+        map_set(&l->made, store[0]->src[k], store[0]->src[k]);
+        l->open |= bit_of(l, store[0]->src[k]);
+        l->trips *= (double)store[0]->src[k]->src[0]->vmax;
+    }
+    struct part all;
+    /* values invariant in all loops are computed before the shared loops, not in one of them */
+    for (int i = nshared > nband ? nstore - 1 : 0; i >= 0; i--) {
+        l->nest = store[i];
+        all = part_under(l, store[i]->src, store[i]->nsrc);
+        emit_opened(l, 0, &all);
+    }
+    for (int k = nband; k < nshared; k++)
+        open_range(l, store[0]->src[first + k], &all);
+    for (int i = 0; i < nstore; i++)
+        emit_store(l, store[i], nshared);
+    for (int k = nshared - 1; k >= nband; k--)
+        close_range(l, store[0]->src[first + k]);
+}
+
+/* Sums and stages that are invariant in all bands (the norm of a whole image) are computed before
+ * their loop. */
+static void emit_invariants(struct linear *l)
+{
+    int nshared, nstore;
+    for (int i = 0; i < l->nbanded; i += nstore) {
+        nstore = find_group(l->t, l->banded + i, l->nbanded - i, &nshared);
+        enter_group(l, l->banded + i, nstore);
+        for (int k = 0; k < l->n; k++) {
+            struct uop *u = l->order[k];
+            if ((u->op != OP_REDUCE && u->op != OP_STAGE) || l->deps[k] || map_get(&l->made, u))
+                continue;
+            struct part all = part_under(l, &u, 1);
+            emit_opened(l, 0, &all);
+        }
+    }
+}
+
+/* How many stores are in the outermost band that store[0] opens. */
+static int count_banded(struct uop *const *store, int n)
+{
+    int found = 1, first = first_range(store[0]);
+    while (found < n && count_bands(store[found]) &&
+           store[found]->src[first_range(store[found])] == store[0]->src[first])
+        found++;
+    return found;
+}
+
+static struct uop_map copy_map(const struct uop_map *m)
+{
+    struct uop_map copy = *m;
+    if (m->size) {
+        copy.slot = scratch_array(m->t, m->size, sizeof *m->slot);
+        memcpy(copy.slot, m->slot, m->size * sizeof *m->slot);
+    }
+    return copy;
+}
+
+/* The bands' loops that are open, and what was known when each opened: values computed in a band
+ * are not known after it. */
+struct bands { struct uop *range[MAX_RANK]; struct uop_map known[MAX_RANK]; int n; };
+
+static void close_bands(struct linear *l, struct bands *b, int n)
+{
+    while (b->n > n) {
+        b->n--;
+        push(l, uop_intern(l->t, OP_END, DTYPE_VOID, &b->range[b->n], 1, (union arg){0}));
+        l->made = b->known[b->n];
+    }
+}
+
+/* Computes the size of a band's loop, which may depend on outer loops. */
+static void emit_size(struct linear *l, struct uop *size)
+{
+    int n;
+    struct uop **order = uop_toposort(l->t, &size, 1, &n);
+    for (int i = 0; i < n; i++) {
+        bool known = op_class(order[i]->op) == CLASS_LEAF || order[i]->op == OP_RANGE;
+        if (known || map_get(&l->made, order[i]))
+            continue;
+        push(l, order[i]);
+        map_set(&l->made, order[i], order[i]);
+    }
+}
+
+/* Closes the bands in which the store is not, and opens those that are not open yet. */
+static void enter_bands(struct linear *l, struct bands *b, struct uop *const *store, int nleft)
+{
+    int first = first_range(*store), nband = count_bands(*store), same = 0;
+    if (nband > MAX_RANK)
+        TGC_BUG(l->t, "%d bands in each other", nband);
+    while (same < b->n && same < nband && (*store)->src[first + same] == b->range[same])
+        same++;
+    close_bands(l, b, same);
+    l->nbanded = b->n ? l->nbanded : 0;
+    for (int k = b->n; k < nband; k++) {
+        b->range[k] = (*store)->src[first + k];
+        b->known[k] = copy_map(&l->made);
+        b->n = k + 1;
+        if (k == 0) {
+            l->banded = store;
+            l->nbanded = count_banded(store, nleft);
+            emit_invariants(l);
+        }
+        emit_size(l, b->range[k]->src[0]);
+        push(l, b->range[k]);
+    }
+}
+
+struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
+    struct bands bands = {.n = 0};
+    int nshared, nstore;
+    for (int i = 0; i < ast->nsrc; i += nstore) {
+        struct uop *const *store = &ast->src[i];
+        nstore = find_group(t, store, ast->nsrc - i, &nshared);
+        enter_bands(&l, &bands, store, ast->nsrc - i);
+        emit_group(&l, store, nstore, nshared, count_bands(*store));
+    }
+    close_bands(&l, &bands, 0);
+    struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);
+    *n = l.nprogram;
+    *flop = l.flop;
+    scratch_release(t, mark);
+    return program;
+}
