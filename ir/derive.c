@@ -410,9 +410,10 @@ static void derive_bounds(struct uop *u)
 /* LOAD and SPLAT say how many lanes they have; other ops take those of their sources. */
 static int derive_lanes(const struct uop *u)
 {
-    if (u->op == OP_SPLAT || u->op == OP_LANES || u->op == OP_RAMP ||
-        (u->op == OP_LOAD && u->arg.i))
-        return VECTOR_LANES(u->arg.i);
+    if (u->op == OP_SPLAT || u->op == OP_LANES || u->op == OP_RAMP)
+        return (int)u->arg.i;
+    if (u->op == OP_LOAD)
+        return access_lanes(u->arg.i);
     if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_NEAREST || u->op == OP_NARROW)
         return u->src[0]->lanes;
     if (u->op == OP_INTRINSIC)

@@ -41,6 +41,7 @@ struct linstr {
     int lanes, part, stride;
     int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one */
     int period;                  /* COPY: the source's lanes, which are repeated */
+    int columns;                 /* LOAD, STORE of a tile: of a row; the rows are `stride` apart */
     bool grouped;                /* LOAD: of groups of bytes, whose bytes are `stride` apart */
     bool shared;  /* OPEN, CLOSE: this run executes a part of the loop's iterations */
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
@@ -242,10 +243,16 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
     }
     if (u->op == OP_STORE)
         in.lanes = u->src[2]->lanes;
-    bool vector = (u->op == OP_LOAD || u->op == OP_STORE) && u->arg.i;
+    bool memory = u->op == OP_LOAD || u->op == OP_STORE, vector = memory && u->arg.i;
     in.part = vector && VECTOR_PART(u->arg.i) ? VECTOR_PART(u->arg.i) : in.lanes;
     in.stride = vector ? (int)VECTOR_STRIDE(u->arg.i) : 1;
     in.grouped = vector && VECTOR_IS_GROUPS(u->arg.i) && in.stride != 1;
+    if (memory && TILE_IS(u->arg.i)) {
+        in.part = in.lanes;
+        in.columns = TILE_COLUMNS(u->arg.i);
+        in.stride = (int)TILE_STRIDE(u->arg.i);
+        in.grouped = false;
+    }
     in.dtype = u->dtype;
     in.dst = reg_of(e, u);
     append(e, in);
@@ -363,8 +370,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
 /* The offset of lane l from the first one. */
 static int64_t lane_at(const struct linstr *in, int l)
 {
-    return in->grouped ? l / DOT_BYTES + (int64_t)(l % DOT_BYTES) * in->stride
-                       : (int64_t)l * in->stride;
+    return in->columns   ? l % in->columns + (int64_t)(l / in->columns) * in->stride
+           : in->grouped ? l / DOT_BYTES + (int64_t)(l % DOT_BYTES) * in->stride
+                         : (int64_t)l * in->stride;
 }
 
 static int64_t element(struct linear_eval *e, const struct linstr *in, const char *what)
@@ -425,7 +433,7 @@ static void run_store(struct linear_eval *e, const struct linstr *in)
     if (!e->memory.v[in->memory].data)
         TGC_BUG(e->t, "store to a weight");
     for (int l = 0; l < in->part; l++) {
-        int64_t at = offset + l * in->stride;
+        int64_t at = offset + lane_at(in, l);
         touch(e, &e->memory.v[in->memory], at, true);
         e->memory.v[in->memory].data[at] = e->reg[in->src[1] + l * in->step[1]];
     }

@@ -377,6 +377,16 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 #define VECTOR_IS_GROUPS(bits) (((bits) & VECTOR_GROUPS) != 0)
 #define VECTOR_PART(bits) ((int)((bits) >> 8 & 0xff))
 #define VECTOR_STRIDE(bits) (((bits) >> 16) + 1)
+/* The same of a tile, for units that multiply matrices: rows of neighbours, the rows `stride`
+ * elements apart. */
+#define TILE_BITS(rows, columns, stride)                                                           \
+    ((int64_t)(rows) << 8 | (int64_t)(columns) << 16 | (int64_t)(stride) << 28)
+#define TILE_IS(bits) ((bits) != 0 && VECTOR_LANES(bits) == 0)
+#define TILE_ROWS(bits) ((int)((bits) >> 8 & 0xff))
+#define TILE_COLUMNS(bits) ((int)((bits) >> 16 & 0xfff))
+#define TILE_STRIDE(bits) ((bits) >> 28)
+/* What a tile's register holds: rows, and bytes of each; how many there are. */
+enum { TILE_ROWS_MAX = 16, TILE_ROW_NBYTES = 64, TILE_REGISTERS = 8 };
 /* INTRINSIC: its row, and the parameters that the row names, at most 4095 each. */
 enum intrinsic {
 #define INTRINSIC(name, text, params, shapes, meaning) INTRINSIC_##name,
@@ -597,6 +607,10 @@ struct intrinsic_shape intrinsic_result(int64_t bits);
 /* The same by tensors: a graph of the operands, which have their shapes. */
 struct uop *intrinsic_meaning(struct tgc *t, int64_t bits, struct uop *const *in);
 bool uop_is_intrinsic(const struct uop *u, enum intrinsic of);
+/* The lanes of a LOAD or STORE with this argument. */
+int access_lanes(int64_t bits);
+/* Whether u is in a tile's register, not a vector's: what tiles load and their sums. */
+bool uop_is_tile(const struct uop *u);
 const char *uop_op_name(const struct uop *u);            /* of its row, or of its op */
 
 /* ------------------------------------------------------------------------------------- tensor.c */

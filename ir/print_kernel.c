@@ -154,7 +154,10 @@ static void print_argument(struct text *out, const struct uop *u)
         break;
     case OP_LOAD:
     case OP_STORE:
-        if (bits)
+        if (TILE_IS(bits))
+            text_printf(out, " {rows=%d, columns=%d, stride=%lld}", TILE_ROWS(bits),
+                        TILE_COLUMNS(bits), TILE_STRIDE(bits));
+        else if (bits)
             text_printf(out, " {lanes=%d, part=%d, stride=%lld, groups=%d}", VECTOR_LANES(bits),
                         VECTOR_PART(bits), (long long)VECTOR_STRIDE(bits), VECTOR_IS_GROUPS(bits));
         break;

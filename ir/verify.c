@@ -496,8 +496,10 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         d = &l->def[l->ndef - 1];
     } else if (u->op != OP_ACC && l->region[d->region].open) {
         bool of_acc = u->op == OP_CAST && u->src[0]->op == OP_ACC;       /* it may have changed */
-        if ((op_is_pointwise(u->op) && !of_acc) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-            u->op == OP_RAMP || u->op == OP_FOLD || u->op == OP_INTRINSIC || u->op == OP_NEAREST ||
+        bool again = u->op == OP_LOAD && uop_is_tile(u);     /* for it there are few registers */
+        if ((op_is_pointwise(u->op) && !of_acc) || (u->op == OP_LOAD && !again) ||
+            u->op == OP_SPLAT || u->op == OP_RAMP || u->op == OP_FOLD || u->op == OP_INTRINSIC ||
+            u->op == OP_NEAREST ||
             u->op == OP_LANES || u->op == OP_NARROW || u->op == OP_GATHER)
             verify_violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
@@ -676,6 +678,18 @@ static void check_intrinsic(struct linear_verifier *l, const struct uop *u)
     }
 }
 
+/* No more than a tile's register holds, and rows that follow each other. */
+static void check_tile(struct linear_verifier *l, const struct uop *u)
+{
+    int64_t bits = u->arg.i;
+    int size = (int)dtype_nbytes(uop_buffer_of(u->src[0])->dtype);
+    require(&l->v, u, TILE_ROWS(bits) >= 1 && TILE_ROWS(bits) <= TILE_ROWS_MAX &&
+                          TILE_COLUMNS(bits) * size >= DOT_BYTES &&
+                          TILE_COLUMNS(bits) * size <= TILE_ROW_NBYTES && TILE_STRIDE(bits) > 0,
+            "a tile of more than its register holds, or without rows");
+    require(&l->v, u, u->nsrc == (u->op == OP_STORE ? 3 : 2), "a tile under a condition");
+}
+
 /* All operands have as many lanes as the result; only a condition may be a scalar. */
 static void check_lanes(struct linear_verifier *l, const struct uop *u)
 {
@@ -696,9 +710,11 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
     if (u->op == OP_LOAD || u->op == OP_STORE)
         require(&l->v, u, u->src[1]->lanes == 1, "the offset is a vector");
     if (u->op == OP_STORE)
-        require(&l->v, u, u->src[2]->lanes == (u->arg.i ? VECTOR_LANES(u->arg.i) : 1),
+        require(&l->v, u, u->src[2]->lanes == access_lanes(u->arg.i),
                 "the value has other lanes");
-    if (u->op == OP_LOAD || u->op == OP_STORE)
+    if ((u->op == OP_LOAD || u->op == OP_STORE) && TILE_IS(u->arg.i))
+        check_tile(l, u);
+    else if (u->op == OP_LOAD || u->op == OP_STORE)
         require(&l->v, u, VECTOR_PART(u->arg.i) < VECTOR_LANES(u->arg.i) || !u->arg.i,
                 "more in memory than there are lanes");
     if (u->op == OP_LOAD && u->nsrc == 4)

@@ -368,6 +368,8 @@ static bool box_add_lanes(struct box *b, const struct access *a)
     int64_t bits = a->u->arg.i;
     if (!bits)
         return true;
+    if (TILE_IS(bits))
+        return box_add(b, 1, TILE_COLUMNS(bits)) && box_add(b, TILE_STRIDE(bits), TILE_ROWS(bits));
     int64_t stride = VECTOR_STRIDE(bits), part = VECTOR_PART(bits) ? VECTOR_PART(bits)
                                                                    : VECTOR_LANES(bits);
     if (a->u->op != OP_LOAD || !VECTOR_IS_GROUPS(bits) || stride == 1)
@@ -655,7 +657,10 @@ static bool are_bounded(const struct group *g, int64_t nelem)
         int64_t lanes = u->arg.i ? VECTOR_LANES(u->arg.i) : 1;
         int64_t part = u->arg.i && VECTOR_PART(u->arg.i) ? VECTOR_PART(u->arg.i) : lanes;
         int64_t stride = u->arg.i ? VECTOR_STRIDE(u->arg.i) : 1;
-        if (offset->vmin < 0 || sat_add(offset->vmax, sat_mul(part - 1, stride)) >= nelem)
+        int64_t last = sat_mul(part - 1, stride);
+        if (TILE_IS(u->arg.i))
+            last = (TILE_ROWS(u->arg.i) - 1) * TILE_STRIDE(u->arg.i) + TILE_COLUMNS(u->arg.i) - 1;
+        if (offset->vmin < 0 || sat_add(offset->vmax, last) >= nelem)
             return false;
     }
     return true;

@@ -467,7 +467,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t lanes, part, stride, groups, limit, id;
+    int64_t lanes, part, stride, groups, rows, columns, limit, id;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -488,7 +488,8 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
         const char *name;
         int64_t *v;
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
-                 {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id}};
+                 {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
+                 {"rows", &a->rows},     {"columns", &a->columns}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
     if (!accept(&k->r, '{'))
@@ -545,6 +546,11 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
         return folds;
     case OP_LOAD:
     case OP_STORE:
+        if (a->rows || a->columns) {
+            *bits = TILE_BITS(a->rows, a->columns, a->stride);
+            return is_between(a->rows, 1, TILE_ROWS_MAX) && a->lanes == 0 &&
+                   is_between(a->columns, 1, TILE_ROW_NBYTES) && is_between(a->stride, 1, 1 << 30);
+        }
         if (a->lanes)
             *bits = VECTOR_BITS(a->lanes, a->part, a->stride) | (a->groups ? VECTOR_GROUPS : 0);
         return !a->lanes || (is_between(a->lanes, 1, 127) && is_between(a->part, 0, 127) &&
@@ -553,7 +559,7 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_RAMP:
     case OP_LANES:
         *bits = a->lanes;
-        return is_between(a->lanes, 1, 127);
+        return is_between(a->lanes, 1, op == OP_SPLAT ? TILE_ROWS_MAX * TILE_ROW_NBYTES : 127);
     case OP_NARROW:
         *bits = a->limit;
         return is_between(a->limit, 1, INT32_MAX);

@@ -29,6 +29,12 @@ struct touches { struct touch *load, *store; int nload, nstore; size_t cap_load,
 /* The extent of a vector in elements, from the offset: [lo, hi). */
 static void vector_extent(const struct uop *u, double *lo, double *hi)
 {
+    int64_t bits = u->arg.i;
+    if (TILE_IS(bits)) {
+        *lo = 0;
+        *hi = (double)((TILE_ROWS(bits) - 1) * TILE_STRIDE(bits) + TILE_COLUMNS(bits));
+        return;
+    }
     double lanes = VECTOR_LANES(u->arg.i), step = (double)VECTOR_STRIDE(u->arg.i), last;
     if (lanes == 0)
         lanes = 1;

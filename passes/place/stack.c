@@ -123,7 +123,7 @@ static void find_pressure(struct stack *s, int64_t *vectors, int64_t *scalars)
         const struct uop *u = s->u[i];
         if (op_class(u->op) == CLASS_LEAF || is_closer(u) || u->op == OP_STORE)
             continue;
-        int64_t size = u->lanes > 1 ? value_nbytes(u) : 1;
+        int64_t size = uop_is_tile(u) ? 0 : u->lanes > 1 ? value_nbytes(u) : 1;
         by[2 * i + (u->lanes == 1)] += size;
         by[2 * (end[i] + 1) + (u->lanes == 1)] -= size;
     }
@@ -386,7 +386,8 @@ static int64_t splats_nbytes(struct stack *s)
     struct uop_map seen = {.t = s->t, .scratch = true};
     for (int i = 0; i < s->n; i++) {
         const struct uop *u = s->u[i];
-        if (u->op != OP_SPLAT || u->src[0]->op != OP_CONST || map_get(&seen, u->src[0]))
+        if (u->op != OP_SPLAT || u->src[0]->op != OP_CONST || map_get(&seen, u->src[0]) ||
+            uop_is_tile(u))
             continue;
         map_set(&seen, u->src[0], (void *)(uintptr_t)1);
         total += value_nbytes(u);
