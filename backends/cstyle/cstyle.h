@@ -91,6 +91,8 @@ struct function {
     struct names *names;         /* of parameters and locals */
     const char **buffer_name;    /* by position: the kernel's buffers, then its scratch */
     bool *is_used;               /* likewise: the body reads or writes it */
+    /* tiles.c: what registers for tiles hold; rows 0: they are not used */
+    struct tile_shape { int rows, nbytes; } tile[TILE_REGISTERS];
 };
 /* an int in programs, not an int64_t */
 bool var_is_int(const struct var *v);
@@ -118,5 +120,11 @@ void kernel_write_comment(const struct function *f, struct text *out);
 /* The statements of the function, without indentation; notes in f->is_used the buffers that they
  * name. */
 const char *render_body(struct function *f);
+
+/* -------------------------------------------------------------------------------------- tiles.c */
+
+/* Whether the body that was rendered has tiles; the statement that configures their registers. */
+bool tiles_are_used(const struct function *f);
+void tiles_begin(struct function *f, struct text *out);
 
 #endif

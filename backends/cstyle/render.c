@@ -204,6 +204,10 @@ static void write_uop(struct writer *w, const struct uop *u)
     if (is_value(u) && w->use[w->position] == 0)
         return;
     writer_leaves(w, u);
+    if (uop_is_tile(u)) {
+        tiles_write(w, u);
+        return;
+    }
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: writer_leaf(w, u); break;
     case OP_RANGE: loops_range(w, u); break;

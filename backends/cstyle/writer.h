@@ -42,6 +42,7 @@ struct writer {
     struct block *block; int depth; size_t cap_block;
     int next_block;
     int position;
+    struct in_tile { const struct uop *of; int until; } in_tile[TILE_REGISTERS];
     const bool *kept;            /* by position: loops that compilers must not unroll */
 };
 
@@ -69,6 +70,11 @@ void writer_leaves(struct writer *w, const struct uop *u);
 /* A buffer's index among the function's names of buffers; its name. */
 int writer_place(const struct writer *w, const struct buffer *b);
 const char *writer_place_name(const struct writer *w, const struct buffer *b);
+
+/* -------------------------------------------------------------------------------------- tiles.c */
+
+/* u is a tile: a statement with its register. */
+void tiles_write(struct writer *w, const struct uop *u);
 
 /* -------------------------------------------------------------------------------------- loops.c */
 

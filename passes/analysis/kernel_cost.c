@@ -90,6 +90,14 @@ static double work_of(const struct machine *m, const struct uop *u)
 
 static void tally(const struct machine *m, const struct uop *u, struct cost_body *b)
 {
+    if (uop_is_tile(u)) {
+        bool product = u->op == OP_INTRINSIC, memory = u->op == OP_LOAD || u->op == OP_STORE;
+        b->tile_rows += product ? (double)INTRINSIC_PARAM(u->arg.i, 0) : 0;
+        if (memory)
+            *(u->op == OP_STORE ? &b->stores : &b->loads) += TILE_ROWS(u->arg.i);
+        b->instructions += product || memory;
+        return;
+    }
     if (u->op == OP_LOAD || u->op == OP_STORE) {
         const struct uop *value = u->op == OP_STORE ? u->src[2] : u;
         bool strided = value->lanes > 1 && VECTOR_STRIDE(u->arg.i) != 1;

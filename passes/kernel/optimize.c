@@ -167,6 +167,16 @@ static void apply_tile(struct tgc *t, struct kernel *k, struct variant *v, int a
         opt_must(t, k, v, &fill, 1);
 }
 
+/* The opts of products of tiles: of the columns, of the weights, then of the rows. */
+static void apply_fragment_tile(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                                const struct nest *m, const struct fragment *f)
+{
+    struct opt opt[OPTS_OF_FRAGMENT], like = {.store = at};
+    const struct uop *row = m->store->src[f->row_axis];
+    apply_tile(t, k, v, at, m, &f->columns);
+    opt_must(t, k, v, opt, fragment_opts(v->ast->src[at], row, f, &like, opt));
+}
+
 static void cut(struct tgc *t, struct kernel *k, struct variant *v, int at, int axis, int64_t n)
 {
     int first = store_first_range((v ? v->ast : k->ast)->src[at]);
@@ -228,7 +238,14 @@ static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, in
         return unroll_stacks(t, k, v, at);
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
     /* one packed weight for all variants */
-    struct tile tile = tile_choose(&m, v->isa, keep, nest < 0 ? NULL : k, nest);
+    bool tunable = nest >= 0 && !isa_has_tiles(v->isa);
+    struct tile tile = tile_choose(&m, v->isa, keep, tunable ? k : NULL, nest);
+    struct fragment f = {.rows = 0};
+    if (isa_has_tiles(v->isa) && tile.column_axis >= 0 &&
+        fragment_choose(&m, v->ast, v->isa, &tile, &f)) {
+        tile.row_axis = f.row_axis;
+        tile.rows = f.rows * f.high;
+    }
     int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0
                        ? range_fixed_size(store->src[tile.row_axis])
                        : 0;
@@ -244,7 +261,9 @@ static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, in
         of_rest.column_axis -=
             v->ast->src[at + 1]->nsrc < store->nsrc && tile.row_axis < tile.column_axis;
     }
-    if (tile.column_axis >= 0)
+    if (f.rows)
+        apply_fragment_tile(t, k, v, at, &m, &f);
+    else if (tile.column_axis >= 0)
         apply_tile(t, k, v, at, &m, &tile);
     if (!rest)
         return at + 1;
@@ -485,27 +504,43 @@ bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k)
     return true;
 }
 
+/* The kernel for one instruction set, tiled. like: by store, a tile whose panel is kept. */
+static struct variant tiled_variant(struct tgc *t, struct kernel *k, enum isa isa,
+                                    struct tile *like)
+{
+    struct variant v = variant_of(t, k, isa);
+    for (int i = 0, at = 0, n = k->ast->nsrc; i < n; i++)
+        at = optimize_store(t, k, &v, at, i, &like[i]);
+    return v;
+}
+
+/* A set that multiplies tiles comes behind the one that it differs from in that alone, whose tiles
+ * of vectors it keeps, and only where it gains. */
 bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     int nstore = k->ast->nsrc;
-    enum isa widest;
+    enum isa widest, waits = isa_portable();
     isa_set isa = variants_of(t, s, k, &widest);
     struct tile *like = scratch_array(t, (size_t)nstore, sizeof *like);
     for (int i = 0; i < nstore; i++)
         like[i].column_axis = -1;
-    for (enum isa a = widest;; a = isa_before(a)) {
-        if (!(isa >> a & 1) && !isa_is_portable(a))
+    for (enum isa a = widest; !isa_is_portable(a); a = isa_before(a)) {
+        bool first = isa_has_tiles(a) && isa >> isa_before(a) & 1;
+        waits = first && isa >> a & 1 ? a : waits;
+        if (first || !(isa >> a & 1))
             continue;
-        struct variant v = variant_of(t, k, a);
-        for (int i = 0, at = 0; i < nstore; i++)
-            at = optimize_store(t, k, &v, at, i, &like[i]);
-        if (isa_is_portable(a)) {
-            k->ast = v.ast;
-            k->opts = v.opts;
-            break;
-        }
+        struct variant v = tiled_variant(t, k, a, like);
         VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
+        if (isa_is_portable(waits))
+            continue;
+        v = tiled_variant(t, k, waits, like);
+        if (fragments_are_used(t, v.ast))
+            VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
+        waits = isa_portable();
     }
+    struct variant v = tiled_variant(t, k, isa_portable(), like);
+    k->ast = v.ast;
+    k->opts = v.opts;
     kernel_collect_buffers(t, k);
     return true;
 }

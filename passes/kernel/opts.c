@@ -450,6 +450,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_GROUP: return apply_group(w, o);
     case OPT_PACK: return apply_pack(w, o);
     case OPT_JOIN: return apply_join(w, o);
+    case OPT_FRAGMENT: return apply_fragment(w, o);
     case OPT_THREAD: return apply_thread(w, o);
     case OPT_ALONE: return apply_alone(w, o);
     case OPT_COUNT: break;

@@ -64,6 +64,8 @@ bool apply_group(struct work *w, const struct opt *opt);
 bool apply_cut(struct work *w, const struct opt *opt);
 bool apply_fill(struct work *w, const struct opt *opt);
 bool apply_join(struct work *w, const struct opt *opt);
+/* fragment.c */
+bool apply_fragment(struct work *w, const struct opt *opt);
 
 /* pack.c */
 bool apply_pack(struct work *w, const struct opt *opt);

@@ -69,6 +69,25 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
 enum { OPTS_OF_TILE = 80 };
 int tile_opts(const struct nest *m, const struct tile *tile, const struct opt *like,
               struct opt *opt);
+/* fragment.c: sums of products of bytes by a unit that multiplies tiles, `high` x `wide` of them at
+ * once, each of `rows` of the loop store->src[row_axis] and a vector's columns. columns: the tile
+ * without rows; groups: of bytes that one product sums. */
+struct fragment {
+    int row_axis;
+    int64_t rows, high, wide, groups;
+    struct tile columns;
+    double gain;
+};
+/* Whether that is faster than the tile of vectors; the fastest. ast: whose tiles have one shape,
+ * since a kernel configures its registers once. */
+bool fragment_choose(const struct nest *m, struct uop *ast, enum isa isa, const struct tile *tile,
+                     struct fragment *best);
+/* The opts that make them of a store whose columns have lanes, and whose weights are packed: of its
+ * loop `row`, `like` for whose. Returns how many. */
+enum { OPTS_OF_FRAGMENT = 3 };
+int fragment_opts(const struct uop *store, const struct uop *row, const struct fragment *f,
+                  const struct opt *like, struct opt *opt);
+bool fragments_are_used(struct tgc *t, struct uop *ast);
 /* decide_stacks.c: the first loop of a store that is to be unrolled for a STACK, as an index of
  * store->src; -1: there is none. needs: a nest without a reduction */
 int stacks_axis(struct tgc *t, const struct uop *store);

@@ -197,8 +197,8 @@ static double store_cost(const struct nest *m, const struct pairing *p, int64_t 
 
 /* How evenly threads can share the loops around a tile; 1: equally. A nest that takes less time
  * than waking threads is not shared. */
-static double evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
-                       int64_t rows)
+double tile_evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
+                     int64_t rows)
 {
     double threads = m->t->threads, steps = 1, best = 1 / threads;
     if (m->t->threads < 2)
@@ -224,7 +224,7 @@ double tile_gain(const struct nest *m, enum isa isa, const struct pairing *p, in
                        m->bytes && isa_centers_bytes(isa), column_steps, tile->vector};
     double gain = used * rows_gain(&of, p->size, rows, blocks);
     gain = gain > 0 ? 1 / (1 / gain + store_cost(m, p, rows, tile->vector)) : 0;
-    gain *= evenness(m, tile->column_axis, tile->columns, tile->row_axis, rows);
+    gain *= tile_evenness(m, tile->column_axis, tile->columns, tile->row_axis, rows);
     gain *= rows_apart(m, p, rows);
     return gain * window_fits(m, isa, p, rows, blocks);
 }

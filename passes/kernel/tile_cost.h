@@ -28,6 +28,9 @@ int tile_column_steps(const struct nest *m, const struct uop *column);
  * its lanes that are used. */
 double tile_gain(const struct nest *m, enum isa isa, const struct pairing *p, int column_steps,
                  const struct tile *tile, double used);
+/* How evenly threads can share the loops around a tile, from 0 to 1. */
+double tile_evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
+                     int64_t rows);
 /* The same for the portable kernel, whose lanes compilers vectorize: multiply-adds of a vector per
  * load. */
 double tile_gain_portable(int64_t rows, int64_t columns);

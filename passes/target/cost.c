@@ -47,7 +47,7 @@ double cost_in_additions(const struct machine *m, enum op op)
 double cost_of_addition(const struct machine *m) { return cost_of_flop(m, FLOP_LOOP, 1); }
 
 /* The cost of the slowest resource: multiply-add units, latency of a sum, load and store ports, the
- * decoder. */
+ * decoder, the unit for tiles. */
 double cost_of_body(const struct machine *m, const struct cost_body *b)
 {
     double cycles = b->work / m->fma_cycle;
@@ -57,6 +57,8 @@ double cost_of_body(const struct machine *m, const struct cost_body *b)
         cycles = b->loads / m->loads_cycle;
     if (cycles < b->stores)
         cycles = b->stores;
+    if (cycles < b->tile_rows * m->tile_cycles / TILE_ROWS_MAX)
+        cycles = b->tile_rows * m->tile_cycles / TILE_ROWS_MAX;
     if (cycles < b->instructions / m->decoded_cycle)
         cycles = b->instructions / m->decoded_cycle;
     return cycles;
@@ -67,7 +69,7 @@ double cost_of_step(const struct machine *m, const struct cost_step *s)
 {
     double halves = s->lanes > m->lanes ? (double)s->lanes / m->lanes : 1;
     struct cost_body body = {s->work * halves, s->loads * halves, 0, s->work + s->loads + 2,
-                             s->reduces ? m->fma_latency : 0};
+                             s->reduces ? m->fma_latency : 0, 0};
     double cycles = cost_of_body(m, &body);
     double panel = RATIO_PANEL * s->panel * (double)s->lanes * (double)sizeof(float) /
                    m->level[LEVEL_L2].bytes_cycle;

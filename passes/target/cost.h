@@ -32,8 +32,9 @@ double cost_of_cycles(const struct machine *m, double cycles);
 double cost_to_cycles(const struct machine *m, double ns);
 
 /* Straight-line code, one turn of a loop: operations, loads and stores, as vectors of the machine's
- * lanes; instructions; cycles until the next turn can add to a sum, 0: there is none. */
-struct cost_body { double work, loads, stores, instructions, chain; };
+ * lanes; instructions; cycles until the next turn can add to a sum, 0: there is none; rows of tiles
+ * that are multiplied. */
+struct cost_body { double work, loads, stores, instructions, chain, tile_rows; };
 double cost_of_body(const struct machine *m, const struct cost_body *b);           /* cycles */
 
 /* One step of a tile's reduction: vectors of `lanes` that are multiplied and added, or otherwise

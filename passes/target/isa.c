@@ -79,11 +79,17 @@ const char *isa_function(enum isa isa, enum intrinsic of)
 
 static const struct has *find_dot(enum isa isa)
 {
-    for (int i = 0; i < NHAS; i++)
-        if (has[i].isa == isa && (has[i].of == INTRINSIC_DOT || has[i].of == INTRINSIC_DOT_CENTERED))
-            return &has[i];
-    return NULL;
+    for (enum isa base = isa_base(isa);; isa = isa_before(isa)) {
+        for (int i = 0; i < NHAS; i++)
+            if (has[i].isa == isa &&
+                (has[i].of == INTRINSIC_DOT || has[i].of == INTRINSIC_DOT_CENTERED))
+                return &has[i];
+        if (isa == base)
+            return NULL;
+    }
 }
+
+bool isa_has_tiles(enum isa isa) { return isa_function(isa, INTRINSIC_TILE_DOT) != NULL; }
 
 enum intrinsic isa_dot(enum isa isa)
 {

@@ -49,6 +49,8 @@ const char *isa_function(enum isa isa, enum intrinsic of);
 enum intrinsic isa_dot(enum isa isa);
 bool isa_adds_bytes(enum isa isa);
 bool isa_centers_bytes(enum isa isa);
+/* Whether it multiplies tiles; all else is as in the set before. */
+bool isa_has_tiles(enum isa isa);
 /* Whether casts to and from f16 are computed, because not all such processors have an
  * instruction. */
 bool isa_computes_f16(enum isa isa);
@@ -67,6 +69,9 @@ struct machine {
     double fma_latency;          /* cycles until one can be added to */
     double loads_cycle;          /* vectors */
     double decoded_cycle;        /* instructions */
+    /* a product of two tiles of all rows, and cycles until it can be added to; 0: it has no such
+     * unit */
+    double tile_cycles, tile_latency;
     int lanes;                   /* f32 that a unit takes at once: wider vectors take longer */
     int flop_lanes;              /* of these, those that whole kernels keep busy */
     int line;                    /* bytes of a cache's line */

@@ -99,7 +99,8 @@ static int accs_of(const struct expander *e, const struct uop *acc)
 
 static bool is_unrolled(const struct uop *lane)
 {
-    return !range_is(lane, AXIS_VECTOR) && !range_is(lane, AXIS_KEPT);
+    return !range_is(lane, AXIS_VECTOR) && !range_is(lane, AXIS_KEPT) &&
+           !range_is(lane, AXIS_FRAGMENT);
 }
 
 /* Whether the weights of an accumulator's sum depend on its lane k. */
@@ -327,7 +328,7 @@ static void expand_bytes(struct expander *e, struct uop *u)
 static void expand_load(struct expander *e, struct uop *u)
 {
     if (e->group) {
-        expand_bytes(e, u);
+        (e->fragment ? tile_load : expand_bytes)(e, u);
         return;
     }
     struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])}, *v;
@@ -408,6 +409,10 @@ static void expand_store(struct expander *e, struct uop *u)
     int64_t stride = stride_of(e, u->src[1]);
     if (e->guard && e->part == 0)
         return;
+    if (e->fragment) {
+        tile_store(e, u, src);
+        return;
+    }
     if (stride)
         src[2] = splat_stored(e, src[2]);
     else if (src[2]->lanes > 1)
@@ -456,8 +461,8 @@ static void expand_acc(struct expander *e, struct uop *u)
     for (int k = 1; k < u->nsrc; k++) {
         if (range_is(u->src[k], AXIS_KEPT))
             src[nsrc++] = u->src[k];
-        else if (range_is(u->src[k], AXIS_VECTOR))
-            lanes = u->src[k]->src[0]->arg.i;
+        else if (range_is(u->src[k], AXIS_VECTOR) || range_is(u->src[k], AXIS_FRAGMENT))
+            lanes *= u->src[k]->src[0]->arg.i;
         else
             n *= u->src[k]->src[0]->arg.i;
     }
@@ -516,11 +521,11 @@ static struct uop *dot_of(struct expander *e, const struct uop *u, struct uop *a
         struct uop *weights = src[1];
         src[1] = src[2], src[2] = weights;
     }
-    for (int k = 1; k < 3; k++)
+    for (int k = 1; k < 3 && !e->fragment; k++)
         src[k] = expand_splat(e, src[k], DOT_BYTES * acc->lanes);
     if (a->less)
         sum_weights(e, a, src[2]);
-    struct uop *dot = intern_dot(e, src);
+    struct uop *dot = e->fragment ? tile_dot(e, src) : intern_dot(e, src);
     expand_need(e, dot);
     return dot;
 }
@@ -613,23 +618,26 @@ static void expand_all(struct expander *e)
     for (int i = 0; i < e->nin; i++) {
         struct uop *u = e->in[i];
         if (opens_group(e, i)) {
+            e->groups = e->group;
             e->group = u;
             map_set(&e->value, u, uop_int(e->t, 0));
             continue;
         }
         if (u->op == OP_END && u->src[0] == e->group) {
-            e->group = NULL;
+            e->group = e->groups;
+            e->groups = NULL;
             continue;
         }
         if (range_is_lane(u) && !range_is(u, AXIS_KEPT)) {
-            bool vector = range_is(u, AXIS_VECTOR);
+            bool vector = range_is(u, AXIS_VECTOR), fragment = range_is(u, AXIS_FRAGMENT);
+            int64_t turns = vector || fragment ? 1 : u->src[0]->arg.i;
             if (e->depth == DEPTH)
                 TGC_BUG(e->t, "more than %d lanes", DEPTH);
-            lane[e->depth++] =
-                (struct lane){i, expand_find_end(e, i), 0, vector ? 1 : u->src[0]->arg.i};
+            lane[e->depth++] = (struct lane){i, expand_find_end(e, i), 0, turns};
             map_set(&e->value, u, uop_int(e->t, 0));
             if (e->depth == 1)
                 e->lazy = may_be_lazy(e, i, lane[0].end);
+            e->fragment = fragment ? u : e->fragment;
             if (vector) {
                 e->vector = u;
                 e->lanes = (int)u->src[0]->arg.i;
@@ -656,6 +664,10 @@ static void expand_all(struct expander *e)
         }
         if (e->vector == e->in[l->begin])
             e->vector = NULL;
+        if (e->fragment == e->in[l->begin])
+            e->fragment = NULL;
+        if (e->depth == 1)
+            tiles_forget(e);
         if (--e->depth == 0)
             e->lazy = false;
     }

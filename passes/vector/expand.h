@@ -38,7 +38,9 @@ struct expander {
     struct accs *accs; int naccs; size_t cap_accs;
     struct uop *vector;          /* the vector's lane that is open, or NULL */
     int lanes;
+    struct uop *fragment;        /* the rows of a tile that are open, or NULL */
     struct uop *group;           /* the group of bytes that is open, or NULL */
+    struct uop *groups;          /* the loop over groups around it, of a tile; or NULL */
     const struct uop *guard;     /* the condition of a partial store */
     int part;                    /* the number of lanes that it stores */
     int tail;                    /* lanes of the vector that remain of a loop; 0: all */
@@ -95,6 +97,13 @@ struct groups { struct uop *load, *inner; int64_t step; int lanes, bytes; };
 bool groups_find(const struct expander *e, int begin, int end, struct groups *g);
 /* Expands one uop of it, g->lanes iterations at once; false: as any other loop's. */
 bool groups_expand(struct expander *e, const struct groups *g, struct uop *u);
+/* tiles.c: a load, a store, a product of tiles: of the rows of e->fragment and the columns of
+ * e->vector. */
+void tile_load(struct expander *e, struct uop *u);
+void tile_store(struct expander *e, const struct uop *u, struct uop *const *src);
+struct uop *tile_dot(struct expander *e, struct uop *const *src);
+/* What has been loaded is not reused by other nests: there are few registers. */
+void tiles_forget(struct expander *e);
 /* strip.c: strip-mines the loop at `at`, if it can be vectorized: as many strips of vectors as
  * there are, then the remainder; *at becomes its END. false: nothing was done. */
 bool strip_loop(struct expander *e, int *at);

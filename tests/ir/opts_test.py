@@ -19,7 +19,7 @@ from suite import Suite, expect  # noqa: E402
 suite = Suite("opts")
 OPTS = ROOT / "tests/ir/golden/opts"
 PASSES = ROOT / "tests/ir/golden/passes"
-ISAS = ["generic", "neon", "avx2", "avx512vnni"]
+ISAS = ["generic", "neon", "avx2", "avx512vnni", "amx"]
 
 
 def tgtool(*arguments, text=None):

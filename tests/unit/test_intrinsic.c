@@ -19,6 +19,8 @@
 #include "runtime/vector_avx2.c"
 #include "runtime/vector_avx512.c"
 #include "runtime/vector_avx512vnni.c"
+#define TGC_AMX_MODEL "tests/lib/amx_model.h"
+#include "runtime/vector_amx.c"
 #elif defined __AARCH64EL__
 #include "runtime/vector_neon.c"
 #include "runtime/vector_neondot.c"
@@ -28,16 +30,16 @@
 /* ---------------------------------------------------------------------------------- the functions
  * NAME_ISA(result, operands): the function of that row, on vectors in memory. */
 
-typedef void (*function)(void *result, const void *const *in, int by);
+typedef void (*function)(void *result, const void *const *in, int64_t bits);
 
 #define CALL(function, type) CALL_(function, type)
 #define CALL_(function, type) function##_##type
 /* Three vectors of words. */
 #define DEFINE_DOT(isa, of, function, in, word, real)                                              \
-    static in void of##_##isa(void *result, const void *const *operand, int by)                   \
+    static in void of##_##isa(void *result, const void *const *operand, int64_t bits)              \
     {                                                                                              \
         word a, b, c;                                                                              \
-        (void)by;                                                                                  \
+        (void)bits;                                                                                \
         memcpy(&a, operand[0], sizeof a);                                                          \
         memcpy(&b, operand[1], sizeof b);                                                          \
         memcpy(&c, operand[2], sizeof c);                                                          \
@@ -47,32 +49,48 @@ typedef void (*function)(void *result, const void *const *in, int by);
 #define DEFINE_DOT_CENTERED DEFINE_DOT
 /* A table, and a vector of bytes. */
 #define DEFINE_LOOKUP(isa, of, function, in, word, real)                                           \
-    static in void of##_##isa(void *result, const void *const *operand, int by)                   \
+    static in void of##_##isa(void *result, const void *const *operand, int64_t bits)              \
     {                                                                                              \
         word a;                                                                                    \
-        (void)by;                                                                                  \
+        (void)bits;                                                                                \
         memcpy(&a, operand[1], sizeof a);                                                          \
         a = CALL(function, word)(operand[0], a);                                                   \
         memcpy(result, &a, sizeof a);                                                              \
     }
 #define DEFINE_LOOKUP_I8 DEFINE_LOOKUP
 #define DEFINE_EVENS(isa, of, function, in, word, real)                                            \
-    static in void of##_##isa(void *result, const void *const *operand, int by)                   \
+    static in void of##_##isa(void *result, const void *const *operand, int64_t bits)              \
     {                                                                                              \
         real a, b;                                                                                 \
         memcpy(&a, operand[0], sizeof a);                                                          \
         memcpy(&b, operand[1], sizeof b);                                                          \
-        a = CALL(function, real)(a, b, by);                                                        \
+        a = CALL(function, real)(a, b, (int)INTRINSIC_PARAM(bits, 1));                             \
         memcpy(result, &a, sizeof a);                                                              \
     }
 #define DEFINE_ODDS DEFINE_EVENS
 #define DEFINE_HALF(isa, of, function, in, word, real)                                             \
-    static in void of##_##isa(void *result, const void *const *operand, int by)                   \
+    static in void of##_##isa(void *result, const void *const *operand, int64_t bits)              \
     {                                                                                              \
         real a;                                                                                    \
-        (void)by;                                                                                  \
+        (void)bits;                                                                                \
         memcpy(&a, operand[0], sizeof a);                                                          \
         memcpy(result, &(struct half_##real){CALL(function, real)(a)}, sizeof a / 2);              \
+    }
+/* Tiles, by the model of their registers. */
+#define DEFINE_TILE_DOT(isa, of, function, in, word, real)                                         \
+    static in void of##_##isa(void *result, const void *const *operand, int64_t bits)              \
+    {                                                                                              \
+        int m = (int)INTRINSIC_PARAM(bits, 0), n = (int)INTRINSIC_PARAM(bits, 1),                  \
+            k = (int)INTRINSIC_PARAM(bits, 2);                                                     \
+        begin_tiles((unsigned char[16]){(unsigned char)m, (unsigned char)(4 * n),                  \
+                                        (unsigned char)m, (unsigned char)(4 * k),                  \
+                                        (unsigned char)k, (unsigned char)(4 * n)});                \
+        load_tile(0, operand[0], 4 * n);                                                           \
+        load_tile(1, operand[1], 4 * k);                                                           \
+        load_tile(2, operand[2], 4 * n);                                                           \
+        function(0, 1, 2);                                                                         \
+        store_tile(0, result, 4 * n);                                                              \
+        end_tiles();                                                                               \
     }
 
 #if defined __x86_64__
@@ -87,6 +105,7 @@ struct half_f32x16 { f32x8 v; };
 #define ON_AVX512(define, of, function) X86(define(AVX512, of, function, IN_f32x16, i32x16, f32x16))
 #define ON_AVX512VNNI(define, of, function)                                                        \
     X86(define(AVX512VNNI, of, function, IN_vnni, i32x16, f32x16))
+#define ON_AMX(define, of, function) X86(define(AMX, of, function, IN_amx, i32x16, f32x16))
 #define ON_NEON(define, of, function) ARM(define(NEON, of, function, IN_f32x4, i32x4, f32x4))
 #define ON_NEONDOT(define, of, function)                                                           \
     ARM(define(NEONDOT, of, function, IN_dotprod, i32x4, f32x4))
@@ -214,7 +233,7 @@ static int check_row(struct tgc *t, const char *set, int64_t bits, enum dtype d,
             fill(&in[k], round % 4 == 0, &seed);
         if (!eval_values(t, meaning, result.lanes, &env, want))
             return 1;
-        call(got, bytes, (int)INTRINSIC_PARAM(bits, 1));
+        call(got, bytes, bits);
         for (int i = 0; i < result.lanes; i++) {
             if (scalar_load(d, got + (size_t)i * dtype_nbytes(d)).i != want[i].i && wrong++ == 0)
                 printf("# %s, %s: round %d, lane %d differs\n", set,
@@ -229,6 +248,11 @@ static int check_all(struct tgc *t, const char *set, int lanes, enum intrinsic o
 {
     struct intrinsic_shape result = intrinsic_result(INTRINSIC_BITS(of, 1, 1, 0));
     int wrong = 0;
+    for (int m = 1; of == INTRINSIC_TILE_DOT && m <= 16; m += 5)
+        for (int k = 1; k <= 16; k += 3)
+            wrong += check_row(t, set, INTRINSIC_BITS(of, m, lanes, k), DTYPE_I32, call);
+    if (of == INTRINSIC_TILE_DOT)
+        return wrong;
     if (result.byte)
         return check_row(t, set, INTRINSIC_BITS(of, lanes * DOT_BYTES, 0, 0), DTYPE_U8, call) +
                check_row(t, set, INTRINSIC_BITS(of, lanes * DOT_BYTES, 0, 0), DTYPE_I8, call);

@@ -1,0 +1,230 @@
+"""Products of tiles of bytes (AMX) on any machine with AVX-512 and VNNI: emitted programs run with tests/lib/amx_model.h, which is what the
+instructions do and which stops where the processor would. Results are those of integers, and the same bits as without tiles.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+import graphs as G
+import tgc as T
+from suite import Skip, Suite, expect
+
+suite = Suite("amx")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "amx")
+MODEL = (f'-DTGC_AMX_MODEL="{HERE.parent / "lib" / "amx_model.h"}"',)
+KIND = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8, np.dtype(np.int32): TensorProto.INT32}
+
+
+def bytes_of(random, shape, dtype):
+    ends = np.iinfo(dtype)
+    if random.random() < 0.3:                                         # sums as large as they can be
+        return random.choice([ends.min, ends.max], shape).astype(dtype)
+    return random.integers(ends.min, ends.max + 1, shape).astype(dtype)
+
+
+class Products:
+    """A model of layers that have nothing to do with each other, and what integers make of them."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.nodes, self.weights, self.inputs, self.outputs, self.feeds, self.want = [], [], [], [], [], {}
+
+    def input(self, array):
+        name = f"x{len(self.inputs)}"
+        self.inputs.append(G.value(name, list(array.shape), KIND[array.dtype]))
+        self.feeds.append(array)
+        return name
+
+    def weight(self, array):
+        name = f"w{len(self.weights)}"
+        self.weights.append(G.weight(name, array))
+        return name
+
+    def output(self, kind, sources, want, **more):
+        name = f"y{len(self.outputs)}"
+        self.nodes.append(G.node(kind, sources, [name], **more))
+        self.outputs.append(G.value(name, list(want.shape), KIND[want.dtype]))
+        self.want[name] = want
+
+    def matmul(self, m, k, n, signed=False, batch=(), run_time=False):
+        a = bytes_of(self.random, (*batch, m, k), np.int8 if signed else np.uint8)
+        b = bytes_of(self.random, (*(batch if run_time else ()), k, n), np.int8)
+        zero = [bytes_of(self.random, (), a.dtype), np.int8(0 if run_time else self.random.integers(-3, 4))]
+        want = (a.astype(np.int64) - int(zero[0])) @ (b.astype(np.int64) - int(zero[1]))
+        self.output("MatMulInteger", [self.input(a), self.input(b) if run_time else self.weight(b), *map(self.weight, zero)],
+                    want.astype(np.int32))
+
+    def conv(self, channels, out, size, kernel, stride=1):
+        x = bytes_of(self.random, (1, channels, size, size), np.uint8)
+        w = bytes_of(self.random, (out, channels, kernel, kernel), np.int8)
+        zero, pad = np.uint8(117), kernel // 2
+        wide = np.pad(x.astype(np.int64) - int(zero), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+        windows = np.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]
+        self.output("ConvInteger", [self.input(x), self.weight(w), self.weight(zero)],
+                    np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64)).astype(np.int32), pads=[pad] * 4, strides=[stride] * 2)
+
+    def save(self, path):
+        onnx.save(G.model(self.nodes, self.inputs, self.outputs, self.weights), path)
+
+
+def build(folder, products, *options, flags=("-O1",), cpu="amx"):
+    products.save(folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", f"--cpu={cpu}", *options)
+    T.build(folder / "net.c", folder / "net", flags=(*flags, *MODEL), main_by=TGC)
+    return (folder / "net.c").read_text()
+
+
+def agrees(folder, products, *arguments):
+    have = T.Program(folder / "net", list(products.want)).run(products.feeds)
+    for name, want in products.want.items():
+        T.compare(name, have[name], want, 0, 0)
+
+
+def needs_vectors():
+    flags = Path("/proc/cpuinfo")
+    if not flags.exists() or "avx512_vnni" not in flags.read_text():
+        raise Skip("this processor lacks AVX-512 with VNNI, which the rest of the kernels needs")
+
+
+SIZES = [(16, 64, 16), (32, 64, 32), (32, 128, 64), (33, 64, 48), (17, 68, 32), (70, 60, 70), (15, 64, 17), (31, 256, 33), (64, 40, 64),
+         (2, 256, 32), (3, 512, 16), (1, 64, 64), (49, 96, 64), (50, 1024, 16), (5, 63, 32), (20, 44, 32), (16, 4, 16), (16, 8, 16)]
+
+
+def odd_sizes(seed, count):
+    random = np.random.default_rng(seed)
+    near = [16, 32, 48, 64]
+    def one():
+        return int(random.integers(1, 71)) if random.random() < 0.5 else max(1, int(random.choice(near) + random.integers(-1, 2)))
+    return [(one(), one() * int(random.choice([1, 4])), one()) for _ in range(count)]
+
+
+def matmuls(name, sizes, *options, flags=("-O1",), **more):
+    needs_vectors()
+    products = Products(len(name))
+    for i, size in enumerate(sizes):
+        products.matmul(*size, signed=i % 3 == 1, **more)
+    folder = T.scratch(SCRATCH / name)
+    text = build(folder, products, *options, flags=flags)
+    agrees(folder, products)
+    return text
+
+
+@suite.case("products with weights, of sizes around those of tiles")
+def weights():
+    text = matmuls("weights", SIZES)
+    taken = len(re.findall(r"begin_tiles\(shape", text))
+    expect(taken >= 12, f"only {taken} kernels have tiles")
+
+
+@suite.case("products with weights, of any sizes")
+def any_sizes():
+    matmuls("any", odd_sizes(5, 40))
+
+
+@suite.case("products of two values of the run, and of batches")
+def run_time():
+    text = matmuls("values", [(32, 64, 32), (17, 64, 16), (48, 128, 64), (33, 36, 48)], batch=(2,), run_time=True)
+    expect("tile_dot(" in text, "no tiles")
+    matmuls("batches", [(32, 64, 32), (17, 64, 48)], batch=(3,))
+
+
+@suite.case("convolutions")
+def convolutions():
+    needs_vectors()
+    products = Products(3)
+    for size in ((16, 32, 12, 3), (64, 16, 7, 1), (32, 48, 9, 3, 2), (64, 64, 16, 1), (20, 32, 10, 3), (128, 32, 5, 3)):
+        products.conv(*size)
+    folder = T.scratch(SCRATCH / "conv")
+    text = build(folder, products)
+    agrees(folder, products)
+    expect(len(re.findall(r"begin_tiles\(shape", text)) >= 4, "few convolutions have tiles")
+
+
+@suite.case("two threads")
+def threads():
+    matmuls("threads", [(256, 512, 512), (33, 64, 48), (128, 768, 96)], "--threads", "2")
+
+
+@suite.case("sanitized")
+def sanitized():
+    matmuls("sanitized", SIZES[:12], flags=("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"))
+
+
+@suite.case("the model stops at what the processor refuses")
+def refused():
+    folder = T.scratch(SCRATCH / "refused")
+    begin = "const unsigned char s[16] = {16, 64, 16, 64, 16, 64, 8, 64};\nstatic unsigned char m[1024];\nbegin_tiles(s);\n"
+    for number, (body, why) in enumerate((
+            ("zero_tile(0);", "not configured"), (begin + "zero_tile(4);", "not configured"),
+            (begin + begin.split("\n")[2], "configured twice"), (begin + "end_tiles(); end_tiles();", "released twice"),
+            ("const unsigned char s[16] = {17, 64}; begin_tiles(s);", "more rows or bytes"),
+            ("const unsigned char s[16] = {16, 68}; begin_tiles(s);", "more rows or bytes"),
+            (begin + "store_tile(0, m, 64);", "nothing was stored"),
+            (begin + "zero_tile(0); load_tile(1, m, 64); tile_dot(0, 1, 1);", "one register"),
+            (begin + "zero_tile(0); load_tile(1, m, 64); load_tile(3, m, 64); tile_dot(0, 1, 3);", "shapes do not match"))):
+        source = folder / f"wrong{number}.c"
+        source.write_text(f"#include TGC_AMX_MODEL\nint main(void)\n{{\n{body}\nreturn 0;\n}}\n")
+        T.must(T.run(["gcc", "-std=c11", "-Wno-unused-function", MODEL[0], source, "-o", folder / "wrong"]))
+        done = subprocess.run([folder / "wrong"], capture_output=True)
+        expect(done.returncode != 0 and why in done.stderr.decode(), f"{body}: {done.returncode}, {done.stderr.decode()}")
+
+
+def assembly(compiler, source, *flags):
+    objects = source.with_suffix(f".{compiler}.o")
+    T.must(T.run([compiler, "-std=c11", "-O2", "-c", *flags, source, "-o", objects]))
+    text = T.must(T.run(["objdump", "-d", "--no-show-raw-insn", objects])).out.decode()
+    return dict(re.findall(r"<(\w+_amx)>:\n(.*?)(?=\n\n|\Z)", text, re.S))
+
+
+@suite.case("compilers keep tiles in registers; configure once, release at the end")
+def compiled():
+    folder = T.scratch(SCRATCH / "assembly")
+    products = Products(7)
+    products.matmul(64, 256, 128)
+    products.save(folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", "--cpu=amx")
+    compilers = [name for name in ("gcc", "clang-14", "clang-19") if shutil.which(name)]
+    for compiler in compilers:
+        kernels = assembly(compiler, folder / "net.c")
+        expect(len(kernels) == 1, f"{compiler}: kernels {list(kernels)}")
+        body = next(iter(kernels.values()))
+        count = {word: len(re.findall(rf"\b{word}\b", body)) for word in
+                 ("ldtilecfg", "tilerelease", "tdpbusd", "tileloadd", "tilestored", "tilezero")}
+        expect(count["ldtilecfg"] == 1 and count["tilerelease"] == len(re.findall(r"\bret\b", body)), f"{compiler}: {count}")
+        inner = re.findall(r"tileloadd.*?\n.*?tdpbusd", body, re.S)
+        expect(inner and count["tdpbusd"] == count["tileloadd"] and count["tilestored"] == count["tilezero"],
+               f"{compiler}: tiles are spilled: {count}")
+
+
+@suite.case("where the compiler or the system has none, there are the vectors")
+def absent():
+    needs_vectors()
+    folder = T.scratch(SCRATCH / "absent")
+    products = Products(9)
+    products.matmul(64, 128, 64)
+    products.save(folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c")
+    text = (folder / "net.c").read_text()
+    condition = re.search(r"\(defined TGC_AMX_MODEL .*\)\)$", text, re.M).group(0)
+    (folder / "net.c").write_text(text.replace(condition, "0"))
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
+    agrees(folder, products)
+    (folder / "net.c").write_text(text.replace("static inline bool has_amx(void)\n{", "static inline bool has_amx(void)\n{\n    return false;"))
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
+    agrees(folder, products)
+
+
+suite.main()
