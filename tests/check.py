@@ -54,6 +54,7 @@ SUITES = [
     ("order", "tests/exec/order_test.py", 120, 120),
     ("state", "tests/exec/state_test.py", 300, 600),
     ("quantized", "tests/exec/quantized_test.py", 300, 300),
+    ("amx", "tests/exec/amx_test.py", 300, 300),
     ("threads", "tests/exec/threads_test.py", 600, 600),
     ("builds", "tests/builds/builds_test.py", 300, 1800),
     ("audit", "tests/audit/audit_test.py", 120, 120),

@@ -534,6 +534,7 @@ static bool pack_params(const struct arguments *a, int64_t *bits)
 /* The argument of an op, as the IR packs it. */
 static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
 {
+    enum { TILE_SUMS_MAX = TILE_ROWS_MAX * TILE_ROW_NBYTES / (int)sizeof(int32_t) };
     bool folds = a->op == OP_ADD || a->op == OP_MUL || a->op == OP_MAX || a->op == OP_MIN ||
                  a->op == OP_AND || a->op == OP_OR || a->op == OP_XOR;
     *bits = 0;
@@ -559,7 +560,7 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_RAMP:
     case OP_LANES:
         *bits = a->lanes;
-        return is_between(a->lanes, 1, op == OP_SPLAT ? TILE_ROWS_MAX * TILE_ROW_NBYTES : 127);
+        return is_between(a->lanes, 1, op == OP_SPLAT ? TILE_SUMS_MAX : 127);
     case OP_NARROW:
         *bits = a->limit;
         return is_between(a->limit, 1, INT32_MAX);
