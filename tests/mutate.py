@@ -4,6 +4,7 @@
     tests/mutate.py --count 20 --seed 7  others
     tests/mutate.py --file 'plan/*.c'    of these files alone
     tests/mutate.py --again              those that survived before, once more: after a test was added
+    tests/mutate.py --first 2            with the first two of TESTS alone, which kill most; then --again runs all on the others
     tests/mutate.py --report             what is known so far, without running anything
 
 A mutant is a pass in which one operator, constant or condition is another (OPERATORS). It is built in a copy of the tree of its own
@@ -233,7 +234,8 @@ def read_list(path):
 class Bench:
     """A copy of the tree, built; one mutant at a time is in it."""
 
-    def __init__(self, build):
+    def __init__(self, build, ntest):
+        self.tests = TESTS[:ntest]
         self.folder = build.resolve() / "mutate"
         self.tree, self.build = self.folder / "tree", self.folder / "build"
         self.results = self.folder / "results.jsonl"
@@ -279,7 +281,7 @@ class Bench:
     def first_failing(self, path=None):
         """The name of the first test that fails, and what it said; None: all pass."""
         self.spent, others = {}, False
-        for name, files, command, env, seconds in TESTS:
+        for name, files, command, env, seconds in self.tests:
             if path and not re.match(files, path.removeprefix("passes/")):
                 continue
             if name not in BEFORE_OTHERS and not others:
@@ -369,6 +371,7 @@ def main():
     parser.add_argument("--more", type=int, default=-1, help="stop after so many that were not known")
     parser.add_argument("--file", default="*", help="of these files of passes/")
     parser.add_argument("--again", action="store_true", help="run those that survived once more")
+    parser.add_argument("--first", type=int, default=len(TESTS), help="run so many of the tests")
     parser.add_argument("--report", action="store_true", help="run nothing")
     parser.add_argument("--list", action="store_true", help="print all mutants and stop")
     options = parser.parse_args()
@@ -379,7 +382,7 @@ def main():
         print(len(mutants), "mutants")
         return 0
     equivalent, must = (read_list(ROOT / f"tests/mutants_{name}.txt") for name in ("equivalent", "killed"))
-    bench = Bench(options.build)
+    bench = Bench(options.build, options.first)
     known, rows = bench.known(), []
     places = {tuple(key.split("\n")[::2]): key for key in must}
     first = [mutant for mutant in mutants if (mutant.path, f"+ {squeeze(mutant.new)}") in places and mutant.key in must]
