@@ -44,7 +44,7 @@ def summary(path):
         done = tgtool(*words, "summary", path)
         expect(done.returncode in (0, 1), f"{' '.join(words)}: ends with {done.returncode}: {done.stderr}")
         expect(done.returncode == 0 or "--state" in done.stderr, f"{' '.join(words)}: fails: {done.stderr}")
-        text += f"== {' '.join(words)}\n{numbered(done.stdout)}{'' if done.returncode == 0 else done.stderr}"
+        text += f"== {' '.join(words)}\n{numbered(done.stdout)}{done.stderr}"
     expected = path.with_suffix(".expected")
     if suite.options.bless:
         expected.write_text(text)

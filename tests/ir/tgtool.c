@@ -11,7 +11,8 @@
  *      the dtype of large weights (--weight-type). -E: what rewrites may err (--error)
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
  *      and compares what it computes with the graph
- *      tgtool [-i ISA] [-t N] summary FILE        what all passes choose for a graph, in short
+ *      tgtool [-i ISA] [-t N] summary FILE        what all passes choose for a graph, in short,
+ *      and behind it, on standard error, what they report at DEBUG=2
  *      tgtool [-i ISA] [-t N] opts FILE           what the passes do to the loops of a kernel's AST
  *      tgtool [-i ISA] [-t N] loops FILE          and what they make of it
  *      tgtool [-t N] apply OPTS FILE              the AST after the opts that the file OPTS lists
@@ -481,6 +482,7 @@ static int summarize(struct tgc *t, const struct command *c, struct graph *g)
 {
     struct text out = {.t = t};
     struct summary_options o = {.isa = 1u << c->isa, .threads = c->threads};
+    t->debug = 2;                                    /* passes report to standard error */
     if (!summary_print(&out, t, g, &o))
         return 1;
     fwrite(out.s, 1, out.n, stdout);
