@@ -140,12 +140,14 @@ static void put_kernel(struct text *out, struct tgc *t, const struct schedule *s
                        const struct kernel *k)
 {
     struct kernel_cost cost = kernel_cost(t, s, k);
+    struct kernel portable = *k;
+    portable.nvariant = 0;
     text_printf(out, "%s: %s: %.4g us, %.4g computing, %.4g flop, %.4g bytes", k->name, k->title,
                 cost.ns / 1000, cost.compute_ns / 1000, k->flop, k->nbytes);
     for (int l = LEVEL_L2; l < LEVEL_COUNT; l++)
         text_printf(out, ", %.4g", cost.nbytes[l]);
-    text_printf(out, "; %zu bytes of stack; %.4g us by threads\n", kernel_stack_nbytes(t, k),
-                k->shared_ns / 1000);
+    text_printf(out, "; %zu bytes of stack, %zu portable; %.4g us by threads\n",
+                kernel_stack_nbytes(t, k), kernel_stack_nbytes(t, &portable), k->shared_ns / 1000);
     for (int i = 0; i < k->nvariant; i++)
         put_program(out, t, k, k->variant[i].isa, &k->variant[i].opts, k->variant[i].linear,
                     k->variant[i].nlinear);
@@ -195,6 +197,10 @@ bool summary_print(struct text *out, struct tgc *t, struct graph *g, const struc
         return false;
     put_passes(out, p.record, false);
     put_states(out, g);
+    text_puts(out, "symbols:");
+    for (int i = 0; i < p.schedule->nvar; i++)
+        text_printf(out, " %s", p.schedule->var[i]->name);
+    text_putc(out, '\n');
     schedule_print(out, t, p.schedule);
     for (int i = 0; i < p.schedule->nkernel; i++)
         put_kernel(out, t, p.schedule, p.schedule->kernel[i]);
