@@ -63,9 +63,19 @@ def values(path):
         expect(done.returncode == 0, f"{' '.join(words)}: the programs compute something else:\n{done.stdout[:1000]}{done.stderr}")
 
 
+def in_turn(paths):
+    """The first of each kind, the second of each, and so on: what is wrong shows early."""
+    seen, order = {}, {}
+    for path in paths:
+        kind = path.stem.split("_")[0]
+        seen[kind] = seen.get(kind, 0) + 1
+        order[path] = seen[kind]
+    return sorted(paths, key=lambda path: (order[path], path))
+
+
 def main():
     suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite what is expected"))
-    paths = sorted(GOLDEN.glob("*.tg"))
+    paths = in_turn(sorted(GOLDEN.glob("*.tg")))
     for path in paths:
         suite.add(f"summary of {path.stem}", summary, path)
     for path in paths:
