@@ -61,6 +61,7 @@ TESTS = [
     golden("values", "summary", "values"),
     golden("models", "passes", "^run "),
     ("rulegen", "rules/rulegen", [PYTHON, "tests/rules/rulegen_test.py", "--build", "{build}", "--jobs", "1", "--stop"], {}, 10),
+    ("opts", "kernel/opts", [PYTHON, "tests/ir/opts_test.py", "--build", "{build}", "--jobs", "1", "--stop"], {}, 15),
     ("contraction", "", ["{build}/tests/unit/test_contraction"], {}, 5),
     ("narrow", "graph/|analysis/", ["{build}/tests/unit/test_narrow"], {}, 5),
     ("tune", "kernel/|target/", ["{build}/tests/unit/test_tune"], {}, 5),
@@ -85,7 +86,7 @@ TESTS = [
 # What is built: the programs of the tests.
 UNIT = sorted({Path(command[0]).name for _, _, command, _, _ in TESTS if command[0].startswith("{build}")})
 FIRST = ["tests/ir/tgtool"]                 # and what alone the tests up to that need
-BEFORE_OTHERS = ("summary", "passes", "values", "models", "rulegen")
+BEFORE_OTHERS = ("summary", "passes", "values", "models", "rulegen", "opts")
 TARGETS = ["cli/tgc", *FIRST, *(f"tests/unit/{name}" for name in UNIT)]
 
 # ------------------------------------------------------------------------------------------- mutants

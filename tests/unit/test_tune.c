@@ -27,7 +27,7 @@ static void test_round_trip(void **state)
     enum { N = sizeof entry / sizeof *entry };
     struct text x = {.t = t};
     struct tuning read = {0};
-    text_puts(&x, "tgc-tune 1\n# a remark\n\n");
+    text_puts(&x, "tgc-tune 1  # of a machine\n# a remark\n\n");
     for (int i = 0; i < N; i++) {
         tune_write(&x, &entry[i]);
         text_puts(&x, i ? "  # a title\r\n" : "\n");
