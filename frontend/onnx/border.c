@@ -21,6 +21,12 @@ static const struct onnx_list_option *list_option(const struct lower *l, const c
     return NULL;
 }
 
+bool onnx_dim_is_named(const TensorShapeProto__Dimension *d)
+{
+    return d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && *d->dim_param &&
+           strcmp(d->dim_param, "?");
+}
+
 const TypeProto *onnx_element_type(const TypeProto *type, bool *is_optional, bool *is_sequence)
 {
     *is_optional = type && type->value_case == TYPE_PROTO__VALUE_OPTIONAL_TYPE;

@@ -1,5 +1,4 @@
-/* graph.c - from an unpacked model to the tensor graph: walks the nodes in order and keeps the
- * value of each name.
+/* graph.c - from an unpacked model to the tensor graph: walks the nodes in order.
  *
  *      nodes          -> the lowering functions of operators.def
  *      functions      -> inlined: a scope of their own, attribute references resolved in a copy of
@@ -14,77 +13,6 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 100, MAX_NODES = 400000 };
-
-/* ------------------------------------------------------------------------------------- attempts */
-
-struct onnx_model *lower_model(const struct lower *l) { return l->model; }
-
-struct attempt attempt_begin(const struct node *n)
-{
-    return (struct attempt){n->t->ndiag, n->t->nerror, n->lower->depth, n->lower->ncheck};
-}
-
-const char *attempt_undo(const struct node *n, struct attempt a)
-{
-    const char *message = "";
-    for (int i = n->t->ndiag - 1; i >= a.ndiag; i--)
-        if (n->t->diag[i].severity == SEVERITY_ERROR)
-            message = mem_printf(n->t, "%s: %s", n->t->diag[i].at.text ? n->t->diag[i].at.text : "",
-                                 n->t->diag[i].message);
-    n->t->ndiag = a.ndiag;
-    n->t->nerror = a.nerror;
-    n->lower->depth = a.depth;
-    n->lower->ncheck = a.ncheck;
-    return message;
-}
-
-void lower_note_limit(struct lower *l) { l->limit = true; }
-bool lower_hit_limit(const struct lower *l) { return l->limit; }
-
-/* --------------------------------------------------------------------------------------- scopes */
-
-void scope_set(struct tgc *t, struct scope *s, const char *name, struct value *v)
-{
-    *dict_enter(t, &s->value, name) = v;
-}
-
-struct value *scope_get(const struct scope *s, const char *name)
-{
-    for (; s && *name; s = s->parent)
-        if (dict_has(&s->value, name))
-            return dict_get(&s->value, name);
-    return NULL;
-}
-
-struct value *value_tensor(struct tgc *t, struct uop *u)
-{
-    struct value *v = MEM_NEW(t, struct value);
-    v->kind = VALUE_TENSOR;
-    v->tensor = u;
-    return v;
-}
-
-struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem, enum dtype dtype)
-{
-    struct value *v = MEM_NEW(t, struct value);
-    v->kind = VALUE_SEQUENCE;
-    v->dtype = dtype;
-    v->nitem = nitem;
-    v->item = mem_array(t, (size_t)nitem + 1, sizeof(struct value *));
-    if (nitem)
-        memcpy(v->item, item, (size_t)nitem * sizeof *v->item);
-    return v;
-}
-
-struct value *value_optional(struct tgc *t, struct value *item)
-{
-    struct value *v = MEM_NEW(t, struct value);
-    v->kind = VALUE_OPTIONAL;
-    v->nitem = item != NULL;
-    v->item = mem_array(t, 1, sizeof(struct value *));
-    v->item[0] = item;
-    return v;
-}
 
 /* ---------------------------------------------------------------------------------------- nodes */
 
@@ -287,8 +215,8 @@ static bool lower_nodes(struct lower *l, struct scope *s, const struct call *cal
     return true;
 }
 
-bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *const *args, int nargs,
-                    struct value **out)
+static bool walk_subgraph(const struct node *n, const GraphProto *g, struct value *const *args,
+                          int nargs, struct value **out)
 {
     struct lower *l = n->lower;
     struct scope body = {.parent = n->scope, .graph = g};
@@ -341,13 +269,15 @@ struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
 {
     enum { MAX_ROUNDS = 8 };
     struct fact_list facts = {0};
-    struct lower l = {.t = t, .model = m, .options = options, .facts = &facts};
+    const struct lower start = {
+        .t = t, .model = m, .options = options, .facts = &facts, .subgraph = walk_subgraph};
+    struct lower l = start;
     int ndiag = t->ndiag, nerror = t->nerror;
     struct graph *out = NULL;
     if (!lower_check_operators(&l))
         return NULL;
     for (int round = 0; round < MAX_ROUNDS; round++) {
-        l = (struct lower){.t = t, .model = m, .options = options, .facts = &facts};
+        l = start;
         l.option_used = mem_array(t, options ? (size_t)options->ndim + 1 : 1, sizeof(bool));
         out = lower_once(&l);
         if (!l.learned || round + 1 == MAX_ROUNDS)

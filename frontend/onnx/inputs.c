@@ -13,12 +13,6 @@
 
 /* -------------------------------------------------------------------------------------- symbols */
 
-bool onnx_dim_is_named(const TensorShapeProto__Dimension *d)
-{
-    return d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && *d->dim_param &&
-           strcmp(d->dim_param, "?");
-}
-
 static bool is_fixed(const TensorShapeProto__Dimension *d)
 {
     return d->value_case == TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0;

@@ -1,6 +1,7 @@
 /* lower.h - the private header of the ONNX lowering: what a lowering function sees of its node, and
  * what it may call.
  *
+ *      scope.c            names and values, messages, attempts: all others stand on it
  *      graph.c, inputs.c, border.c  walks nodes, subgraphs and functions; names -> values; symbols
  *      of dimensions; the options; sequences and optionals as inputs and outputs
  *      node.c, known.c    a node's inputs and attributes, read with checks; values known at compile
@@ -91,6 +92,7 @@ struct schema {
     int since, until;
     const char *inputs, *outputs, *attributes;
 };
+const char *operator_domain(const char *domain);                 /* "ai.onnx" is "" */
 /* NULL: no such operator at that version */
 const struct schema *schema_find(const char *domain, const char *name, int opset);
 /* Checks a node against its operator's schema: attributes and their types, required ones, numbers
@@ -103,10 +105,6 @@ bool schema_check_counts(const struct onnx_model *m, const NodeProto *p, const s
 bool schema_check_presence(const struct node *n, const struct schema *s);
 
 /* --------------------------------------------------------------------------------------- node.c */
-/* Reports at the node, or at its input k if k >= 0; returns false. */
-bool node_error(const struct node *n, int input, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* Attributes, as onnx_attr_*(); references into a function call are already followed. */
 /* VOID: not a type we know */
 enum dtype node_dtype(const struct node *n, const char *name, enum dtype otherwise);
@@ -224,8 +222,11 @@ bool lower_by_cases(struct node *n, int k, int rank);
  * between where bounds allow it. */
 struct uop *known_index(struct tgc *t, struct uop *e);
 
-/* -------------------------------------------------------------------------------------- graph.c */
+/* -------------------------------------------------------------------------------------- scope.c */
 struct onnx_model *lower_model(const struct lower *l);
+/* Reports at the node, or at its input k if k >= 0; returns false. */
+bool node_error(const struct node *n, int input, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 struct value *value_tensor(struct tgc *t, struct uop *u);
 struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem, enum dtype dtype);
 struct value *value_optional(struct tgc *t, struct value *item);          /* NULL: absent */
@@ -301,6 +302,9 @@ struct lower {
     struct fact_list *facts;
     bool learned;                /* a fact that was not known when this lowering began */
     bool *option_used;           /* by position in options->dim */
+    /* graph.c: what lower_subgraph() does */
+    bool (*subgraph)(const struct node *n, const GraphProto *g, struct value *const *args,
+                     int nargs, struct value **out);
 };
 
 /* border.c: a graph input as the tensors that represent it, and the way back. */
@@ -339,7 +343,6 @@ void lower_hint_found(struct lower *l);
 /* Checks every node of the model, subgraphs and called functions included: reports all operators
  * without a row, and nodes that do not match their operator's schema. */
 bool lower_check_operators(struct lower *l);
-const char *operator_domain(const char *domain);                 /* "ai.onnx" is "" */
 /* " --dim NAME=VALUE", quoted where a shell needs it */
 void put_dim_option(struct text *x, const char *name, const char *value);
 

@@ -8,22 +8,6 @@
  */
 #include "frontend/onnx/lower.h"
 
-/* ---------------------------------------------------------------------------------- diagnostics */
-
-bool node_error(const struct node *n, int input, const char *format, ...)
-{
-    const struct onnx_model *m = lower_model(n->lower);
-    struct place at = input >= 0 && (size_t)input < n->proto->n_input
-                          ? onnx_place_input(m, n->proto, (size_t)input)
-                          : onnx_place_node(m, n->proto);
-    va_list ap;
-    va_start(ap, format);
-    char buffer[2048];
-    vsnprintf(buffer, sizeof buffer, format, ap);
-    va_end(ap);
-    return diag_error(n->t, &at, "%s", buffer);
-}
-
 const char *shape_text(const struct node *n, const struct uop *x)
 {
     return lib_describe(&n->lib, x);

@@ -43,8 +43,6 @@ const struct operator*
     return found;
 }
 
-const char *operator_domain(const char *domain) { return strcmp(domain, "ai.onnx") ? domain : ""; }
-
 /* ---------------------------------------------------------------------- operators not supported */
 
 struct missing {

@@ -19,6 +19,8 @@ static const struct { const char *name; int newest; } domains[] = {
 #undef DOMAIN
 };
 
+const char *operator_domain(const char *domain) { return strcmp(domain, "ai.onnx") ? domain : ""; }
+
 int onnx_newest_opset(const char *domain)
 {
     domain = operator_domain(domain);
