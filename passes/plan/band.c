@@ -124,16 +124,29 @@ static bool feeds_group(const struct group *g, const struct node *n, const struc
     return any;
 }
 
+/* The last candidate before `before` (NULL: of all) that a member reads; NULL: there is none. */
+static struct node *last_candidate(const struct banding *w, const struct group *g,
+                                   const struct node *before)
+{
+    struct node *last = NULL;
+    for (int i = 0; i < g->n; i++)
+        for (const struct use *u = g->member[i].s->use; u; u = u->next_of_seg)
+            if (band_producer(w, u->node) && (!before || u->node < before) &&
+                (!last || u->node > last))
+                last = u->node;
+    return last;
+}
+
 /* Adds the producers of what the group reads, from the last on, as long as it pays. `best`: the
  * best group so far, *most its gain. */
 static void grow(struct banding *w, struct group *g, struct group *best, double *most)
 {
-    for (int i = w->ncandidate - 1; i >= 0 && g->n < MEMBERS_MAX; i--) {
-        struct node *n = w->candidate[i];
-        struct segment *s = w->producer[i];
+    struct node *n = NULL;
+    while (g->n < MEMBERS_MAX && (n = last_candidate(w, g, n)) != NULL) {
+        struct segment *s = band_producer(w, n);
         struct member m;
         if (!is_free(g, s) || s->block != g->member[0].s->block || !feeds_group(g, n, s) ||
-            band_read_by(w->p, s, g->member[0].s->dest) > 0 || !find_parts(w, g, n, s, &m))
+            band_read_by(s, g->member[0].s->dest) > 0 || !find_parts(w, g, n, s, &m))
             continue;
         g->member[g->n++] = m;
         double gain = group_gain(w, g);
@@ -146,10 +159,11 @@ static void grow(struct banding *w, struct group *g, struct group *best, double 
 
 static bool reads_candidates(const struct banding *w, const struct segment *s)
 {
-    for (int i = 0; i < w->ncandidate; i++)
-        if (w->producer[i] != s && buffer_most_nbytes(w->candidate[i]->buffer) > 0 &&
-            node_is_read_by(w->candidate[i], s))
+    for (const struct use *u = s->use; u; u = u->next_of_seg) {
+        const struct segment *producer = band_producer(w, u->node);
+        if (producer && producer != s && buffer_most_nbytes(u->node->buffer) > 0)
             return true;
+    }
     return false;
 }
 
@@ -353,12 +367,7 @@ static void find_candidates(struct banding *w)
                      n->buffer->kind == BUFFER_TEMP && buffer_most_nbytes(n->buffer) < addressed;
         for (int a = 0; plain && a < n->buffer->ndim; a++)
             plain = n->buffer->dim[a]->op == OP_CONST && n->buffer->dim[a]->arg.i > 0;
-        struct segment *s = plain ? find_producer(p, n) : NULL;
-        if (!s)
-            continue;
-        int at = w->ncandidate;
-        VEC_PUSH(p->t, w->producer, at, w->cap_producer, s);
-        VEC_PUSH(p->t, w->candidate, w->ncandidate, w->cap, n);
+        w->producer[i] = plain ? find_producer(p, n) : NULL;
     }
 }
 
@@ -415,9 +424,6 @@ static void find_groups(struct banding *w, int nsegment, double room, bool partl
             if (room > 0)
                 band_find_alive(w);
         }
-        if (w->tried)
-            plan_forget(p);
-        w->tried = false;
     }
 }
 
@@ -426,6 +432,7 @@ void plan_bands(struct plan *p)
     struct banding w = {.p = p};
     int nsegment = p->nsegment;
     w.work = mem_array(p->t, (size_t)nsegment + 1, sizeof *w.work);
+    w.producer = mem_array(p->t, (size_t)p->nnode + 1, sizeof *w.producer);
     find_candidates(&w);
     band_find_rewritten(&w);
     band_find_budget(&w);

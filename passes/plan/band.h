@@ -33,11 +33,8 @@ struct life { int begin, end; };
 
 struct banding {
     struct plan *p;
-    struct node **candidate; int ncandidate; size_t cap;         /* by position */
-    struct segment **producer;   /* of each candidate */
-    size_t cap_producer;
+    struct segment **producer;   /* by node: what fills a candidate's buffer; NULL: it is none */
     struct work *work;           /* by segment */
-    bool tried;                  /* some segment was lowered on trial */
     /* cycles that all groups together may lose to save memory, beyond each group's own share */
     double budget;
     double room; /* 0: bands have to save time; else bytes that a group may need */
@@ -57,7 +54,7 @@ struct banding {
 const struct work *band_work(struct banding *w, struct segment *s);
 /* Bytes that a segment reads of a buffer that the plan knows: of the largest of the tensors in
  * it. */
-double band_read_by(const struct plan *p, const struct segment *s, const struct buffer *b);
+double band_read_by(const struct segment *s, const struct buffer *b);
 /* Whether the coordinate along axis a of a segment's value decides what is computed. */
 bool band_chooses(struct banding *w, struct segment *s, int a);
 /* Whether bands along axis a would recompute some sum in each band. */
@@ -70,7 +67,8 @@ int band_stored_axes(const struct buffer *b, int *axis);
 int band_stored_axis(const struct uop *v, int a);
 /* The axis of a segment's value that is innermost in memory: vectors run along it. */
 int band_innermost(const struct segment *s);
-bool node_is_read_by(const struct node *n, const struct segment *s);
+/* The segment that fills the node's buffer, if bands may keep it; else NULL. */
+struct segment *band_producer(const struct banding *w, const struct node *n);
 void band_find_rewritten(struct banding *w);
 /* The group's member for a segment; NULL: it is not in the group. */
 const struct member *group_member(const struct group *g, const struct segment *s);

@@ -14,15 +14,14 @@ static double stored_nbytes(const struct segment *s)
     return value_nelem(s->value) * (double)dtype_nbytes(s->value->dtype);
 }
 
-double band_read_by(const struct plan *p, const struct segment *s, const struct buffer *b)
+double band_read_by(const struct segment *s, const struct buffer *b)
 {
     double most = 0;
-    for (int i = 0; i < p->nnode; i++)
-        for (const struct use *u = p->node[i].buffer == b ? p->node[i].use : NULL; u; u = u->next) {
-            double n = value_nelem(p->node[i].u) * (double)dtype_nbytes(b->dtype);
-            if (u->seg == s && !u->root && n > most)
-                most = n;
-        }
+    for (const struct use *u = s->use; u; u = u->next_of_seg) {
+        double n = value_nelem(u->node->u) * (double)dtype_nbytes(b->dtype);
+        if (u->node->buffer == b && !u->root && n > most)
+            most = n;
+    }
     return most;
 }
 
@@ -50,7 +49,7 @@ const struct work *band_work(struct banding *w, struct segment *s)
     k->buffer = mem_array(p->t, BUFFERS_MAX, sizeof *k->buffer);
     struct mem_mark mark = scratch_mark(p->t);
     s->next = NULL;
-    struct uop *ast = lower_kernel(p, s);
+    struct uop *ast = lower_trial(p, s);
     s->next = next;
     (void)linearize(p->t, ast, &n, &k->flop);
     struct uop **order = uop_toposort(p->t, &ast, 1, &n);
@@ -60,7 +59,7 @@ const struct work *band_work(struct banding *w, struct segment *s)
             k->buffer[k->nbuffer++] = b;
         if (!b || b == s->dest)
             continue;
-        double nbytes = band_read_by(p, s, b);
+        double nbytes = band_read_by(s, b);
         *(buffer_is_stationary(b) ? &k->weights : &k->reads) +=
             nbytes > 0 ? nbytes : buffer_most_nbytes(b);
     }
@@ -72,7 +71,7 @@ const struct work *band_work(struct banding *w, struct segment *s)
         k->repeats |= axes_of_no_effect(p->t, order[i], s);
     }
     scratch_release(p->t, mark);
-    k->known = w->tried = true;
+    k->known = true;
     return k;
 }
 
@@ -187,7 +186,8 @@ static bool is_passed_within(const struct group *g, const struct buffer *b)
     return false;
 }
 
-/* Whether the segment's result may replace n element by element, as far as the segment decides. */
+/* Whether the segment's result may replace n, which it uses, element by element, as far as the
+ * segment decides. */
 static bool may_replace(const struct banding *w, const struct segment *s, const struct node *n)
 {
     const struct buffer *b = n->buffer;
@@ -199,7 +199,7 @@ static bool may_replace(const struct banding *w, const struct segment *s, const 
         for (int a = 0; a < n->u->ndim && u->seg == s; a++)
             if (!u->root && u->index[a] != s->axis[a])
                 return false;
-    return node_is_read_by(n, s);
+    return true;
 }
 
 void band_find_sink(struct banding *w, struct segment *s)
@@ -208,9 +208,9 @@ void band_find_sink(struct banding *w, struct segment *s)
     w->sink = s;
     w->replaced = NULL;
     w->nbeside = 0;
-    for (int i = 0; i < p->nnode && !w->replaced; i++)
-        if (may_replace(w, s, &p->node[i]))
-            w->replaced = &p->node[i];
+    for (const struct use *u = s->use; u; u = u->next_of_seg)
+        if (may_replace(w, s, u->node) && (!w->replaced || u->node < w->replaced))
+            w->replaced = u->node;
     for (int i = 0; i < p->nsegment && w->nbeside < MEMBERS_MAX; i++) {
         struct segment *x = p->segment[i];
         if (x != s && x->value && x->dest == s->dest && x->pos == s->pos && !x->nband)
@@ -278,10 +278,10 @@ static double needed_alone(struct banding *w, struct segment *s)
 
 void band_find_rewritten(struct banding *w)
 {
-    for (int i = 0; i < w->ncandidate; i++) {
+    for (int i = 0; i < w->p->nnode; i++) {
         const struct segment *by = w->producer[i];
-        const struct origin *o = uop_get_origin(w->p->t, by->value);
-        for (const struct use *u = o ? w->candidate[i]->use : NULL; u; u = u->next)
+        const struct origin *o = by ? uop_get_origin(w->p->t, by->value) : NULL;
+        for (const struct use *u = o ? w->p->node[i].use : NULL; u; u = u->next)
             if (u->seg != by && u->seg->value && uop_get_origin(w->p->t, u->seg->value) == o)
                 w->work[u->seg->at].rewritten = true;
     }
@@ -297,16 +297,15 @@ static bool is_rewritten(const struct banding *w, const struct segment *s)
 static double needed_before(struct banding *w, const struct group *g)
 {
     double most = 0;
-    for (int i = 0; i < w->ncandidate; i++) {
-        struct segment *s = w->producer[i];
-        bool read = false;
-        if (s->nband || !is_rewritten(w, s) || group_member(g, s))
-            continue;
-        for (int k = 0; k < g->n && !is_passed_within(g, w->candidate[i]->buffer); k++)
-            read |= node_is_read_by(w->candidate[i], g->member[k].s);
-        double n = read ? needed_alone(w, s) : 0;
-        most = n > most ? n : most;
-    }
+    for (int k = 0; k < g->n; k++)
+        for (const struct use *u = g->member[k].s->use; u; u = u->next_of_seg) {
+            struct segment *s = band_producer(w, u->node);
+            if (!s || s->nband || !is_rewritten(w, s) || group_member(g, s) ||
+                is_passed_within(g, u->node->buffer))
+                continue;
+            double n = needed_alone(w, s);
+            most = n > most ? n : most;
+        }
     return most;
 }
 
@@ -375,12 +374,9 @@ static double shortest_rows(struct banding *w, const struct group *g)
     return least;
 }
 
-bool node_is_read_by(const struct node *n, const struct segment *s)
+struct segment *band_producer(const struct banding *w, const struct node *n)
 {
-    const struct use *u = n->use;
-    while (u && u->seg != s)
-        u = u->next;
-    return u != NULL;
+    return w->producer[n - w->p->node];
 }
 
 static double share_of(const struct banding *w)

@@ -371,17 +371,6 @@ static bool follow(struct layout *l, const struct stored *s)
     return any;
 }
 
-/* Discards the trial's values: the order of axes changes all offsets. */
-void plan_forget(struct plan *p)
-{
-    for (int i = 0; i < p->nnode; i++)
-        for (struct use *u = p->node[i].use; u; u = u->next) {
-            u->lowered = NULL;
-            if (u->stage)
-                u->stage->value = NULL;
-        }
-}
-
 static bool has_fixed_sizes(const struct buffer *b)
 {
     for (int a = 0; a < b->ndim; a++)
@@ -467,7 +456,7 @@ void plan_layout(struct plan *p)
         struct segment *s = p->segment[i];
         if (!s->value || s->absorbed)
             continue;
-        struct uop *ast = lower_kernel(p, s);
+        struct uop *ast = lower_trial(p, s);
         struct mem_mark mark = scratch_mark(t);
         for (int k = 0; k < ast->nsrc; k++) {
             vote_layer(l, ast->src[k]);
@@ -493,5 +482,4 @@ void plan_layout(struct plan *p)
         if (inner != NO_AXIS)
             pad_rows(t, b, inner);
     }
-    plan_forget(p);
 }

@@ -374,6 +374,18 @@ struct uop *lower_kernel(struct plan *p, struct segment *first)
     return uop_intern(p->t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
 }
 
+struct uop *lower_trial(struct plan *p, struct segment *first)
+{
+    struct uop *ast = lower_kernel(p, first);
+    for (struct segment *s = first; s; s = s->next)
+        for (struct use *u = s->use; u; u = u->next_of_seg) {
+            u->lowered = NULL;
+            if (u->stage)
+                u->stage->value = NULL;
+        }
+    return ast;
+}
+
 struct uop *lower_scalar(struct plan *p, struct uop *u)
 {
     struct uop *zero[MAX_RANK];

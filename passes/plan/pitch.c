@@ -44,13 +44,12 @@ static bool is_stack_along(struct plan *p, struct segment *s, int axis)
     bool found = false;
     int n;
     struct mem_mark mark = scratch_mark(p->t);
-    struct uop *ast = lower_kernel(p, s);
+    struct uop *ast = lower_trial(p, s);
     struct uop **order = uop_toposort(p->t, &ast, 1, &n);
     for (int i = 0; i < n && !found; i++)
         found = order[i]->op == OP_STACK && s->axis[axis]->op == OP_RANGE &&
                 uop_depends_on(p->t, order[i]->src[0], s->axis[axis]);
     scratch_release(p->t, mark);
-    plan_forget(p);
     return found;
 }
 

@@ -45,6 +45,7 @@ struct segment {
     int at;                      /* index among the plan's segments */
     int pos;                     /* position in the graph's topological order: when it runs */
     struct uop *value;           /* what it stores */
+    struct use *use;             /* of the nodes that it computes or reads, the last one first */
     /* `value` is computed here; otherwise the segment copies it from its buffer */
     bool own;
     struct buffer *dest;
@@ -83,6 +84,7 @@ struct stage {
 
 struct lowered { struct uop *valid, *value; struct lowered *next; };
 struct use {
+    struct node *node;
     struct segment *seg;
     struct uop **index;          /* [ndim] */
     range_set open;              /* ranges open where it is needed */
@@ -92,7 +94,8 @@ struct use {
     struct uop **range;
     struct stage *stage;
     struct lowered *lowered;
-    struct use *next;
+    struct use *next;            /* of the node */
+    struct use *next_of_seg;
 };
 
 struct node {
@@ -172,8 +175,6 @@ struct node *plan_contiguous_base(struct plan *p, struct uop *u);
 void plan_insets(struct plan *p);
 /* layout.c: the order of the axes in intermediate buffers. needs: all decisions are made */
 void plan_layout(struct plan *p);
-/* Discards what was lowered on trial. */
-void plan_forget(struct plan *p);
 /* band.c: segments become one kernel if the values between them fit a cache band by band. needs:
  * the order of the axes */
 void plan_bands(struct plan *p);
@@ -209,6 +210,8 @@ void kernel_describe(struct tgc *t, struct kernel *k);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);
+/* The same while the plan may still change: nothing of it is kept for the kernel. */
+struct uop *lower_trial(struct plan *p, struct segment *s);
 /* A scalar outside kernels (IF, LOOP): CONST, VARs, LOAD of a realized buffer. */
 struct uop *lower_scalar(struct plan *p, struct uop *u);
 /* the buffer with u's value, or NULL */

@@ -129,7 +129,10 @@ struct use *plan_add_use(struct plan *p, struct uop *v, struct segment *s,
         return u;
     }
     u = MEM_NEW(p->t, struct use);
+    u->node = n;
     u->seg = s;
+    u->next_of_seg = s->use;
+    s->use = u;
     u->index = v->ndim ? mem_copy(p->t, index, (size_t)v->ndim * sizeof *index) : NULL;
     u->open = open;
     u->depth = s->depth + 1;
