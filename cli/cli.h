@@ -393,6 +393,8 @@ struct feed { struct model_input *input; struct array *value; const char **sourc
  * names `source`. */
 bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_input *input,
                        const struct array *v, const char *source);
+/* "'x', 'mask'", for messages. */
+const char *names_of_inputs(struct tgc *t, const struct model_input *input, int n);
 /* Reads the files of -i; needs: a loaded model. */
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);

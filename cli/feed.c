@@ -84,12 +84,17 @@ static const struct input_file *find_file(const struct options *o, const char *n
     return found;
 }
 
+const char *names_of_inputs(struct tgc *t, const struct model_input *input, int n)
+{
+    struct text x = {.t = t};
+    for (int i = 0; i < n; i++)
+        text_printf(&x, "%s'%.100s'", i ? ", " : "", input[i].name);
+    return n ? x.s : "none";
+}
+
 static bool check_names(struct tgc *t, const struct options *o, const struct model_input *input,
                         int n)
 {
-    struct text names = {.t = t};
-    for (int i = 0; i < n; i++)
-        text_printf(&names, "%s'%.100s'", i ? ", " : "", input[i].name);
     for (int i = 0; i < o->ninput; i++) {
         bool known = false;
         for (int k = 0; k < n && !known; k++)
@@ -98,7 +103,7 @@ static bool check_names(struct tgc *t, const struct options *o, const struct mod
             return diag_error(t, &(struct place){.file = o->model},
                               "the model has no input '%.100s' (-i %.100s=%.200s); it has %s",
                               o->input[i].name, o->input[i].name, o->input[i].path,
-                              n ? names.s : "none");
+                              names_of_inputs(t, input, n));
     }
     return true;
 }

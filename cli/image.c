@@ -326,6 +326,14 @@ static bool fit(struct tgc *t, const struct options *o, const struct place *at,
                           in->name, in->name);
     if ((height < 0 || height == p->height) && (width < 0 || width == p->width))
         return true;
+    int64_t channels = strchr(v->axes, 'C') ? size_of_input(o, in, v, 'C') : -1;
+    if (channels >= 0 && channels != channel_count(v->channels))
+        return diag_error(t, at,
+                          "has %d channels as %s, but axis %d of the input '%.100s', which is C in "
+                          "the layout %s, has %lld: give its axes in the model's order, as NCHW",
+                          channel_count(v->channels), channel_words[v->channels],
+                          (int)(strchr(v->axes, 'C') - v->axes), in->name, v->axes,
+                          (long long)channels);
     if (v->resize != RESIZE_NONE)
         return scale(t, p, v->resize, height, width);
     return diag_error(t, at,

@@ -109,7 +109,9 @@ static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
         while (k < ninput && strcmp(input[k].name, o->shape[i].input) != 0)
             k++;
         if (k == ninput)
-            return shape_mismatch(t, o, &o->shape[i], "the graph has no such input");
+            return shape_mismatch(t, o, &o->shape[i],
+                                  mem_printf(t, "the graph has no such input; it has %s",
+                                             names_of_inputs(t, input, ninput)));
         if (!shape_to_dims(t, o, &o->shape[i], &input[k], dim, &n))
             return false;
     }

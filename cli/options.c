@@ -645,7 +645,8 @@ static bool apply(struct parser *p, const struct given *g)
         return k >= 0 || bad_value(p, g);
     case OPTION_THREADS:
         if (!read_int(g->value, &end, 1, MAX_THREADS, &n) || *end)
-            return bad_value(p, g);
+            return usage(p, "option --threads has the value '%.200s'; a number from 1 to %d is "
+                            "expected", g->value, MAX_THREADS);
         o->threads = (int)n;
         return true;
     case OPTION_FAST_MATH:

@@ -334,6 +334,14 @@ static struct uop *input_dim(struct lower *l, const char *input, const TensorSha
                        : symbol_find(l, symbol_name(l->t, input, d, axis))->dim;
 }
 
+static const char *input_names(struct lower *l, const struct open_inputs *v)
+{
+    struct text x = {.t = l->t};
+    for (int k = 0; k < v->ntensor; k++)
+        text_printf(&x, "%s'%.100s'", k ? ", " : "", v->tensor[k]->name);
+    return v->ntensor ? x.s : "none";
+}
+
 static bool check_shape_options(struct lower *l, const struct open_inputs *v)
 {
     bool ok = true;
@@ -355,8 +363,9 @@ static bool check_shape_options(struct lower *l, const struct open_inputs *v)
             found |= !strcmp(in[k]->name, l->options->shape[i].input);
         struct place at = onnx_place_model(l->model);
         if (!found)
-            ok = diag_error(l->t, &at, "--shape names '%s', but the model has no such input",
-                            l->options->shape[i].input);
+            ok = diag_error(l->t, &at,
+                            "--shape names '%s', but the model has no such input; it has %s",
+                            l->options->shape[i].input, input_names(l, v));
     }
     return ok;
 }

@@ -158,6 +158,12 @@ def _(folder):
     expect("input 'ids', which is i64[3]" in said, said)
     said = tgc(folder, "m.onnx", "-o", "m.c", "--shape", "ids=4", status=1).err
     expect("4 for axis 0" in said and "dynamic_axes" in said, said)
+    (folder / "m.tg").write_text("tg 1\ninput %ids : f32[N<=4]\n%y = neg(%ids)\noutput %y\n")
+    for model in ("m.onnx", "m.tg"):
+        said = tgc(folder, model, "-o", "m.c", "--shape", "idz=3", status=1).err
+        expect("no such input; it has 'ids'" in said, said)
+    said = tgc(folder, "m.onnx", "-o", "m.c", "--threads=0", status=2).err
+    expect("a number from 1 to" in said, said)
 
 
 @case("--keep holds the files of a build that fails, and none of one that works")

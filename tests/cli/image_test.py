@@ -181,6 +181,8 @@ def _(folder):
             words=[f"{W} pixels wide and {H} high", "200 x 224", "resize=crop"])
     refused(folder, "rgb.png", [1, 3, 224, "w"], "--image-layout=NCHW,RGB,0..1", words=["any x 224"])
     refused(folder, "rgb.png", [1, 3, "h", "w"], "--image-layout=NCHW,RGB,0..1,resize=crop", words=["--shape=x="])
+    for more in ("", ",resize=crop"):       # axes in another order: no scaling makes that fit
+        refused(folder, "rgb.png", [1, 3, H, W], f"--image-layout=NHWC,RGB,0..1{more}", words=["3 channels as RGB", "axis 3", f"has {W}", "as NCHW"])
     refused(folder, "rgb.png", [1, 1, H, W], "--image-layout=NCHW,RGB,0..1", words=["f32[1,3,37,53]", "f32[1,1,37,53]"])
     refused(folder, "rgb.png", [2, 3, H, W], "--image-layout=NCHW,RGB,0..1", words=["f32[1,3,37,53]", "f32[2,3,37,53]"])
 
