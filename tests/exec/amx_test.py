@@ -2,7 +2,6 @@
 instructions do and which stops where the processor would. Results are those of integers, and the same bits as without tiles.
 """
 
-import os
 import re
 import shutil
 import subprocess

@@ -105,6 +105,7 @@ static void test_isas(void **state)
     assert_true(isa == isa_portable() && isa_before(isa) == isa);
     assert_true(isa_centers_bytes(ISA_NEONDOT) && !isa_centers_bytes(ISA_NEONI8MM));
     assert_true(isa_adds_bytes(ISA_AVX512VNNI) && !isa_adds_bytes(ISA_AVX2));
+    assert_true(isa_has_tiles(ISA_AMX) && isa_adds_bytes(ISA_AMX) && !isa_has_tiles(ISA_AVX512VNNI));
 }
 
 int main(void)
