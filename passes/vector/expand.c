@@ -21,74 +21,6 @@
 
 #include <string.h>
 
-void expand_push(struct expander *e, struct uop *u)
-{
-    SCRATCH_PUSH(e->t, e->out, e->nout, e->cap, u);
-}
-
-void scopes_enter(struct scopes *s) { SCRATCH_PUSH(s->known.t, s->u, s->n, s->cap, NULL); }
-
-void scopes_leave(struct scopes *s)
-{
-    while (s->n > 0 && s->u[--s->n])
-        map_set(&s->known, s->u[s->n], NULL);
-}
-
-void scopes_learn(struct scopes *s, struct uop *u)
-{
-    map_set(&s->known, u, u);
-    SCRATCH_PUSH(s->known.t, s->u, s->n, s->cap, u);
-}
-
-void scopes_forget_loads(struct scopes *s, const struct uop *place)
-{
-    for (int i = 0; i < s->n; i++)
-        if (s->u[i] && (s->u[i]->op == OP_LOAD || s->u[i]->op == OP_GATHER) &&
-            s->u[i]->src[0] == place)
-            map_set(&s->known, s->u[i], NULL);
-}
-
-void expand_enter(struct expander *e) { scopes_enter(&e->scopes); }
-void expand_leave(struct expander *e) { scopes_leave(&e->scopes); }
-
-static void learn(struct expander *e, struct uop *u)
-{
-    expand_push(e, u);
-    scopes_learn(&e->scopes, u);
-}
-
-static bool is_named(const struct uop *u)
-{
-    return op_class(u->op) == CLASS_LEAF || u->op == OP_RANGE || u->op == OP_ACC ||
-           u->op == OP_STAGE;
-}
-
-static void compute(struct expander *e, struct uop *u)
-{
-    int n;
-    if (is_named(u) || map_get(&e->scopes.known, u))
-        return;
-    struct uop **order = uop_toposort(e->t, &u, 1, &n);
-    bool *wanted = scratch_array(e->t, (size_t)n, sizeof *wanted);
-    struct uop_map place = {.t = e->t, .scratch = true};
-    for (int i = 0; i < n; i++)
-        map_set(&place, order[i], (void *)(uintptr_t)(i + 1));
-    wanted[n - 1] = true;
-    for (int i = n - 1; i >= 0; i--)
-        for (int k = 0; k < order[i]->nsrc && wanted[i]; k++)
-            if (!is_named(order[i]->src[k]) && !map_get(&e->scopes.known, order[i]->src[k]))
-                wanted[(uintptr_t)map_get(&place, order[i]->src[k]) - 1] = true;
-    for (int i = 0; i < n; i++)
-        if (wanted[i])
-            learn(e, order[i]);
-}
-
-void expand_need(struct expander *e, struct uop *u)
-{
-    if (!e->lazy)
-        compute(e, u);
-}
-
 static int accs_of(const struct expander *e, const struct uop *acc)
 {
     for (int i = e->naccs - 1; i >= 0; i--)
@@ -163,52 +95,6 @@ static bool is_of_group(const struct expander *e, const struct uop *u)
     return e->group && u->dtype == DTYPE_I32;
 }
 
-/* The present value of an expression of `in`, whose parts may not all be expanded yet. */
-static struct uop *value_now(struct expander *e, struct uop *u)
-{
-    int n;
-    struct uop **order = uop_toposort(e->t, &u, 1, &n), *src[4];
-    struct uop_map now = {.t = e->t, .scratch = true};
-    for (int i = 0; i < n; i++) {
-        struct uop *x = order[i], *known = map_get(&e->value, x);
-        for (int k = 0; k < x->nsrc && k < 4 && !known; k++)
-            src[k] = map_get(&now, x->src[k]);
-        bool made = known || op_class(x->op) == CLASS_LEAF || x->op == OP_RANGE;
-        map_set(&now, x, known ? known : made ? x
-                               : uop_new(e->t, x->op, x->dtype, src, x->nsrc, x->arg));
-    }
-    return map_get(&now, u);
-}
-
-/* Comparisons of coordinates along the vector, as comparisons of floats: distances from the
- * coordinate at which they turn. */
-static bool expand_places(struct expander *e, struct uop *u)
-{
-    enum { DISTANCE_MAX = 1 << 20 };          /* such integers are exact as floats */
-    struct tgc *t = e->t;
-    int64_t along;
-    if (!e->vector || u->dtype != DTYPE_BOOL || !tile_compares_places(t, u, e->vector))
-        return false;
-    struct uop *apart = sym_sub(t, u->src[1], u->src[0]), *src[2], *v;
-    if (!index_stride(t, apart, e->vector, &along) || along == 0)
-        return false;
-    apart = value_now(e, apart);
-    apart = along > 0 ? apart : sym_muli(t, apart, -1);
-    apart = sym_max(t, sym_min(t, apart, uop_int(t, DISTANCE_MAX)), uop_int(t, -DISTANCE_MAX));
-    apart = uop_cast(t, DTYPE_F32, apart);
-    expand_need(e, apart);
-    struct uop *ramp = uop_intern(t, OP_RAMP, DTYPE_F32, &apart, 1, (union arg){.i = e->lanes});
-    expand_need(e, ramp);
-    struct uop *zero = expand_splat(e, uop_constf(t, DTYPE_F32, 0), e->lanes);
-    bool swapped = u->op == OP_LT && along > 0;
-    src[0] = swapped ? zero : ramp;
-    src[1] = swapped ? ramp : zero;
-    v = uop_intern(t, u->op, DTYPE_BOOL, src, 2, u->arg);
-    expand_need(e, v);
-    map_set(&e->value, u, v);
-    return true;
-}
-
 static void expand_value(struct expander *e, struct uop *u)
 {
     struct uop *src[4] = {NULL}, *v;
@@ -266,45 +152,6 @@ static int64_t stride_of(struct expander *e, struct uop *offset)
     return stride;
 }
 
-/* The value of u in one lane of the vector. */
-static struct uop *value_at(struct expander *e, struct uop *u, int64_t lane)
-{
-    int n;
-    struct uop **order = uop_toposort(e->t, &u, 1, &n), *src[4];
-    struct uop_map at = {.t = e->t, .scratch = true};
-    map_set(&at, e->vector, uop_int(e->t, lane));
-    for (int i = 0; i < n; i++) {
-        struct uop *x = order[i];
-        bool varies = false;
-        for (int k = 0; k < x->nsrc && k < 4; k++) {
-            struct uop *now = map_get(&at, x->src[k]);
-            varies |= now != NULL;
-            src[k] = now ? now : expand_value_of(e, x->src[k]);
-        }
-        if (varies)
-            map_set(&at, x, uop_new(e->t, x->op, x->dtype, src, x->nsrc, x->arg));
-    }
-    struct uop *now = map_get(&at, u);
-    return now ? now : expand_value_of(e, u);
-}
-
-/* The number of lanes, the first ones, for which a condition holds; *cond: the rest of the
- * condition, equal for all lanes. */
-static int count_lanes(struct expander *e, struct uop **cond)
-{
-    struct uop *all = *cond;
-    int n = 0;
-    for (; n < e->lanes; n++) {
-        struct uop *now = value_at(e, all, n);
-        if (uop_is_int(now, 0))
-            break;
-        if (n > 0 && now != *cond)
-            TGC_BUG(e->t, "a condition differs from lane to lane");
-        *cond = now;
-    }
-    return n;
-}
-
 static bool is_lane_wise(struct expander *e, struct uop *cond)
 {
     return e->vector && uop_depends_on(e->t, cond, e->vector);
@@ -338,7 +185,7 @@ static void expand_load(struct expander *e, struct uop *u)
         TGC_BUG(e->t, "a vector of %s lies apart", dtype_name(u->dtype));
     if (nsrc == 4 && is_lane_wise(e, u->src[2])) {
         src[2] = u->src[2];
-        part = count_lanes(e, &src[2]);
+        part = expand_count_lanes(e, &src[2]);
         expand_need(e, src[2]);
         nsrc = uop_is_int(src[2], 1) ? 2 : 4;
     } else if (nsrc == 4) {
@@ -361,7 +208,7 @@ static void expand_guard(struct expander *e, struct uop *u)
     struct uop *cond = u->src[0];
     e->part = e->lanes;
     if (is_lane_wise(e, cond)) {
-        e->part = count_lanes(e, &cond);
+        e->part = expand_count_lanes(e, &cond);
         e->guard = u;
         if (e->part > 0 && !uop_is_int(cond, 1))
             TGC_BUG(e->t, "a part of a vector is stored under a condition");
@@ -418,7 +265,7 @@ static void expand_store(struct expander *e, struct uop *u)
     else if (src[2]->lanes > 1)
         TGC_BUG(e->t, "a vector is stored to one place");
     for (int k = 1; k < 3 && e->lazy; k++)
-        compute(e, src[k]);
+        expand_compute(e, src[k]);
     scopes_forget_loads(&e->scopes, u->src[0]);
     if (cross_store(e, u, src[1], src[2], part, stride))
         return;

@@ -58,9 +58,17 @@ void expand_enter(struct expander *e);
 void expand_leave(struct expander *e);
 /* Computes u and all operands that are not known yet: folding creates new uops. */
 void expand_need(struct expander *e, struct uop *u);
+/* The same, if values are computed only where a store needs them, too. */
+void expand_compute(struct expander *e, struct uop *u);
 /* The present value of a uop of `in`. */
 struct uop *expand_value_of(struct expander *e, struct uop *u);
 struct uop *expand_splat(struct expander *e, struct uop *u, int lanes);
+/* lane_places.c: a comparison of coordinates along the vector, as one of floats: distances from the
+ * coordinate at which it turns. false: u is no such comparison. */
+bool expand_places(struct expander *e, struct uop *u);
+/* The number of lanes, the first ones, for which a condition holds; *cond: the rest of the
+ * condition, equal for all lanes. */
+int expand_count_lanes(struct expander *e, struct uop **cond);
 /* idioms.c: a*b + c for a product that is added, else u */
 struct uop *expand_fuse_product(struct expander *e, struct uop *u);
 /* The same for vectors, and for all other single operations on them. */
