@@ -224,6 +224,8 @@ bool pass_linearize(struct tgc *t, struct schedule *s, struct kernel *k);
 /* analysis/linear_order.c: the linear program of a kernel's AST; *flop: its floating point
  * operations */
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop);
+/* prefetch_panel.c: PREFETCH of a contraction's next panel of weights, in the variants */
+bool pass_prefetch_panels(struct tgc *t, struct schedule *s, struct kernel *k);
 /* expand.c: in the variants, lanes become vectors and straight-line code */
 bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k);
 /* half_vectors.c: halves vectors of which at most half the lanes are stored, if the instruction set

@@ -387,6 +387,12 @@ static void expand_assign(struct expander *e, struct uop *u)
     map_set(&e->value, u, acc);
 }
 
+static void expand_prefetch(struct expander *e, struct uop *u)
+{
+    struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
+    expand_push(e, uop_intern(e->t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
+}
+
 int expand_find_end(const struct expander *e, int at)
 {
     for (int i = at + 1; i < e->nin; i++)
@@ -415,6 +421,7 @@ void expand_one(struct expander *e, struct uop *u)
     case OP_LOAD: expand_load(e, u); break;
     case OP_STORE: expand_store(e, u); break;
     case OP_STACK: expand_stack(e, u); break;
+    case OP_PREFETCH: expand_prefetch(e, u); break;
     default: expand_value(e, u);
     }
 }
@@ -499,8 +506,6 @@ static void expand_all(struct expander *e)
             if (u->op == OP_RANGE)
                 forget_stored(e, i);
             expand_one(e, u);
-            if (e->depth == 0 && u->op == OP_RANGE && e->isa != &isa_table[ISA_GENERIC])
-                expand_panel(e, i);
             continue;
         }
         struct lane *l = &lane[e->depth - 1];

@@ -84,9 +84,6 @@ void scopes_learn(struct scopes *s, struct uop *u);
 /* A store to the place: values loaded from there before are not reused. */
 void scopes_forget_loads(struct scopes *s, const struct uop *place);
 
-/* prefetch_panel.c: PREFETCH behind the loop that was opened at `at`, if it reads a panel of
- * weights that others have read before. */
-void expand_panel(struct expander *e, int at);
 /* transpose_store.c: u stores `part` lanes (0: all) with a stride at `place`. true: it is stored,
  * now or later, as a column of a block of contiguous rows. */
 bool cross_store(struct expander *e, const struct uop *u, struct uop *place, struct uop *value,

@@ -12,6 +12,8 @@
  * together fetch the next panel, evenly; behind the last panel is what is read next, since weights
  * are placed in order of use. A line may be prefetched more than once, which costs less than a
  * test.
+ *
+ * That is seen best while lanes are loops: expand.c keeps what is inserted here.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
@@ -43,23 +45,30 @@ static bool find_loops(struct stream *s, int at)
     return true;
 }
 
-/* The single packed weight that is read in the innermost loop at `at`. */
+static bool is_packed(const struct uop *u)
+{
+    const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
+    return b && buffer_is_stationary(b) && b->storage;
+}
+
+/* The single packed weight that is read in the innermost loop at `at`, by vectors. */
 static bool find_load(struct stream *s, int at)
 {
     int end = expand_find_end(s->e, at);
+    bool vectors = false;
     s->load = NULL;
     for (int i = at + 1; i < end; i++) {
         struct uop *u = s->e->in[i];
+        vectors |= range_is(u, AXIS_VECTOR);
         if (u->op == OP_RANGE && !range_is_lane(u))
             return false;
-        const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
-        if (!b || !buffer_is_stationary(b) || !b->storage)
+        if (!is_packed(u))
             continue;
         if (s->load || u->dtype != DTYPE_F32 || u->nsrc > 2)
             return false;
         s->load = u;
     }
-    return s->load != NULL;
+    return s->load && vectors;
 }
 
 static int64_t size_of(const struct uop *range) { return range->src[0]->arg.i; }
@@ -99,7 +108,9 @@ static bool find_panel(struct stream *s)
            (double)all >= cost_fit(m, FIT_OPERAND);
 }
 
-void expand_panel(struct expander *e, int at)
+/* PREFETCH behind the loop that was opened at `at`, if it reads a panel of weights that others have
+ * read before. */
+static void prefetch_panel(struct expander *e, int at)
 {
     struct tgc *t = e->t;
     struct stream s = {.e = e};
@@ -108,14 +119,13 @@ void expand_panel(struct expander *e, int at)
     int64_t all = sat_mul(s.tiles, s.steps), each = (s.size + all - 1) / all;
     struct uop *place = uop_int(t, 0);
     for (int k = s.panel + 1; k < s.nloop; k++)
-        place = sym_add(t, sym_muli(t, place, size_of(s.loop[k])),
-                        expand_value_of(e, s.loop[k]));
+        place = sym_add(t, sym_muli(t, place, size_of(s.loop[k])), s.loop[k]);
     place = sym_muli(t, place, each);
     for (int k = 0; k <= s.panel; k++) {
         int64_t stride;
         if (!index_stride(t, s.load->src[1], s.loop[k], &stride))
             return;
-        struct uop *now = expand_value_of(e, s.loop[k]);
+        struct uop *now = s.loop[k];
         place = sym_add(t, place, sym_muli(t, k == s.panel ? sym_addi(t, now, 1) : now, stride));
     }
     int64_t size = machine_of(t)->line / (int64_t)sizeof(float);
@@ -124,4 +134,50 @@ void expand_panel(struct expander *e, int at)
         expand_need(e, src[1]);
         expand_push(e, uop_intern(t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
     }
+}
+
+/* The program with them; an expander that copies. */
+static void prefetch_panels(struct tgc *t, struct uop ***linear, int *nlinear)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct expander *e = scratch_array(t, 1, sizeof *e);
+    *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
+    e->scopes.known = (struct uop_map){.t = t, .scratch = true};
+    for (int i = 0, lanes = 0; i < e->nin; i++) {
+        struct uop *u = e->in[i];
+        bool opens = u->op == OP_RANGE || u->op == OP_GUARD;
+        if (u->op == OP_END || u->op == OP_ENDGUARD)
+            expand_leave(e);
+        if (opens)
+            expand_enter(e);
+        if (u->dtype == DTYPE_INDEX && op_is_elementwise(u->op)) {
+            expand_need(e, u);                       /* a place may have it already */
+        } else {
+            expand_push(e, u);
+            if (!opens)
+                scopes_learn(&e->scopes, u);
+        }
+        lanes += range_is_lane(u) - (u->op == OP_END && range_is_lane(u->src[0]));
+        if (u->op == OP_RANGE && lanes == 0)
+            prefetch_panel(e, i);
+    }
+    if (e->nout > e->nin) {
+        *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
+        *nlinear = e->nout;
+    }
+    scratch_release(t, mark);
+}
+
+bool pass_prefetch_panels(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    for (int i = 0; i < k->nvariant; i++) {
+        struct variant *v = &k->variant[i];
+        bool packed = false;
+        for (int j = 0; j < v->nlinear; j++)
+            packed |= is_packed(v->linear[j]);
+        if (packed)
+            prefetch_panels(t, &v->linear, &v->nlinear);
+    }
+    return true;
 }
