@@ -12,18 +12,16 @@
  *   - values of several functions in one block, which are interleaved as far as there are
  *     registers;
  *   - small scratch, once the loops over it are unrolled.
- * Portable kernels: array elements without registers, two or three times; scalars beyond the
- * registers; a fixed number for the largest function that is inlined. Lanes that are loaded one by
- * one have an address each.
+ * Portable kernels: elements of small arrays without registers, several times, since loops over
+ * them are unrolled; scalars beyond the registers; a fixed number for the largest function that is
+ * inlined. Lanes that are loaded one by one have an address each.
  * The numbers were fitted to what gcc 12, clang 14 and 19 take for small models of every kind
  * (tests/lib/small.py): the bound is an estimate, not a proof.
  *
- * stack_find_kept() says which loops the compiler is asked not to unroll at any -O, since that
- * takes more than registers: their invariant loads are hoisted, they pass values on in memory, they
- * gather, or they call functions, which would be interleaved. tests/exec/stack_test.py holds the
+ * Loops that would take much are not unrolled at all (unroll.c). tests/exec/stack_test.py holds the
  * bound against -fstack-usage.
  */
-#include "passes/passes.h"
+#include "passes/place/stack.h"
 
 enum {
     SAVED = 160,      /* registers that a kernel saves: x19 to x30 and d8 to d15 on aarch64 */
@@ -46,29 +44,22 @@ enum {
     LOG_CONSTANTS = 16,
     /* of a conversion from or to f16 by AVX2, which has no instruction for it */
     HALF_CONSTANTS = 22,
-    CALL_SIZE = 32,      /* operations of a function */
-    ARRAY_HELD = 64,     /* bytes of an array that registers hold */
-    ARRAY_MORE = 192,    /* ... the most that is spilled in addition */
-    CALL_VECTORS = 3,    /* of a function next to others in one block: they are interleaved */
+    CALLS_KEPT = 3,      /* calls of a function in one block that share its constants */
+    ARRAY_HELD = 64,      /* bytes of an array that registers hold, next to its operands */
+    ARRAY_UNHELD = 128,   /* ... all registers of a Cortex-M4 */
+    SLOTS = 4,            /* of an element beyond these: its value, a product, two addresses */
+    SLOTS_TAPS = 7,       /* ... in a window, whose taps have addresses, too */
+    ARRAY_UNROLLED = 256, /* ... of the largest one over which loops are unrolled */
+    ARRAY_MORE = 640,     /* ... the most that is kept beside it: addresses, next products */
     CALL_LONG = 6,       /* ... of erf, which has many polynomials */
     ROWS_TWICE = 24,     /* vectors of a table by AVX2: each row twice in one, and temporaries */
     ROWS_MORE = 3,       /* ... by other instruction sets, in addition to the table */
     TABLE = 256,         /* bytes of a table */
     KINDS_MORE = 3,      /* vectors, if there are functions of several kinds */
-    SPILLED = 2,         /* slots of a spilled value */
-    UNROLLED_MAX = 1024  /* operations of a loop that compilers unroll completely */
+    SPILLED = 2          /* slots of a spilled value */
 };
 
-/* Positions in the program; loops and guards are named by their opener's position. */
-struct stack {
-    struct tgc *t;
-    struct uop *const *u;
-    int n;
-    int *parent, *close;
-    struct uop_map at; /* uop -> position + 1 */
-};
-
-static int64_t value_nbytes(const struct uop *u)
+int64_t stack_value_nbytes(const struct uop *u)
 {
     return (int64_t)u->lanes * (int64_t)dtype_nbytes(u->dtype);
 }
@@ -76,7 +67,7 @@ static int64_t value_nbytes(const struct uop *u)
 static bool is_opener(const struct uop *u) { return u->op == OP_RANGE || u->op == OP_GUARD; }
 static bool is_closer(const struct uop *u) { return u->op == OP_END || u->op == OP_ENDGUARD; }
 
-static void find_loops(struct stack *s)
+void stack_find_loops(struct stack *s)
 {
     int open = -1;
     s->parent = scratch_array(s->t, (size_t)s->n + 1, sizeof *s->parent);
@@ -123,7 +114,7 @@ static void find_pressure(struct stack *s, int64_t *vectors, int64_t *scalars)
         const struct uop *u = s->u[i];
         if (op_class(u->op) == CLASS_LEAF || is_closer(u) || u->op == OP_STORE)
             continue;
-        int64_t size = uop_is_tile(u) ? 0 : u->lanes > 1 ? value_nbytes(u) : 1;
+        int64_t size = uop_is_tile(u) ? 0 : u->lanes > 1 ? stack_value_nbytes(u) : 1;
         by[2 * i + (u->lanes == 1)] += size;
         by[2 * (end[i] + 1) + (u->lanes == 1)] -= size;
     }
@@ -136,83 +127,37 @@ static void find_pressure(struct stack *s, int64_t *vectors, int64_t *scalars)
     }
 }
 
-static int64_t accumulators_nbytes(const struct stack *s)
-{
-    int64_t total = 0;
-    for (int i = 0; i < s->n; i++) {
-        const struct uop *u = s->u[i];
-        int64_t size = u->op == OP_ACC && u->nsrc > 1 ? (int64_t)dtype_nbytes(u->dtype) : 0;
-        for (int k = 1; k < u->nsrc && size; k++)
-            size = sat_mul(size, u->src[k]->src[0]->vmax);
-        total = sat_add(total, size);
-    }
-    return total;
-}
-
-static bool depends_on(const struct stack *s, struct uop *u, const struct uop *range)
-{
-    struct mem_mark mark = scratch_mark(s->t);
-    int n;
-    bool found = false;
-    struct uop **order = uop_toposort(s->t, &u, 1, &n);
-    for (int i = 0; i < n && !found; i++)
-        found = order[i] == range;
-    scratch_release(s->t, mark);
-    return found;
-}
-
-static int around(const struct stack *s, int at)
+int stack_around(const struct stack *s, int at)
 {
     for (at = s->parent[at]; at >= 0 && s->u[at]->op != OP_RANGE;)
         at = s->parent[at];
     return at;
 }
 
-/* How often a load runs in all iterations of `loop`, each time at another offset; 0: unknown. */
-static int64_t places_within(const struct stack *s, int load, int loop)
+static int64_t array_nbytes(const struct uop *u)
 {
-    int64_t places = 1, trips;
-    for (int r = around(s, load); r >= loop; r = around(s, r)) {
-        if (!uop_const_int(s->u[r]->src[0], &trips))
-            return 0;
-        if (depends_on(s, s->u[load]->src[1], s->u[r]))
-            places = sat_mul(places, trips);
-    }
-    return places > 1 ? places : 0;
+    int64_t size = u->op == OP_ACC && u->nsrc > 1 ? (int64_t)dtype_nbytes(u->dtype) : 0;
+    for (int k = 1; k < u->nsrc && size; k++)
+        size = sat_mul(size, u->src[k]->src[0]->vmax);
+    return size;
 }
 
-/* Whether another loop inside `outer` loads the same elements: unrolled, both loops share the
- * loaded values. */
-static bool is_read_again(const struct stack *s, int load, int loop, int outer)
+/* The arrays of accumulators that are live at once. Compilers unroll the loops over few elements,
+ * so that each is a value of its own; larger arrays stay in memory. */
+static void find_arrays(const struct stack *s, int64_t *values, int64_t *memory)
 {
-    for (int i = outer + 1; i < s->close[outer]; i++)
-        if ((i < loop || i > s->close[loop]) && s->u[i]->op == OP_LOAD &&
-            s->u[i]->src[0] == s->u[load]->src[0] && around(s, i) > outer)
-            return true;
-    return false;
-}
-
-/* The bytes that a loop loads in all iterations and that are invariant in the loop around it, or
- * that another loop in it loads again: unrolled, they would be kept. */
-static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
-{
-    int outer = around(s, loop);
-    int64_t trips, total = 0;
-    if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) || trips < 2)
-        return 0;
-    bool small = sat_mul(trips, s->close[loop] - loop) <= UNROLLED_MAX;
-    if (!small && !widest)
-        return 0;  /* compilers do not unroll a long loop of scalars */
-    for (int i = loop + 1; i < s->close[loop]; i++) {
-        const struct uop *u = s->u[i];
-        if (u->op != OP_LOAD ||
-            (depends_on(s, u->src[1], s->u[outer]) && !(small && is_read_again(s, i, loop, outer))))
-            continue;
-        /* a scalar is splat to a vector's lanes */
-        int64_t size = u->lanes == 1 && widest ? widest : value_nbytes(u);
-        total = sat_add(total, sat_mul(size, places_within(s, i, loop)));
+    *values = *memory = 0;
+    for (int i = 0; i < s->n; i++) {
+        int64_t total[2] = {0};
+        for (int k = 0; k <= i && array_nbytes(s->u[i]); k++) {
+            int64_t size = array_nbytes(s->u[k]);
+            int in = stack_around(s, k);
+            if (size && (in < 0 || s->close[in] > i))
+                total[size > ARRAY_UNROLLED] = sat_add(total[size > ARRAY_UNROLLED], size);
+        }
+        *values = total[0] > *values ? total[0] : *values;
+        *memory = total[1] > *memory ? total[1] : *memory;
     }
-    return total;
 }
 
 static bool is_lookup(const struct uop *u)
@@ -220,47 +165,14 @@ static bool is_lookup(const struct uop *u)
     return uop_is_intrinsic(u, INTRINSIC_LOOKUP) || uop_is_intrinsic(u, INTRINSIC_LOOKUP_I8);
 }
 
-static int64_t widest_vector(struct uop *const *u, int n)
+int64_t stack_widest_vector(struct uop *const *u, int n)
 {
     int64_t widest = 0;
     for (int i = 0; i < n; i++)
         if (u[i]->lanes > 1 && (u[i]->dtype == DTYPE_F32 || is_lookup(u[i])) &&
-            value_nbytes(u[i]) > widest)
-            widest = value_nbytes(u[i]);
+            stack_value_nbytes(u[i]) > widest)
+            widest = stack_value_nbytes(u[i]);
     return widest;
-}
-
-/* Whether a loop reads what a neighbouring one has stored: unrolled, it stays in registers, next to
- * the constants of the code between them. */
-static bool passes_on(const struct stack *s, int loop, int64_t registers)
-{
-    int outer = around(s, loop);
-    int64_t trips, total = 0;
-    if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) ||
-        sat_mul(trips, s->close[loop] - loop) > UNROLLED_MAX)
-        return false;
-    for (int i = loop + 1; i < s->close[loop]; i++) {
-        const struct uop *u = s->u[i];
-        for (int k = outer + 1; u->op == OP_LOAD && u->lanes > 1 && k < loop; k++)
-            if (s->u[k]->op == OP_STORE && s->u[k]->src[0] == u->src[0] && around(s, k) > outer) {
-                total = sat_add(total, sat_mul(value_nbytes(u), places_within(s, i, loop)));
-                break;
-            }
-    }
-    return total >= registers / 2;
-}
-
-/* A loop of vectors with a separate address in each iteration: the addresses would be computed, and
- * kept, before the loop. */
-static bool loop_gathers(const struct stack *s, int loop)
-{
-    int64_t trips;
-    if (!uop_const_int(s->u[loop]->src[0], &trips))
-        return false;
-    for (int i = loop + 1; i < s->close[loop]; i++)
-        if (s->u[i]->op == OP_GATHER && around(s, i) == loop)
-            return true;
-    return false;
 }
 
 static bool is_byte(enum dtype d) { return dtype_nbytes(d) == 1; }
@@ -296,10 +208,10 @@ static int64_t apart_nbytes(const struct stack *s, enum isa isa, int64_t widest)
             total += u->lanes * LANE_APART;
         bool part = u->op == OP_LOAD && u->lanes == 8 && VECTOR_PART(u->arg.i) &&
                     isa_lanes(isa) == 8;
-        if (part && around(s, i) >= 0)
+        if (part && stack_around(s, i) >= 0)
             masked = 3 * widest;
         if (u->op == OP_GATHER && isa_lanes(isa) < 8)
-            total += value_nbytes(u) + WORD;
+            total += stack_value_nbytes(u) + WORD;
     }
     return total + masked + (total ? widest : 0); /* aligned */
 }
@@ -310,69 +222,53 @@ static bool is_half(enum isa isa, const struct uop *u)
            (u->dtype == DTYPE_F16 || u->src[0]->dtype == DTYPE_F16);
 }
 
-/* Constants of the functions that the program calls, as vectors. */
-static int64_t constants_nbytes(const struct stack *s, enum isa isa, int64_t widest)
+/* How many vectors `op` is called for; in a loop, as many as it takes to keep its constants. */
+static int count_calls(const struct stack *s, enum op op)
 {
-    int64_t exp = 0, exp1 = 0, log = 0, many = 0, half = 0, rows = 0;
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->u[i]->op == op && s->u[i]->lanes > 1)
+            n += stack_around(s, i) >= 0 ? CALLS_KEPT : 1;
+    return n;
+}
+
+/* Constants of the functions that the program calls, as vectors. They are read from memory where
+ * they are needed if the function is called once or twice. */
+int64_t stack_constants_nbytes(const struct stack *s, enum isa isa, int64_t widest)
+{
+    static const struct { enum op op; int constants; } function[] = {
+        {OP_EXP, FEW_CONSTANTS}, {OP_EXP1, FEW1_CONSTANTS}, {OP_LOG, LOG_CONSTANTS},
+        {OP_TANH, MANY_CONSTANTS}, {OP_ERF, MANY_CONSTANTS}};
+    int64_t half = 0, rows = 0, total = 0;
+    int kinds = 0;
+    for (size_t i = 0; i < sizeof function / sizeof *function; i++)
+        if (count_calls(s, function[i].op) >= CALLS_KEPT)
+            total += function[i].constants, kinds++;
     for (int i = 0; i < s->n; i++) {
-        enum op op = s->u[i]->op;
-        bool wide = s->u[i]->lanes > 1;
-        exp = wide && op == OP_EXP ? FEW_CONSTANTS : exp;
-        exp1 = wide && op == OP_EXP1 ? FEW1_CONSTANTS : exp1;
-        many = wide && (op == OP_TANH || op == OP_ERF) ? MANY_CONSTANTS : many;
-        log = wide && op == OP_LOG ? LOG_CONSTANTS : log;
         half = is_half(isa, s->u[i]) ? HALF_CONSTANTS : half;
         if (is_lookup(s->u[i]))
             rows = isa_lanes(isa) == 8 ? ROWS_TWICE : TABLE / widest + ROWS_MORE;
     }
-    int kinds = (exp > 0) + (exp1 > 0) + (log > 0) + (many > 0) + (half > 0) + (rows > 0);
-    return widest * (exp + exp1 + log + many + half + rows + (kinds > 1 ? KINDS_MORE : 0));
+    kinds += (half > 0) + (rows > 0);
+    return widest * (total + half + rows + (kinds > 1 ? KINDS_MORE : 0));
 }
 
-static bool is_function(enum isa isa, const struct uop *u)
+bool stack_is_function(enum isa isa, const struct uop *u)
 {
     return (u->lanes > 1 && (u->op == OP_EXP || u->op == OP_EXP1 || u->op == OP_LOG ||
                              u->op == OP_TANH || u->op == OP_ERF)) ||
            is_half(isa, u);
 }
 
-/* A loop of functions whose iterations, unrolled, would be interleaved: each has its own vectors
- * next to the constants. */
-static bool loop_calls(const struct stack *s, enum isa isa, int loop, int64_t widest)
-{
-    int64_t trips, n = 0;
-    for (int i = loop + 1; i < s->close[loop]; i++)
-        n += around(s, i) == loop && is_function(isa, s->u[i]);
-    return n > 0 && uop_const_int(s->u[loop]->src[0], &trips) &&
-           sat_mul(trips, s->close[loop] - loop + n * CALL_SIZE) <= UNROLLED_MAX &&
-           constants_nbytes(s, isa, widest) + trips * n * CALL_VECTORS * widest >
-               isa_register_nbytes(isa);
-}
-
-bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
-{
-    bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
-    struct mem_mark mark = scratch_mark(t);
-    struct stack s = {.t = t, .u = u, .n = n};
-    int64_t widest = widest_vector(u, n), registers = isa_register_nbytes(isa);
-    find_loops(&s);
-    for (int i = 0; i < n; i++)
-        kept[i] = u[i]->op == OP_RANGE &&
-                  (invariant_nbytes(&s, i, widest) > registers || passes_on(&s, i, registers) ||
-                   loop_gathers(&s, i) || loop_calls(&s, isa, i, widest));
-    scratch_release(t, mark);
-    return kept;
-}
-
 /* Bytes for functions in one block, such as those of a tile's sums, beyond one of them. */
 static int64_t calls_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
-    int64_t most = 0, n = 0, first = CALL_VECTORS;
+    int64_t most = 0, n = 0, first = STACK_CALL_VECTORS;
     for (int i = 0; i < s->n; i++) {
-        int64_t keeps = s->u[i]->op == OP_ERF ? CALL_LONG : CALL_VECTORS;
+        int64_t keeps = s->u[i]->op == OP_ERF ? CALL_LONG : STACK_CALL_VECTORS;
         if (is_opener(s->u[i]) || is_closer(s->u[i]))
             n = 0;
-        else if (is_function(isa, s->u[i]))
+        else if (stack_is_function(isa, s->u[i]))
             n += keeps, first = keeps > first ? keeps : first;
         most = n > most ? n : most;
     }
@@ -390,7 +286,7 @@ static int64_t splats_nbytes(struct stack *s)
             uop_is_tile(u))
             continue;
         map_set(&seen, u->src[0], (void *)(uintptr_t)1);
-        total += value_nbytes(u);
+        total += stack_value_nbytes(u);
     }
     return total;
 }
@@ -414,14 +310,6 @@ static struct uop **without_unread(struct tgc *t, struct uop *const *u, int *n)
     return kept + first;
 }
 
-static bool has_double(struct uop *const *u, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (u[i]->dtype == DTYPE_F64)
-            return true;
-    return false;
-}
-
 /* Scalar sums of products of bytes: compilers vectorize them, with twice as many values. */
 static bool sums_bytes(struct uop *const *u, int n)
 {
@@ -443,16 +331,52 @@ static bool has_long(struct uop *const *u, int n)
     return false;
 }
 
+/* Halves of slots for what an array's element needs in a portable program, once its loops are
+ * unrolled: the element alone, or with values of a function, which are vectorized and interleaved;
+ * products of bytes are vectorized, with twice as many values. */
+static int64_t called_halves(struct uop *const *u, int n)
+{
+    int64_t most = sums_bytes(u, n) ? 4 : 2;
+    for (int i = 0; i < n; i++) {
+        int64_t halves = u[i]->dtype == DTYPE_F64 ? 2
+                         : u[i]->op == OP_ERF     ? 6
+                         : u[i]->op == OP_TANH    ? 4
+                         : u[i]->op == OP_EXP1    ? 3
+                                                  : 2;
+        most = halves > most ? halves : most;
+    }
+    return most;
+}
+
+/* Whether an array's sums run over several axes, as the taps of a window do. */
+static bool has_taps(const struct stack *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct uop *acc = s->u[i]->op == OP_ASSIGN ? s->u[i]->src[0] : NULL;
+        int at = i, loops = 0;
+        if (!acc || array_nbytes(acc) == 0)
+            continue;
+        while (s->u[at] != acc && at > 0)
+            at--;
+        for (int r = stack_around(s, i); r > at; r = stack_around(s, r))
+            loops++;
+        if (loops - (acc->nsrc - 1) > 1)
+            return true;
+    }
+    return false;
+}
+
 /* `locals`: bytes of small scratch. */
 static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *all,
                               int n, int64_t locals)
 {
     struct uop **u = without_unread(t, all, &n);
     struct stack s = {.t = t, .u = u, .n = n, .at = {.t = t, .scratch = true}};
-    int64_t vectors, scalars, widest = widest_vector(u, n);
-    find_loops(&s);
+    int64_t vectors, scalars, widest = stack_widest_vector(u, n);
+    stack_find_loops(&s);
     find_pressure(&s, &vectors, &scalars);
-    int64_t constants = constants_nbytes(&s, isa, widest), arrays = accumulators_nbytes(&s);
+    int64_t constants = stack_constants_nbytes(&s, isa, widest), values, memory;
+    find_arrays(&s, &values, &memory);
     int64_t more = scalars > WORDS_MANY ? (scalars - WORDS_MANY) * SCALAR_MORE : 0, loops = 0;
     bool copies = true;
     for (int i = 0; i < n; i++) {
@@ -462,10 +386,14 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
     more += copies && loops > LOOPS_FEW ? (loops - LOOPS_FEW) * LOOP_MORE : 0;
     int64_t words = scalars > WORDS_FEW ? scalars - WORDS_FEW : 0;
     if (widest == 0) {
-        int64_t most = arrays + ARRAY_MORE * (has_double(u, n) || sums_bytes(u, n) ? 2 : 1),
-                some = arrays > ARRAY_HELD ? (arrays - ARRAY_HELD) * 3 : 0;
-        int64_t apart = words * WORD + more + (some < most ? some : most) + inlined_nbytes(&s);
-        return SAVED + apart + apart / 4 + locals;
+        int64_t most = values + ARRAY_MORE;
+        int64_t few = values > ARRAY_HELD ? (values - ARRAY_HELD) * 2 : 0;
+        int64_t many = values > ARRAY_UNHELD ? values - ARRAY_UNHELD : 0;
+        many *= has_taps(&s) ? SLOTS_TAPS : SLOTS;
+        int64_t some = few > many ? few : many;
+        some = (some < most ? some : most) * called_halves(u, n) / 2;
+        int64_t apart = words * WORD + more + some + inlined_nbytes(&s);
+        return SAVED + apart + apart / 4 + memory + locals;
     }
     int64_t splats = splats_nbytes(&s), calls = calls_nbytes(&s, isa, widest);
     /* functions of a tile's sums are interleaved as far as registers are left */
@@ -474,7 +402,7 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
     room += has_long(u, n) && vectors > file / 4 * 3 ? (vectors - file / 4 * 3) * 5 / 2 : 0;
     int64_t alive =
         vectors + constants + splats / 4 + (calls < room ? calls : room) - isa_register_nbytes(isa);
-    if (alive > -2 * widest && alive < widest)
+    if (alive < widest && (alive > -2 * widest || constants || calls))
         alive = widest;
     /* loads of a tile are hoisted, more of them the fewer registers are left */
     int64_t excess = vectors - file, early = excess > 0 ? excess + excess / 4 + widest : 0;
@@ -488,13 +416,17 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
             early = isa_lanes(isa) == 8 ? vectors / 2 * 7 : vectors / 4 * 3;
     int64_t saved = isa_lanes(isa) > 4 ? SAVED_X86 : SAVED_NEON;
     int64_t spilled = alive > 0 ? SPILLED * alive : 0;
-    if (constants && vectors <= file / 4 * 3 && !locals && spilled > file / 2 * 5)
-        spilled = file / 2 * 5; /* the rest is read from memory, as the constants are */
+    if (constants && vectors <= file / 4 * 3 && !locals) {
+        /* the rest is read from memory, as the constants are; AVX-512 has operands for that, which
+         * compilers use for all but a tile's functions */
+        int64_t most = isa_lanes(isa) > 8 && copies ? alive : file / 2 * 5;
+        spilled = spilled < most || most < 0 ? spilled : most;
+    }
     int64_t apart = locals + early + spilled,
             promoted = locals && alive + locals > 0
                            ? SPILLED * (alive + locals) + (splats + locals) / 2
                            : 0;
-    return saved + words * WORD + more + arrays + apart_nbytes(&s, isa, widest) +
+    return saved + words * WORD + more + values + memory + apart_nbytes(&s, isa, widest) +
            (apart > promoted ? apart : promoted);
 }
 

@@ -1,0 +1,188 @@
+/* unroll.c - which loops the compiler is asked not to unroll at any -O, since that takes more than
+ * registers: their invariant loads are hoisted, their iterations load the same as the next ones,
+ * they pass values on in memory, they gather, or they call functions, which would be interleaved.
+ * What may be unrolled stack.c bounds.
+ */
+#include "passes/analysis/access.h"
+#include "passes/place/stack.h"
+
+enum {
+    SCALARS_FEW = 32, /* registers for floats of the smallest processor with an FPU, a Cortex-M4 */
+    WORD_FEW = 4,
+    CALL_SIZE = 32,     /* operations of a function */
+    UNROLLED_MAX = 1024 /* operations of a loop that compilers unroll completely */
+};
+
+static bool depends_on(const struct stack *s, struct uop *u, const struct uop *range)
+{
+    struct mem_mark mark = scratch_mark(s->t);
+    int n;
+    bool found = false;
+    struct uop **order = uop_toposort(s->t, &u, 1, &n);
+    for (int i = 0; i < n && !found; i++)
+        found = order[i] == range;
+    scratch_release(s->t, mark);
+    return found;
+}
+
+/* How often a load runs in all iterations of `loop`, each time at another offset; 0: unknown. */
+static int64_t places_within(const struct stack *s, int load, int loop)
+{
+    int64_t places = 1, trips;
+    for (int r = stack_around(s, load); r >= loop; r = stack_around(s, r)) {
+        if (!uop_const_int(s->u[r]->src[0], &trips))
+            return 0;
+        if (depends_on(s, s->u[load]->src[1], s->u[r]))
+            places = sat_mul(places, trips);
+    }
+    return places > 1 ? places : 0;
+}
+
+/* Whether another loop inside `outer` loads the same elements: unrolled, both loops share the
+ * loaded values. */
+static bool is_read_again(const struct stack *s, int load, int loop, int outer)
+{
+    for (int i = outer + 1; i < s->close[outer]; i++)
+        if ((i < loop || i > s->close[loop]) && s->u[i]->op == OP_LOAD &&
+            s->u[i]->src[0] == s->u[load]->src[0] && stack_around(s, i) > outer)
+            return true;
+    return false;
+}
+
+/* The bytes that a loop loads in all iterations and that are invariant in the loop around it, or
+ * that another loop in it loads again: unrolled, they would be kept. */
+static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
+{
+    int outer = stack_around(s, loop);
+    int64_t trips, total = 0;
+    if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) || trips < 2)
+        return 0;
+    bool small = sat_mul(trips, s->close[loop] - loop) <= UNROLLED_MAX;
+    if (!small && !widest)
+        return 0;  /* compilers do not unroll a long loop of scalars */
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        const struct uop *u = s->u[i];
+        if (u->op != OP_LOAD ||
+            (depends_on(s, u->src[1], s->u[outer]) && !(small && is_read_again(s, i, loop, outer))))
+            continue;
+        /* a scalar is splat to a vector's lanes */
+        int64_t size = u->lanes == 1 && widest ? widest : stack_value_nbytes(u);
+        total = sat_add(total, sat_mul(size, places_within(s, i, loop)));
+    }
+    return total;
+}
+
+static struct uop *without_constant(struct uop *offset, int64_t *constant)
+{
+    *constant = 0;
+    if (offset->op == OP_ADD && uop_const_int(offset->src[1], constant))
+        return offset->src[0];
+    return uop_const_int(offset, constant) ? NULL : offset;
+}
+
+/* Whether another load in the loop reads, in another iteration, what this one does: taps of a
+ * window, in a tile of pixels. */
+static bool is_read_by_neighbour(const struct stack *s, int load, int loop, int64_t trips)
+{
+    int64_t stride, at, other;
+    struct uop *base = without_constant(s->u[load]->src[1], &at);
+    if (!index_stride(s->t, s->u[load]->src[1], s->u[loop], &stride) || stride == 0)
+        return false;
+    for (int i = loop + 1; i < s->close[loop]; i++)
+        if (s->u[i]->op == OP_LOAD && s->u[i]->src[0] == s->u[load]->src[0] &&
+            without_constant(s->u[i]->src[1], &other) == base && other != at &&
+            (at - other) % stride == 0 && (at - other) / stride > 0 &&
+            (at - other) / stride < trips)
+            return true;
+    return false;
+}
+
+/* The bytes that a loop's iterations share with the next ones, in all iterations of the loops
+ * inside: unrolled, they would be kept from one to the other. */
+static int64_t shared_nbytes(const struct stack *s, int loop, int64_t widest)
+{
+    int64_t trips, total = 0;
+    if (!widest || !uop_const_int(s->u[loop]->src[0], &trips) || trips < 2 ||
+        sat_mul(trips, s->close[loop] - loop) > UNROLLED_MAX)
+        return 0;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        const struct uop *u = s->u[i];
+        if (u->op != OP_LOAD || stack_around(s, i) == loop ||
+            !is_read_by_neighbour(s, i, loop, trips))
+            continue;
+        int64_t size = u->lanes == 1 ? widest : stack_value_nbytes(u);
+        total = sat_add(total, sat_mul(size, places_within(s, i, loop + 1)));
+    }
+    return total;
+}
+
+/* Whether a loop reads what a neighbouring one has stored: unrolled, it stays in registers, next to
+ * the constants of the code between them. */
+static bool passes_on(const struct stack *s, int loop, int64_t registers)
+{
+    int outer = stack_around(s, loop);
+    int64_t trips, total = 0;
+    if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) ||
+        sat_mul(trips, s->close[loop] - loop) > UNROLLED_MAX)
+        return false;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        const struct uop *u = s->u[i];
+        for (int k = outer + 1; u->op == OP_LOAD && u->lanes > 1 && k < loop; k++)
+            if (s->u[k]->op == OP_STORE && s->u[k]->src[0] == u->src[0] &&
+                stack_around(s, k) > outer) {
+                total = sat_add(total, sat_mul(stack_value_nbytes(u), places_within(s, i, loop)));
+                break;
+            }
+    }
+    return total >= registers / 2;
+}
+
+/* A loop of vectors with a separate address in each iteration: the addresses would be computed, and
+ * kept, before the loop. */
+static bool loop_gathers(const struct stack *s, int loop)
+{
+    int64_t trips;
+    if (!uop_const_int(s->u[loop]->src[0], &trips))
+        return false;
+    for (int i = loop + 1; i < s->close[loop]; i++)
+        if (s->u[i]->op == OP_GATHER && stack_around(s, i) == loop)
+            return true;
+    return false;
+}
+
+/* A loop of functions whose iterations, unrolled, would be interleaved: each has its own vectors
+ * next to the constants. */
+static bool loop_calls(const struct stack *s, enum isa isa, int loop, int64_t widest)
+{
+    int64_t trips, n = 0;
+    for (int i = loop + 1; i < s->close[loop]; i++)
+        n += stack_around(s, i) == loop && stack_is_function(isa, s->u[i]);
+    return n > 0 && uop_const_int(s->u[loop]->src[0], &trips) &&
+           sat_mul(trips, s->close[loop] - loop + n * CALL_SIZE) <= UNROLLED_MAX &&
+           stack_constants_nbytes(s, isa, widest) + trips * n * STACK_CALL_VECTORS * widest >
+               isa_register_nbytes(isa);
+}
+
+bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
+{
+    bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
+    struct mem_mark mark = scratch_mark(t);
+    struct stack s = {.t = t, .u = u, .n = n};
+    int64_t widest = stack_widest_vector(u, n);
+    int64_t registers = widest ? isa_register_nbytes(isa) : SCALARS_FEW * WORD_FEW;
+    stack_find_loops(&s);
+    for (int i = 0; i < n; i++) {
+        if (u[i]->op != OP_RANGE)
+            continue;
+        int64_t shared = shared_nbytes(&s, i, widest);
+        kept[i] |= invariant_nbytes(&s, i, widest) > registers || shared > registers / 2 ||
+                   passes_on(&s, i, registers) || loop_gathers(&s, i) ||
+                   loop_calls(&s, isa, i, widest);
+        /* gcc keeps what the next iteration loads even if the loop stays, if it has none inside */
+        for (int k = i + 1; k < s.close[i] && shared > registers; k++)
+            kept[k] |= u[k]->op == OP_RANGE;
+    }
+    scratch_release(t, mark);
+    return kept;
+}
+
