@@ -387,7 +387,7 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
     int64_t words = scalars > WORDS_FEW ? scalars - WORDS_FEW : 0;
     if (widest == 0) {
         int64_t most = values + ARRAY_MORE;
-        int64_t few = values > ARRAY_HELD ? (values - ARRAY_HELD) * 2 : 0;
+        int64_t few = values > ARRAY_HELD ? (values - ARRAY_HELD) * 3 : 0;
         int64_t many = values > ARRAY_UNHELD ? values - ARRAY_UNHELD : 0;
         many *= has_taps(&s) ? SLOTS_TAPS : SLOTS;
         int64_t some = few > many ? few : many;
