@@ -361,7 +361,7 @@ int check(struct fixture *f, bool noopt)
         f->lowered[i] = s->kernel[i]->ast;
     assert_true(passes_run_rows(f->t, &p, "stacks", "linearize"));
     f->schedule = s;
-    assert_true(passes_run_rows(f->t, &p, "expand", "legalize"));
+    assert_true(passes_run_rows(f->t, &p, "panels", "legalize"));
     run_schedule(f, s);
     for (int i = 0; i < f->g.noutput; i++)
         /* its weights are rounded to f32 */
