@@ -179,7 +179,9 @@ struct compile_request {
     const char *out_path;
     const char *subject;         /* the file that messages name, which the user knows; NULL: out_path */
     const char *compiler;        /* NULL: $CC, else cc */
-    const char *const *flags; int nflag;   /* added to the defaults (-O2 -std=c11) */
+    /* besides the defaults, which the compiler's own words replace: -O2 -std=c11, and -fPIC in
+     * objects and libraries */
+    const char *const *flags; int nflag;
     const char *const *library; int nlibrary; /* -l and the like, after the file */
     const char *define;          /* "LENET_MAIN" or NULL */
 };

@@ -34,6 +34,15 @@ static void add_compiler(struct command *c, const char *compiler)
     }
 }
 
+/* What $CC decides by a word that begins so is left to it. */
+static void add_default(struct command *c, const char *flag, const char *decided_by)
+{
+    for (int i = 0; i < c->n; i++)
+        if (strncmp(c->word[i], decided_by, strlen(decided_by)) == 0)
+            return;
+    add(c, flag);
+}
+
 static const char *folder_of(struct tgc *t, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -121,19 +130,16 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
     const char *object = r->kind == BINARY_ARCHIVE ? mem_printf(t, "%s.o", out) : out;
     const char *subject = r->subject ? r->subject : r->out_path;
     add_compiler(&c, r->compiler);
-    add(&c, "-O2");
-    add(&c, "-std=c11");
+    add_default(&c, "-O2", "-O");
+    add_default(&c, "-std=c11", "-std=");
+    if (r->kind != BINARY_PROGRAM)
+        add_default(&c, "-fPIC", r->kind == BINARY_SHARED ? "-fPIC" : "-fno-pic");
     for (int i = 0; i < r->nflag; i++)
         add(&c, r->flags[i]);
     if (r->define)
         add(&c, mem_printf(t, "-D%s", r->define));
-    if (r->kind == BINARY_SHARED) {
-        add(&c, "-shared");
-        add(&c, "-fPIC");
-    } else if (r->kind != BINARY_PROGRAM) {
-        add(&c, "-c");
-        add(&c, "-fPIC");
-    }
+    if (r->kind != BINARY_PROGRAM)
+        add(&c, r->kind == BINARY_SHARED ? "-shared" : "-c");
     add(&c, base_of(r->c_path));
     for (int i = 0; i < r->nlibrary; i++)
         add(&c, r->library[i]);

@@ -113,7 +113,7 @@ static const char **decoder_flags(struct tgc *t, const char *name, int *n)
 static bool compile_shared(struct tgc *t, const struct options *o, const struct model *m,
                            const char *dir, const char *name)
 {
-    const char *flags[] = {"-fPIC", "-pthread", "-g"};
+    const char *flags[] = {"-pthread", "-g"};
     int nlibrary = 0;
     const char **library = decodes_images(t, m->graph) ? decoder_flags(t, name, &nlibrary) : NULL;
     struct compile_request r = {
@@ -122,7 +122,7 @@ static bool compile_shared(struct tgc *t, const struct options *o, const struct 
         .out_path = mem_printf(t, "%s/%s.so", dir, name),
         .subject = o->model,
         .flags = flags,
-        .nflag = o->debug_info ? 3 : 2,
+        .nflag = o->debug_info ? 2 : 1,
         .library = library,
         .nlibrary = nlibrary,
     };

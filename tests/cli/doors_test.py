@@ -181,6 +181,24 @@ def _(folder):
         shutil.rmtree(folder / "kept")
 
 
+@case("CC's words decide the level, the standard and position-independent objects; what it leaves open is -O2, C11, -fPIC")
+def _(folder):
+    perceptron(folder)
+    compiler = folder / "cc"
+    compiler.write_text('#!/bin/sh\necho "$@" > "$WORDS"\nexec gcc "$@"\n')
+    compiler.chmod(0o755)
+
+    def words(out, more):
+        tgc(folder, "model.onnx", "-o", out, "--name=m", env={"CC": f"{compiler} {more}", "WORDS": str(folder / "words")})
+        found = (folder / "words").read_text().split()
+        return [w for w in found if w.startswith(("-O", "-std=", "-fPIC", "-fno-pic"))]
+    for out in ("m.o", "m.a", "m.so"):
+        expect(words(out, "") == ["-O2", "-std=c11", "-fPIC"], f"{out}: {words(out, '')}")
+    own = "-Os -std=gnu17 -fno-pic"
+    expect(words("m.o", own) == own.split(), words("m.o", own))
+    expect(words("m.so", own) == own.split() + ["-fPIC"], "a library that is not position-independent")
+
+
 @case("verify compares two models, and two sets of options, on the same inputs")
 def _(folder):
     model = perceptron(folder, "a.onnx")
