@@ -48,7 +48,10 @@ endfunction()
 # Stops with what is wrong in a call of tgc_add_model, before anything is made.
 function(_tgc_check_call TARGET)
     set(call "tgc_add_model(${TARGET})")
-    if(NOT TARGET tgc::tgc)
+    if("${TARGET}" STREQUAL "")
+        message(FATAL_ERROR "${call}: no target is named. Expected: tgc_add_model(TARGET MODEL "
+                            "file.onnx [NAME name] [OPTIONS option...] [SHARED|STATIC|OBJECT])")
+    elseif(NOT TARGET tgc::tgc)
         message(FATAL_ERROR "${call}: the program tgc is not known here; find_package(tgc) has to "
                             "come before, in this directory or one above it")
     elseif(model_UNPARSED_ARGUMENTS)
@@ -86,7 +89,8 @@ function(_tgc_check_call TARGET)
     endif()
 endfunction()
 
-function(tgc_add_model TARGET)
+function(tgc_add_model)
+    set(TARGET "${ARGV0}")
     cmake_parse_arguments(PARSE_ARGV 1 model "SHARED;STATIC;OBJECT" "MODEL;NAME" "OPTIONS")
     set(types "")
     foreach(type IN ITEMS SHARED STATIC OBJECT)
