@@ -789,6 +789,17 @@ void graph_rewrite(struct tgc *t, struct graph *g, uop_rewriter fn, void *ctx);
 /* a HOST that only checks */
 bool uop_is_check(const struct uop *u);
 
+/* ------------------------------------------------------------------------------------- scopes.c */
+
+/* Values computed and in scope, in order; NULL: where a scope begins. Set known.t. */
+struct scopes { struct uop_map known; struct uop **u; int n; size_t cap; };
+void scopes_enter(struct scopes *s);
+/* Forgets what was learned since the last scopes_enter(). */
+void scopes_leave(struct scopes *s);
+void scopes_learn(struct scopes *s, struct uop *u);
+/* A store to the place: values loaded from there before are not reused. */
+void scopes_forget_loads(struct scopes *s, const struct uop *place);
+
 /* ---------------------------------------------------------------------------- print.c, verify.c */
 /* one expression, infix for index arithmetic */
 void uop_print(struct text *out, const struct uop *u);

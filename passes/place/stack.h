@@ -1,6 +1,5 @@
-/* stack.h - what the two files that foresee compilers' use of the stack share: stack.c, which
- * bounds it, and unroll.c, which keeps loops from being unrolled where that would take much of it.
- */
+/* stack.h - shared by stack.c, which bounds a kernel's stack, and unroll.c, which finds the loops
+ * that would spill if they were unrolled. */
 #ifndef TGC_STACK_H
 #define TGC_STACK_H
 

@@ -1,7 +1,7 @@
-/* unroll.c - which loops the compiler is asked not to unroll at any -O, since that takes more than
- * registers: their invariant loads are hoisted, their iterations load the same as the next ones,
- * they pass values on in memory, they gather, or they call functions, which would be interleaved.
- * What may be unrolled stack.c bounds.
+/* unroll.c - which loops the compiler is asked not to unroll, at any -O: unrolled, their bodies
+ * would need more registers than there are, and spill. Such loops hoist invariant loads, share loads with
+ * neighbouring iterations, pass values on through memory, gather, or inline functions, whose
+ * instructions would be interleaved. stack.c bounds the stack of those that may be unrolled.
  */
 #include "passes/analysis/access.h"
 #include "passes/place/stack.h"
@@ -13,18 +13,6 @@ enum {
     UNROLLED_MAX = 1024 /* operations of a loop that compilers unroll completely */
 };
 
-static bool depends_on(const struct stack *s, struct uop *u, const struct uop *range)
-{
-    struct mem_mark mark = scratch_mark(s->t);
-    int n;
-    bool found = false;
-    struct uop **order = uop_toposort(s->t, &u, 1, &n);
-    for (int i = 0; i < n && !found; i++)
-        found = order[i] == range;
-    scratch_release(s->t, mark);
-    return found;
-}
-
 /* How often a load runs in all iterations of `loop`, each time at another offset; 0: unknown. */
 static int64_t places_within(const struct stack *s, int load, int loop)
 {
@@ -32,7 +20,7 @@ static int64_t places_within(const struct stack *s, int load, int loop)
     for (int r = stack_around(s, load); r >= loop; r = stack_around(s, r)) {
         if (!uop_const_int(s->u[r]->src[0], &trips))
             return 0;
-        if (depends_on(s, s->u[load]->src[1], s->u[r]))
+        if (uop_depends_on(s->t, s->u[load]->src[1], s->u[r]))
             places = sat_mul(places, trips);
     }
     return places > 1 ? places : 0;
@@ -63,7 +51,8 @@ static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
     for (int i = loop + 1; i < s->close[loop]; i++) {
         const struct uop *u = s->u[i];
         if (u->op != OP_LOAD ||
-            (depends_on(s, u->src[1], s->u[outer]) && !(small && is_read_again(s, i, loop, outer))))
+            (uop_depends_on(s->t, u->src[1], s->u[outer]) &&
+             !(small && is_read_again(s, i, loop, outer))))
             continue;
         /* a scalar is splat to a vector's lanes */
         int64_t size = u->lanes == 1 && widest ? widest : stack_value_nbytes(u);
@@ -178,7 +167,7 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
         kept[i] |= invariant_nbytes(&s, i, widest) > registers || shared > registers / 2 ||
                    passes_on(&s, i, registers) || loop_gathers(&s, i) ||
                    loop_calls(&s, isa, i, widest);
-        /* gcc keeps what the next iteration loads even if the loop stays, if it has none inside */
+        /* gcc carries loads to the next iteration of an innermost loop that is not unrolled, too */
         for (int k = i + 1; k < s.close[i] && shared > registers; k++)
             kept[k] |= u[k]->op == OP_RANGE;
     }

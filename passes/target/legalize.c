@@ -19,33 +19,16 @@ struct legal {
     struct tgc *t;
     struct uop **linear; int n; size_t cap;
     struct uop_map now;          /* a uop of before -> what it is now */
-    struct uop_map known;        /* an elementwise uop -> the region where it was computed, + 1 */
-    /* loops and guards, 0 is the whole program: the one around each, -1 when it is closed */
-    int *around; int nregion; size_t cap_region;
-    int region;
+    struct scopes scopes;        /* of elementwise uops */
 };
-
-static void open_region(struct legal *l)
-{
-    VEC_PUSH(l->t, l->around, l->nregion, l->cap_region, l->region);
-    l->region = l->nregion - 1;
-}
-
-static void close_region(struct legal *l)
-{
-    int around = l->around[l->region];
-    l->around[l->region] = -1;
-    l->region = around;
-}
 
 /* Computes u here, unless it is known; returns it. */
 static struct uop *push(struct legal *l, struct uop *u)
 {
-    intptr_t at = (intptr_t)map_get(&l->known, u);
-    if (at && l->around[at - 1] >= 0)
+    if (map_get(&l->scopes.known, u))
         return u;
     if (op_is_elementwise(u->op))
-        map_set(&l->known, u, (void *)(intptr_t)(l->region + 1));
+        scopes_learn(&l->scopes, u);
     VEC_PUSH(l->t, l->linear, l->n, l->cap, u);
     return u;
 }
@@ -135,19 +118,18 @@ static void legalize(struct tgc *t, struct uop ***linear, int *n)
 {
     struct mem_mark mark = scratch_mark(t);
     struct legal l = {.t = t};
-    l.now = l.known = (struct uop_map){.t = t, .scratch = true};
-    open_region(&l);
+    l.now = l.scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < *n; i++) {
         struct uop *u = (*linear)[i], *r = push(&l, legal_uop(&l, u));
         if (r != u)
             map_set(&l.now, u, r);
         if (r->op == OP_RANGE || r->op == OP_GUARD)
-            open_region(&l);
+            scopes_enter(&l.scopes);
         else if (r->op == OP_END || r->op == OP_ENDGUARD)
-            close_region(&l);
+            scopes_leave(&l.scopes);
         else if (r->op == OP_ASSIGN && wide_format(r->dtype) != r->dtype)
             /* the accumulator is another value from here on */
-            map_set(&l.known, cast(&l, wide_format(r->dtype), r->src[0]), NULL);
+            map_set(&l.scopes.known, cast(&l, wide_format(r->dtype), r->src[0]), NULL);
     }
     *linear = l.linear;
     *n = l.n;

@@ -23,9 +23,6 @@ struct lane { int begin, end; int64_t now, size; };
 /* A strided store of a vector, one row of a block that transpose_store.c collects. */
 struct crossed { const struct uop *store; int64_t tile; struct uop *value; };
 
-/* Values computed and in scope, in order; NULL: where a scope begins. Set known.t. */
-struct scopes { struct uop_map known; struct uop **u; int n; size_t cap; };
-
 struct expander {
     struct tgc *t;
     const struct isa_info *isa;
@@ -77,12 +74,6 @@ struct uop *expand_fuse_vector(struct expander *e, struct uop *u);
 void expand_one(struct expander *e, struct uop *u);
 /* The index of the END that closes the loop at `at`. */
 int expand_find_end(const struct expander *e, int at);
-
-void scopes_enter(struct scopes *s);
-void scopes_leave(struct scopes *s);
-void scopes_learn(struct scopes *s, struct uop *u);
-/* A store to the place: values loaded from there before are not reused. */
-void scopes_forget_loads(struct scopes *s, const struct uop *place);
 
 /* transpose_store.c: u stores `part` lanes (0: all) with a stride at `place`. true: it is stored,
  * now or later, as a column of a block of contiguous rows. */

@@ -11,8 +11,8 @@
  *      the dtype of large weights (--weight-type). -E: what rewrites may err (--error)
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
  *      and compares what it computes with the graph
- *      tgtool [-i ISA] [-t N] summary FILE        what all passes choose for a graph, in short,
- *      and behind it, on standard error, what they report at DEBUG=2
+ *      tgtool [-i ISA] [-t N] summary FILE        the passes' decisions for a graph (tiles, opts,
+ *      threads, stack, predicted times); then, on standard error, their reports at DEBUG=2
  *      tgtool [-i ISA] [-t N] opts FILE           what the passes do to the loops of a kernel's AST
  *      tgtool [-i ISA] [-t N] loops FILE          and what they make of it
  *      tgtool [-t N] apply OPTS FILE              the AST after the opts that the file OPTS lists
