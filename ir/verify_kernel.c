@@ -26,7 +26,8 @@ struct kernel_verifier {
     struct uop_map bit; /* range -> its bit + 1 */
 };
 
-enum { NESTED_MAX = 64, LOOPS_MAX = 80 };
+/* Sources of a store or stage, and of a sum: what passes have room for. */
+enum { NESTED_MAX = 64, LOOPS_MAX = 60, SUMMED_MAX = MAX_RANK + 4 };
 
 static uint64_t *free_of(const struct kernel_verifier *k, const struct uop *u)
 {
@@ -165,8 +166,9 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
         check_order(k, u);
         return;
     case OP_REDUCE:
+        require(&k->v, u, u->nsrc <= SUMMED_MAX, "too many loops");
         require(&k->v, u,
-                u->nsrc > 1 && u->nsrc < LOOPS_MAX && verify_is_reduction(REDUCE_OP(u->arg.i)),
+                u->nsrc > 1 && verify_is_reduction(REDUCE_OP(u->arg.i)),
                 "no reduction over ranges");
         require(&k->v, u, u->dtype == u->src[0]->dtype, "a sum changes the dtype");
         for (int i = 1; i < u->nsrc; i++)

@@ -247,7 +247,7 @@ static struct uop *stage_of(struct work *w, const struct nest *m, const struct f
     map_set(&by, f->loop, sym_add(t, sym_muli(t, q, f->groups), group));
     if (x->block)
         map_set(&by, x->block, j);
-    struct uop *sum[MAX_RANK + 3], *src[6];
+    struct uop **sum = scratch_array(t, (size_t)m->reduce->nsrc + 1, sizeof *sum), *src[6];
     int n = 0, last = m->reduce->nsrc - 1;
     sum[n++] = uop_substitute_all(t, m->reduce->src[0], &by);
     for (int k = 1; k < last - 1; k++)

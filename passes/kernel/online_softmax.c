@@ -102,7 +102,8 @@ static struct uop *for_row(struct online *x, struct uop *u, struct uop *row)
 /* The store with its ranges around the queries, the heads, as bands. */
 static struct uop *open_bands(struct online *x)
 {
-    struct uop *src[MAX_RANK + 3], *store = x->store;
+    struct uop *store = x->store;
+    struct uop **src = scratch_array(x->t, (size_t)store->nsrc, sizeof *src);
     int n = 3;
     for (int k = 3; k < x->store->nsrc; k++) {
         struct uop *r = x->store->src[k];
@@ -342,7 +343,7 @@ static int columns_of(const struct online *x, struct uop **column, int64_t *n)
         struct uop *r = x->store->src[k];
         if (r == x->row || range_is(r, AXIS_BAND))
             continue;
-        if (r->src[0]->op != OP_CONST)
+        if (r->src[0]->op != OP_CONST || ncolumn == MAX_RANK)
             return -1;
         column[ncolumn++] = r;
         *n *= r->src[0]->arg.i;

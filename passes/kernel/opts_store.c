@@ -5,7 +5,7 @@
 
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage)
 {
-    struct uop *src[MAX_RANK + 4];
+    struct uop **src = scratch_array(t, (size_t)stage->nsrc + 1, sizeof *src);
     int n = 0;
     src[n++] = uop_buffer(t, (struct buffer *)(uintptr_t)stage->arg.p);
     src[n++] = stage->src[1];
@@ -17,7 +17,7 @@ struct uop *stage_as_store(struct tgc *t, const struct uop *stage)
 
 struct uop *store_as_stage(struct tgc *t, const struct uop *store)
 {
-    struct uop *src[80];
+    struct uop **src = scratch_array(t, (size_t)store->nsrc, sizeof *src);
     int n = 0;
     src[n++] = store->src[2];
     src[n++] = store->src[1];

@@ -121,6 +121,25 @@ def error(text, message):
     expect(message in done.stderr.decode(), f"have {done.stderr.decode()}want {message}")
 
 
+def deep(folder):
+    """Nests of many loops are refused by a message, or done; whatever a text says, nothing crashes."""
+    text = (folder / "kernel.tgk").read_text()
+    for op in ("stage", "reduce", "store"):
+        for count in (15, 40, 70):
+            ranges = [f"r{900 + i}" for i in range(count)]
+            more = "".join(f"range {r} < 1{i % 2}\n" for i, r in enumerate(ranges))
+            lines = re.sub(rf"(?m)^((?:%\S+ : \S+ = )?{op}\([^)]*)\)", rf"\1, {', '.join(ranges)})", text)
+            first = re.search(r"(?m)^range ", lines)
+            if lines == text or not first:
+                continue
+            with tempfile.NamedTemporaryFile("w", suffix=".tgk") as file:
+                file.write(lines[:first.start()] + more + lines[first.start():])
+                file.flush()
+                done = tgtool("apply", folder / "legal.opts", file.name)
+            expect(done.returncode in (0, 1), f"{op}s of {count} more loops end with {done.returncode}")
+            expect(done.returncode == 0 or done.stderr, "refused without a word")
+
+
 def all_have_texts():
     """Each opt has a folder with both sides."""
     rows = re.findall(r'^OPT\(\w+,\s*"([\w-]+)"', (ROOT / "passes/opts.def").read_text(), re.M)
@@ -132,6 +151,7 @@ def main():
     suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite what is expected"))
     for folder in sorted(OPTS.iterdir()):
         suite.add(f"{folder.name}: legal", legal, folder)
+        suite.add(f"{folder.name}: nests of many loops", deep, folder)
         for path in sorted(folder.glob("forbidden*.opts")):
             suite.add(f"{folder.name}: {path.stem}", forbidden, path)
     for path in sorted(PASSES.glob("*/*.tgk")):
