@@ -6,6 +6,7 @@ looked up once; a call with arrays of the expected dtype and shape only stores t
 """
 
 import ctypes
+import functools
 import json
 import os
 import queue
@@ -205,8 +206,8 @@ class _Context:
         weakref.finalize(self, _close, library, self.model, self.arena, os.getpid())
         self.in_struct = ctypes.create_string_buffer(max(library.inputs_bytes, 1))
         self.out_struct = ctypes.create_string_buffer(max(library.outputs_bytes, 1))
-        self.in_pointer = c_void_p(addressof(self.in_struct))
-        self.out_pointer = c_void_p(addressof(self.out_struct))
+        self.run = functools.partial(library.run, self.model, c_void_p(addressof(self.in_struct)),
+                                     c_void_p(addressof(self.out_struct)))
         self.inputs = [c_void_p.from_buffer(self.in_struct, p.tensor.offset) for p in inputs]
         self.outputs = [c_void_p.from_buffer(self.out_struct, p.tensor.offset) for p in outputs]
         # what a call has to compare and to store, where all of it is known before
@@ -242,7 +243,6 @@ class Model:
         self._output_number = {p.name: n for n, p in enumerate(self._outputs)}
         self._symbol_number = {s.name: n for n, s in enumerate(library.symbols)}
         self._count = len(self._inputs)
-        self._run = library.run
         self._is_single = len(self._outputs) == 1
         self._is_direct = (_IS_QUICK and not library.symbols and
                            all(p.direct_shape is not None for p in self._inputs + self._outputs))
@@ -312,7 +312,7 @@ class Model:
                     field, shape, dtype = context.single
                     array = _empty(shape, dtype)
                     field.value = _pointer_at(id(array) + _HEAD).value
-                    status = self._run(context.model, context.in_pointer, context.out_pointer)
+                    status = context.run()
                     if status:
                         raise self._failed(status, args)
                     return array
@@ -327,7 +327,7 @@ class Model:
             array = given[number] if number in given else _empty(shape, dtype)
             field.value = _address(array)
             results.append(array)
-        status = self._run(context.model, context.in_pointer, context.out_pointer)
+        status = context.run()
         if status:
             raise self._failed(status, args)
         return results[0] if self._is_single else dict(zip(self.outputs, results))
@@ -371,7 +371,7 @@ class Model:
                 array = np.empty(port.count, port.dtype)
             results.append(array)
             field.value = addressof(array) if port.is_string else _address(array)
-        status = self._run(context.model, context.in_pointer, context.out_pointer)
+        status = context.run()
         if status:
             raise self._failed(status, arrays)
         for number, shape in enumerate(context.shapes):
