@@ -87,8 +87,8 @@ def measure(path, folder, spec, facts):
     for ours, theirs in zip(made, expected):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
     context = model._take()
-    state = worker.EmittedCall(ctypes.cast(model._run, ctypes.c_void_p), context.model,
-                               context.in_pointer, context.out_pointer)
+    state = worker.EmittedCall(ctypes.cast(context.run.func, ctypes.c_void_p), context.model,
+                               ctypes.addressof(context.in_struct), ctypes.addressof(context.out_struct))
     driver = reference.driver
     calls = {
         ("tgc", "python"): lambda: python_seconds(lambda: model(*arrays)),

@@ -6,7 +6,6 @@ looked up once; a call with arrays of the expected dtype and shape only stores t
 """
 
 import ctypes
-import functools
 import json
 import os
 import queue
@@ -206,8 +205,7 @@ class _Context:
         weakref.finalize(self, _close, library, self.model, self.arena, os.getpid())
         self.in_struct = ctypes.create_string_buffer(max(library.inputs_bytes, 1))
         self.out_struct = ctypes.create_string_buffer(max(library.outputs_bytes, 1))
-        self.run = functools.partial(library.run, self.model, c_void_p(addressof(self.in_struct)),
-                                     c_void_p(addressof(self.out_struct)))
+        self.run = library.run_of(self.model, self.in_struct, self.out_struct)
         self.inputs = [c_void_p.from_buffer(self.in_struct, p.tensor.offset) for p in inputs]
         self.outputs = [c_void_p.from_buffer(self.out_struct, p.tensor.offset) for p in outputs]
         # what a call has to compare and to store, where all of it is known before
