@@ -58,18 +58,20 @@ COST_FUNCTIONS = {
                            "window_fits": "what windows share", "rows_apart": "sets of a cache",
                            "tile_column_steps": "operations beside products", "vector_gain": "cycles of a step",
                            "rows_gain": "of a remainder", "store_lane": "cycles of a store",
-                           "evenness": "what threads wake up for"},
+                           "tile_evenness": "what threads wake up for"},
     "kernel/tile.c": {"tile_place_panels": "what lies in which cache", "move_panels": "what lies in which cache"},
+    "kernel/pack.c": {"scratch_pitch": "sets of a cache"},
     "kernel/pack_keys.c": {"scratch_pitch": "sets of a cache", "pack_keys": "what is copied"},
     "kernel/share_stages.c": {"choose_rows": "what stages may hold"},
     "kernel/thread.c": {"time_of": "ns of an operation", "choose_range": "ns of a loop",
                         "find_sharing": "ns of a kernel", "find_sharings": "what threads are worth"},
     "vector/prefetch.c": {"distance": "how far ahead", "weights_are_far": "what stays in a cache",
                           "is_large_weight": "what is worth asking for"},
-    "vector/prefetch_panel.c": {"find_panel": "what stays in a cache", "expand_panel": "lines of a cache"},
+    "vector/prefetch_panel.c": {"find_panel": "what stays in a cache", "prefetch_panel": "lines of a cache"},
 }
 GONE = {"move_panels", "cost_of", "value_cost"}                              # answered by target/cost.c since
-FORMER = {"saves_time": "weigh", "choose": "sides_weigh"}     # names of before
+FORMER = {"saves_time": "weigh", "choose": "sides_weigh", "evenness": "tile_evenness",
+          "expand_panel": "prefetch_panel"}                   # names of before
 NUMBER = re.compile(r"(?<![\w.])(?:0x[0-9a-fA-F.]+(?:p[+-]?\d+)?|\d+\.?\d*(?:[eE][+-]?\d+)?)[uUlLfF]*(?![\w.])")
 TRIVIAL = {"0", "1", "2", "0.0", "1.0", "2.0"}
 
@@ -146,25 +148,24 @@ def heads(files):
 
 def cost_constants(files):
     """By name: definitions; by place: numbers of cost functions. A number counts once."""
-    named, placed, missing = [], [], []
+    named, placed, wanted, there = [], [], {}, set()
     for f in files:
         if f.folder in ("target", "rules", "place"):
             continue
         for i, line in enumerate(f.code):
             named += [(f, i) for m in COST_NAME.finditer(line) if m.group(1) not in NO_COST]
         listed = {} if not f.now.startswith("passes/") else COST_FUNCTIONS.get(f.now[len("passes/"):], {})
-        seen = set()
+        wanted.update({name: f.now for name in listed if name not in GONE})
         for name, first, last in f.functions():
             name = FORMER.get(name, name)
             if name not in listed:
                 continue
-            seen.add(name)
+            there.add(name)
             for i in range(first, last + 1):
                 clean = COST_NAME.sub(" ", f.code[i])
                 clean = re.sub(r"\[\d+\]", " ", clean)
                 placed += [(f, i) for n in NUMBER.findall(clean) if n.rstrip("uUlLfF") not in TRIVIAL]
-        missing += [f"{f.now}: {name}" for name in listed if name not in seen | GONE]
-    return named, placed, missing
+    return named, placed, [f"{now}: {name}" for name, now in wanted.items() if name not in there]
 
 
 def later_files(files):
@@ -206,9 +207,14 @@ def pass_rows(root):
 
 
 def goldens(root, rows):
-    """Passes with a text that they change and one that a condition forbids, in a folder of their name."""
-    folder = root / "tests" / "ir" / "golden" / "passes"
-    return [r for r in rows if list(folder.glob(f"{r}/changes*.tg*")) and list(folder.glob(f"{r}/forbidden*.tg*"))]
+    """Passes with a text that they change and one that a condition forbids, in a folder of their name; and those
+    without a condition, which are done to everything, with the first alone."""
+    folder, test = root / "tests" / "ir" / "golden" / "passes", root / "tests" / "ir" / "passes_test.py"
+    listed = re.search(r"^NO_CONDITION = \{([^}]*)\}", test.read_text() if test.exists() else "", re.M)
+    free = set(re.findall(r'"([^"]+)"', listed.group(1))) if listed else set()
+    changed = [r for r in rows if list(folder.glob(f"{r}/changes*.tg*"))]
+    both = [r for r in changed if list(folder.glob(f"{r}/forbidden*.tg*"))]
+    return both, [r for r in changed if r in free and r not in both]
 
 
 def show(where):
@@ -233,7 +239,9 @@ def table(root):
         "analysis/contraction and rules/", found
     yield "weight", len(weights), "files of passes/ with BUFFER_WEIGHT", matches(passes, r"\bBUFFER_WEIGHT\b")
     yield "rows", len(rows), "rows of passes.def", []
-    yield "goldens", len(goldens(root, rows)), "of them with changes*.tg* and forbidden*.tg* in tests/ir/golden/passes/NAME/", []
+    both, free = goldens(root, rows)
+    yield "goldens", len(both) + len(free), f"of them with goldens in tests/ir/golden/passes/NAME/: {len(both)} with " \
+        f"changes*.tg* and forbidden*.tg*, {len(free)} with the first alone, since they have no condition (NO_CONDITION of passes_test.py)", []
     isa = matches(passes, r"\bISA_|\bisa_table\b|\bisa_info\b", ("target", "vector"))
     yield "isa", len(isa), "lines with ISA_*, isa_table, isa_info in .c and .h of passes/, outside target/ and vector/", isa
     yield "cost", len(named) + len(placed), f"cost constants outside target/: {len(named)} by name (COST_NAME), " \
