@@ -43,6 +43,7 @@ struct linstr {
     int period;                  /* COPY: the source's lanes, which are repeated */
     int columns;                 /* LOAD, STORE of a tile: of a row; the rows are `stride` apart */
     bool grouped;                /* LOAD: of groups of bytes, whose bytes are `stride` apart */
+    bool plain;   /* ALU: bounds exclude what a language's operator does not define */
     bool shared;  /* OPEN, CLOSE: this run executes a part of the loop's iterations */
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
@@ -360,7 +361,8 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         if (!op_is_elementwise(u->op))
             TGC_BUG(e->t, "%s in a linear program", op_name(u->op));
         emit(e,
-             (struct linstr){.code = CODE_ALU, .op = u->op, .sdtype = u->src[u->nsrc - 1]->dtype},
+             (struct linstr){.code = CODE_ALU, .op = u->op, .plain = u->arg.i & ARG_PLAIN,
+                             .sdtype = u->src[u->nsrc - 1]->dtype},
              u, 0);
     }
 }
@@ -439,13 +441,52 @@ static void run_store(struct linear_eval *e, const struct linstr *in)
     }
 }
 
+/* What an operation marked as plain promises: see passes/target/widths.c. */
+static bool keeps_promise(const struct linstr *in, const union scalar *v, union scalar r)
+{
+    const int64_t a = v[0].i, b = in->nsrc > 1 ? v[1].i : 0;
+    int64_t exact = 0;
+    bool over = false;
+    switch (in->op) {
+    case OP_NEG: over = __builtin_sub_overflow((int64_t)0, a, &exact); break;
+    case OP_ABS: over = __builtin_sub_overflow((int64_t)0, a < 0 ? a : -a, &exact); break;
+    case OP_ADD: over = __builtin_add_overflow(a, b, &exact); break;
+    case OP_SUB: over = __builtin_sub_overflow(a, b, &exact); break;
+    case OP_MUL: over = __builtin_mul_overflow(a, b, &exact); break;
+    case OP_MULACC:
+        over = __builtin_mul_overflow(a, b, &exact) ||
+               __builtin_add_overflow(exact, v[2].i, &exact);
+        break;
+    case OP_SHL:
+        over = a < 0 || b < 0 || b > 30 || __builtin_mul_overflow(a, (int64_t)1 << b, &exact);
+        break;
+    case OP_SHR: return a >= 0 && b >= 0 && b < dtype_bits(in->dtype);
+    case OP_DIV: case OP_MOD: return b != 0 && (b != -1 || a != dtype_min(in->dtype));
+    case OP_FLOORDIV: case OP_FLOORMOD: return a >= 0 && b > 0;
+    case OP_MAX: case OP_MIN: return v[0].f == v[0].f;
+    case OP_CAST:
+        if (dtype_is_float(in->sdtype))
+            return v[0].f != v[0].f || (v[0].f >= 0 && v[0].f <= 255);
+        if (dtype_is_float(in->dtype))
+            return a <= 1 << 24 && a >= -(1 << 24);
+        exact = a;
+        break;
+    default: return false;
+    }
+    return !over && r.i == exact;
+}
+
 static void run_alu(struct linear_eval *e, const struct linstr *in)
 {
     union scalar v[3];
     for (int l = 0; l < in->lanes; l++) {
         for (int k = 0; k < in->nsrc; k++)
             v[k] = e->reg[in->src[k] + l * in->step[k]];
-        e->reg[in->dst + l] = eval_scalar(in->op, in->dtype, in->sdtype, v);
+        const union scalar r = eval_scalar(in->op, in->dtype, in->sdtype, v);
+        if (in->plain && !keeps_promise(in, v, r))
+            TGC_BUG(e->t, "%s of %lld and %lld is not plain", op_name(in->op), (long long)v[0].i,
+                    in->nsrc > 1 ? (long long)v[1].i : 0LL);
+        e->reg[in->dst + l] = r;
     }
 }
 

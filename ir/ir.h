@@ -367,6 +367,9 @@ char axis_letter(enum axis a);           /* the letter of its loops' names in te
 /* Products of bytes: how many neighbours a lane multiplies, and what is subtracted from unsigned
  * values where signed ones are meant. */
 enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
+/* An elementwise op of a program after the last pass: a language's operator does, although that may
+ * not define all that the IR does; see passes/target/widths.c. */
+enum { ARG_PLAIN = 1 };
 /* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and the stride
  * between them in elements. Groups of bytes are for dot products: with a stride, it is that between
  * a group's bytes, while the groups are neighbours. */

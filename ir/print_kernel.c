@@ -110,7 +110,9 @@ static void print_value(struct printer *p, const struct uop *u, int outer)
         text_puts(p->out, u->dtype == DTYPE_INDEX ? "" : ")");
         return;
     case OP_VAR:
+        text_printf(p->out, u->dtype == DTYPE_INDEX ? "" : "%s(", dtype_name(u->dtype));
         print_quoted(p->out, ((const struct var *)u->arg.p)->name, '\'');
+        text_puts(p->out, u->dtype == DTYPE_INDEX ? "" : ")");
         return;
     case OP_BUFFER:
         print_buffer(p->out, u->arg.p);
@@ -177,6 +179,8 @@ static void print_argument(struct text *out, const struct uop *u)
         text_printf(out, " {id=%lld}", bits);
         break;
     default:
+        if (op_is_elementwise(u->op) && bits == ARG_PLAIN)
+            text_puts(out, " {plain=1}");
         break;
     }
 }
@@ -324,8 +328,11 @@ static void print_declarations(struct printer *p, struct uop *const *root, int n
         VEC_PUSH(t, size, nsize, cap, root[i]);
     order = uop_toposort(t, size, nsize, &n);
     for (int i = 0; i < n; i++) {
+        bool is_first = order[i]->op == OP_VAR;
         find_size(p, order[i]);
-        if (order[i]->op == OP_VAR)
+        for (int k = 0; k < i && is_first; k++)          /* it may be an i32 and an i64 */
+            is_first = order[k]->op != OP_VAR || order[k]->arg.p != order[i]->arg.p;
+        if (is_first)
             print_symbol(p->out, order[i]->arg.p);
     }
     order = uop_toposort(t, size, nsize - nroot, &n);

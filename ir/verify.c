@@ -582,11 +582,17 @@ static void find_updates(struct linear_verifier *l, struct uop *const *u, int n)
     l->nregion = 1;
 }
 
+/* An offset or a size: i64, or i32 after the last pass. */
+static bool is_place(const struct uop *u)
+{
+    return (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_I32) && u->ndim == 0 && u->lanes == 1;
+}
+
 static void check_load(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     require(&l->v, u, b && (u->nsrc == 2 || u->nsrc == 4), "wrong sources");
-    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->dtype == b->dtype,
+    require(&l->v, u, is_place(u->src[1]) && u->dtype == b->dtype,
             "offset or result of another dtype");
     if (u->nsrc == 4)
         require(&l->v, u, u->src[2]->dtype == DTYPE_BOOL && u->src[3]->dtype == u->dtype,
@@ -601,8 +607,8 @@ static void check_gather(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     require(&l->v, u, b && (u->nsrc == 3 || u->nsrc == 5), "wrong sources");
-    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->src[1]->lanes == 1 &&
-                          u->src[2]->dtype == DTYPE_I32 && u->lanes > 1 && u->dtype == b->dtype,
+    require(&l->v, u, is_place(u->src[1]) && u->src[2]->dtype == DTYPE_I32 && u->lanes > 1 &&
+                          u->dtype == b->dtype,
             "offset, places or result of another dtype");
     if (u->nsrc == 5)
         require(&l->v, u, u->src[3]->dtype == DTYPE_BOOL && u->src[3]->lanes == u->lanes &&
@@ -614,7 +620,7 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     require(&l->v, u, b && u->nsrc == 3, "wrong sources");
-    require(&l->v, u, u->src[1]->dtype == DTYPE_INDEX && u->src[2]->dtype == b->dtype,
+    require(&l->v, u, is_place(u->src[1]) && u->src[2]->dtype == b->dtype,
             "offset or value of another dtype");
     require(&l->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT,
             "writes to an input or a weight");
@@ -763,8 +769,8 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         check_intrinsic(l, u);
         break;
     case OP_RANGE:
-        require(&l->v, u, verify_is_size(u->src[0]) && !unfinished,
-                "the size is no i64 scalar, or not yet known");
+        require(&l->v, u, is_place(u->src[0]) && u->dtype == u->src[0]->dtype && !unfinished,
+                "the size is no integer of its dtype, or not yet known");
         require(&l->v, u, !find_def(l, u) || !l->region[find_def(l, u)->region].open,
                 "opened inside itself");
         open_region(l, u);
@@ -785,8 +791,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         check_load(l, u);
         break;
     case OP_PREFETCH:
-        require(&l->v, u, uop_buffer_of(u->src[0]) && u->src[1]->dtype == DTYPE_INDEX,
-                "wrong sources");
+        require(&l->v, u, uop_buffer_of(u->src[0]) && is_place(u->src[1]), "wrong sources");
         return;
     case OP_STORE:
         require(&l->v, u, !unfinished, "stores a sum that is still under way");
@@ -799,6 +804,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     default:
         require(&l->v, u, op_is_elementwise(u->op) && u->ndim == 0,
                 "a graph op in a linear program");
+        require(&l->v, u, (u->arg.i & ~(int64_t)ARG_PLAIN) == 0, "an argument that it has not");
         verify_elementwise(&l->v, u);
     }
     define(l, u, unfinished);

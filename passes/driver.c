@@ -73,7 +73,7 @@ static bool verify_kernel(struct tgc *t, const struct kernel *k, const char *aft
     return ok;
 }
 
-/* Once, when the programs are final. */
+/* Once, when the programs are final but for the widths of their offsets. */
 static void verify_scratch(struct tgc *t, const struct schedule *s)
 {
     struct scratch_proof sum = {0};
@@ -306,9 +306,11 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
         p.dump = dump_new(t);
         dump_graph(t, p.dump, g, "the frontend");
     }
-    if (!passes_run_rows(t, &p, passes[0].name, passes[NPASS - 1].name))
+    if (!passes_run_rows(t, &p, passes[0].name, "weights"))
         return NULL;
     verify_scratch(t, p.schedule);
+    if (!passes_run_rows(t, &p, "widths", passes[NPASS - 1].name))
+        return NULL;
     if (t->debug >= 2)
         fprintf(stderr, "uops: %zu, %zu MB of memory\n", t->nuop, t->mem_used >> 20);
     return p.schedule;

@@ -237,6 +237,7 @@ bool pass_prefetch(struct tgc *t, struct schedule *s, struct kernel *k);
 /* drops variants without vectors, which would equal the portable kernel */
 bool pass_drop_plain(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_legalize(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_choose_widths(struct tgc *t, struct schedule *s, struct kernel *k);
 /* print_schedule.c: the steps, sizes and places, a line each, as far as they are known */
 void schedule_print(struct text *out, struct tgc *t, const struct schedule *s);
 /* memory.c */

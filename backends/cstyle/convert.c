@@ -3,7 +3,6 @@
  * use other than a store, which rounds by itself.
  */
 #include "backends/cstyle/cstyle.h"
-#include "passes/target/legal.h"
 
 #include <string.h>
 
@@ -124,8 +123,7 @@ struct expr expr_wrap(struct program *p, enum dtype d, const struct expr *e)
     }
 }
 
-struct expr expr_to_int(struct program *p, enum dtype d, const struct uop *from,
-                               const struct expr *e)
+struct expr expr_to_int(struct program *p, enum dtype d, bool fits, const struct expr *e)
 {
     char kind = expr_kind(d);
     if (e->kind == 'F' || e->kind == 'D') {
@@ -148,8 +146,6 @@ struct expr expr_to_int(struct program *p, enum dtype d, const struct uop *from,
     }
     if (kind == e->kind && kind != 'I')
         return *e;
-    bool fits = from->dtype != DTYPE_U64 && from->vmin >= dtype_min(d) &&
-                from->vmax <= dtype_max(d);
     if (kind == 'I' && fits) {
         struct expr r = *e;
         if (e->kind != 'I' && e->kind != 'B')
@@ -160,7 +156,8 @@ struct expr expr_to_int(struct program *p, enum dtype d, const struct uop *from,
     return expr_wrap(p, d, e);
 }
 
-static struct expr cast_to_float(struct program *p, enum dtype d, const struct uop *from,
+/* plain: a float holds the integer exactly. */
+static struct expr cast_to_float(struct program *p, enum dtype d, enum dtype from, bool plain,
                                  const struct expr *e)
 {
     struct expr r = *e;
@@ -174,27 +171,27 @@ static struct expr cast_to_float(struct program *p, enum dtype d, const struct u
     if (kind == 'D')
         return e->kind == 'D' ? r : expr_cast(p, "double", e, 'D');
     bool narrow = d != DTYPE_F32;
-    bool exact = e->kind == 'F' || ((e->kind != 'D') && from->dtype != DTYPE_U64 &&
-                                    from->vmin >= -(1 << 24) && from->vmax <= 1 << 24);
+    bool exact = e->kind == 'F' || (e->kind != 'D' && plain);
     if (narrow && !exact && e->kind != 'D')
         r = expr_cast(p, "double", e, 'D');
     if (narrow && !exact)
         r = expr_call(p, "f32_odd", r.s, 'F');
     else if (e->kind != 'F')
         r = expr_cast(p, "float", e, 'F');
-    r.round = narrow && from->dtype != d ? d : DTYPE_VOID;
+    r.round = narrow && from != d ? d : DTYPE_VOID;
     return r;
 }
 
 struct expr expr_convert(struct program *p, const struct uop *u, const struct expr *e)
 {
     const struct uop *from = u->src[0];
+    bool plain = u->arg.i & ARG_PLAIN;
     if (from->dtype == DTYPE_STRING || u->dtype == DTYPE_STRING)
         TGC_BUG(p->t, "cast of strings reached the renderer");
     if (dtype_is_float(u->dtype))
-        return cast_to_float(p, u->dtype, from, e);
+        return cast_to_float(p, u->dtype, from->dtype, plain, e);
     if (u->dtype != DTYPE_BOOL)
-        return expr_to_int(p, u->dtype, from, e);
+        return expr_to_int(p, u->dtype, plain, e);
     if (e->kind == 'B')
         return *e;
     return (struct expr){.s = mem_printf(p->t, "%s != 0", expr_operand(p, e, PREC_SHIFT)),

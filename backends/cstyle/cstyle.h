@@ -25,12 +25,13 @@ struct expr {
     bool in_range;               /* of = u8: in 0..255, or NaN */
     bool rounds;                 /* of = u8, i8: round to nearest, saturate */
     int lanes;                   /* of a vector */
+    bool is_index;               /* index arithmetic, which is written tight and named so */
     enum dtype round;            /* not VOID: the rounding to this narrow float format is pending */
 };
 
 /* ------------------------------------------------------------------------------------ convert.c */
 
-/* of values of this dtype; an I64 may have a narrower kind: see expr_apply */
+/* of values of this dtype; an I64 that was an int is one still, where C converts it by itself */
 char expr_kind(enum dtype d);
 const char *expr_type(struct program *p, const struct expr *e);   /* "int64_t", "f32x8" */
 /* in parentheses if its precedence is lower than `least` */
@@ -44,9 +45,8 @@ struct expr expr_int(struct program *p, enum dtype d, int64_t v);
 /* OP_CAST, OP_BITCAST of a scalar */
 struct expr expr_convert(struct program *p, const struct uop *u, const struct expr *e);
 struct expr expr_bitcast(struct program *p, const struct uop *u, const struct expr *e);
-/* e, of a value of `from`, as an integer of dtype d; an int or wider wrapped to d's width */
-struct expr expr_to_int(struct program *p, enum dtype d, const struct uop *from,
-                        const struct expr *e);
+/* e as an integer of dtype d; an int or wider wrapped to d's width, unless it fits */
+struct expr expr_to_int(struct program *p, enum dtype d, bool fits, const struct expr *e);
 struct expr expr_wrap(struct program *p, enum dtype d, const struct expr *e);
 /* Loads a value of dtype d from `place`, an lvalue such as x[i]; stores one to it. */
 struct expr expr_load(struct program *p, enum dtype d, const char *place, bool trusted);
@@ -56,8 +56,7 @@ struct expr expr_resolve(struct program *p, struct expr e);
 
 /* -------------------------------------------------------------------------------------- exprs.c */
 
-/* An elementwise op on rendered operands. I64 arithmetic is done in int where bounds and operands
- * allow. */
+/* An elementwise op of a program after the last pass, on rendered operands. */
 struct expr expr_apply(struct program *p, const struct uop *u, const struct expr *src);
 /* `valid ? value : otherwise` */
 struct expr expr_choose(struct program *p, const struct expr *cond, const struct expr *a,

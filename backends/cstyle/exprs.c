@@ -1,33 +1,46 @@
 /* exprs.c - one elementwise op to one C expression, by the table exprs.def.
  *
  * Signed overflow, division by zero, wide shifts and float conversions out of range are undefined
- * in C and defined in the IR. Where the bounds of the operands exclude these the plain operator is
- * written; otherwise a helper of runtime/number.c. Narrow formats are computed in int and float;
- * what could leave them has been given a cast (target/legalize.c).
+ * in C and defined in the IR. Where the program says that there are none (target/widths.c) the plain
+ * operator is written; otherwise a helper of runtime/number.c. Narrow formats are computed in int
+ * and float; what could leave them has been given a cast (target/legalize.c).
  */
 #include "backends/cstyle/cstyle.h"
-#include "passes/target/legal.h"
 
 #include <string.h>
 
-struct line { enum op op; const char *kinds; enum prec prec; const char *text; bool wrap; };
+struct line { enum op op; const char *kinds; enum prec prec; const char *text; bool careful; };
 static const struct line table[] = {
 #define EXPR(op, kinds, prec, text) {OP_##op, #kinds, PREC_##prec, text, false},
-#define WRAP(op, kinds, prec, text) {OP_##op, #kinds, PREC_##prec, text, true},
+#define CAREFUL(op, kinds, prec, text) {OP_##op, #kinds, PREC_##prec, text, true},
 #include "backends/cstyle/exprs.def"
 #undef EXPR
-#undef WRAP
+#undef CAREFUL
 };
 
 /* ------------------------------------------------------------------------------------ templates */
 
-static const struct line *find_line(struct program *p, enum op op, char kind, bool wrap)
+static const struct line *try_line(enum op op, char kind, bool careful)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (table[i].op == op && table[i].wrap == wrap && strchr(table[i].kinds, kind))
+        if (table[i].op == op && table[i].careful == careful && strchr(table[i].kinds, kind))
             return &table[i];
-    TGC_BUG(p->t, "exprs.def has no line for %s of kind %c%s", op_name(op), kind,
-            wrap ? " that wraps" : "");
+    return NULL;
+}
+
+static const struct line *find_line(struct program *p, enum op op, char kind)
+{
+    const struct line *l = try_line(op, kind, false);
+    if (!l)
+        TGC_BUG(p->t, "exprs.def has no line for %s of kind %c", op_name(op), kind);
+    return l;
+}
+
+/* The line where the program does not say that the plain one does. */
+static const struct line *line_of(struct program *p, const struct uop *u, char kind)
+{
+    const struct line *l = u->arg.i & ARG_PLAIN ? NULL : try_line(u->op, kind, true);
+    return l ? l : find_line(p, u->op, kind);
 }
 
 /* Uses the runtime functions that a template calls: words before '('. */
@@ -91,7 +104,17 @@ static struct expr sum(struct program *p, const struct expr *src, char kind)
     bool minus = v[1].s[0] == '-' && v[1].prec >= PREC_MUL;
     if (minus)
         v[1].s++;
-    return expand(p, find_line(p, minus ? OP_SUB : OP_ADD, kind, false), v, kind);
+    return expand(p, find_line(p, minus ? OP_SUB : OP_ADD, kind), v, kind);
+}
+
+/* Whether an integer is index arithmetic, for a reader. */
+static bool is_index(const struct uop *u, const struct expr *src)
+{
+    bool chooses = u->op == OP_WHERE && u->src[1]->op == OP_CONST && u->src[2]->op == OP_CONST;
+    bool any = u->dtype == DTYPE_INDEX;
+    for (int k = u->op == OP_WHERE && !chooses; k < u->nsrc; k++)
+        any |= src[k].is_index;
+    return any;
 }
 
 /* Index arithmetic reads best as i*4, and as -i*4 where that becomes a subtraction. */
@@ -105,10 +128,7 @@ static struct expr product(struct program *p, const struct uop *u, const struct 
         v[0] = src[1];
         v[1] = src[0];
     }
-    /* Literals of int carry no suffix: one line of the table serves both widths of index
-     * arithmetic. */
-    const struct line *l = find_line(p, OP_MUL, integer && u->dtype == DTYPE_INDEX ? 'L' : kind,
-                                     false);
+    const struct line *l = find_line(p, OP_MUL, integer && is_index(u, src) ? 'L' : kind);
     bool negative = integer && (uop_const_int(u->src[1], &c) || uop_const_int(u->src[0], &c)) &&
                     c < 0 && c > INT32_MIN;
     /* -a % b is -(a % b) in C, too */
@@ -160,45 +180,26 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
         for (int k = 1; k < 3; k++)
             if (src[k].prec < PREC_CALL)
                 src[k] = expr_cast(p, expr_type(p, &src[k]), &src[k], 'X');
-        struct expr e = expand(p, find_line(p, OP_WHERE, 'F', false), src, kind);
+        struct expr e = expand(p, find_line(p, OP_WHERE, 'F'), src, kind);
         e.lanes = a->lanes;
         return e;
     }
-    return expand(p, find_line(p, OP_WHERE, kind, false), src, kind);
-}
-
-/* I64 arithmetic is done in int where the operands are ints and the result fits; otherwise at least
- * one operand has to be wide. */
-static char index_kind(struct program *p, const struct uop *u, struct expr *src, int first)
-{
-    bool narrow = true;
-    for (int i = first; i < u->nsrc; i++)
-        narrow &= src[i].kind == 'I';
-    if (narrow && (is_comparison(u->op) || (u->op != OP_POW && legal_is_plain(u, 32) &&
-                                            legal_fits(u, INT32_MIN, INT32_MAX))))
-        return 'I';
-    if (narrow)
-        src[first] = expr_cast(p, "int64_t", &src[first], 'L');
-    return 'L';
+    return expand(p, find_line(p, OP_WHERE, kind), src, kind);
 }
 
 static struct expr apply_int(struct program *p, const struct uop *u, struct expr *src, char kind)
 {
-    bool is_signed = kind == 'I' || kind == 'L';
-    bool wrap = (is_signed && !legal_is_plain(u, kind == 'I' ? 32 : 64)) ||
-                (u->op == OP_POW && kind != 'V');
-    if (!wrap && u->op == OP_ADD)
+    const struct line *l = line_of(p, u, kind);
+    if (!l->careful && u->op == OP_ADD)
         return sum(p, src, kind);
-    if (!wrap && u->op == OP_MUL)
+    if (!l->careful && u->op == OP_MUL)
         return product(p, u, src, kind);
-    if (kind == 'L' && !wrap && u->op == OP_SHL && src[0].kind == 'I')
+    if (kind == 'L' && !l->careful && u->op == OP_SHL && src[0].kind == 'I')
         src[0] = expr_cast(p, "int64_t", &src[0], 'L');
-    struct expr e = expand(p, find_line(p, u->op, kind, wrap), src, kind);
+    struct expr e = expand(p, l, src, kind);
     if (u->op == OP_POW && kind != 'L' && kind != 'V') {
         e.kind = 'L';
-        return expr_to_int(p, u->dtype,
-                           &(struct uop){.dtype = DTYPE_I64, .vmin = INT64_MIN, .vmax = INT64_MAX},
-                           &e);
+        return expr_to_int(p, u->dtype, false, &e);
     }
     return e;
 }
@@ -230,18 +231,8 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
     if (u->src[0]->dtype == DTYPE_F16)
         return vector_call(p, "round_f16", src->s, kind, u->lanes);
     e.of = u->dtype;
-    e.in_range = u->dtype == DTYPE_U8 && legal_is_in_u8(u->src[0]);
+    e.in_range = u->dtype == DTYPE_U8 && (u->arg.i & ARG_PLAIN);
     return e;
-}
-
-/* The function for a maximum or minimum if one operand is known not to be NaN, so that it need not
- * propagate the other's NaN. NULL: neither is known. */
-static const char *extreme(struct program *p, const struct uop *u, const struct expr *src)
-{
-    for (int k = 0; k < 2 && (u->op == OP_MAX || u->op == OP_MIN); k++)
-        if (legal_is_number(u->src[k]))
-            return mem_printf(p->t, "%s, %s", src[k].s, src[1 - k].s);
-    return NULL;
 }
 
 /* On vectors: the lines of kinds X and W, and of M where the operands are lanes of a comparison. */
@@ -251,15 +242,12 @@ static struct expr apply_vector(struct program *p, const struct uop *u, const st
     struct expr e;
     if (u->op == OP_CAST)
         return cast_vector(p, u, src);
-    const char *args = u->dtype == DTYPE_F32 ? extreme(p, u, src) : NULL;
-    if (args)
-        return vector_call(p, u->op == OP_MAX ? "higher" : "lower", args, kind, u->lanes);
     if (u->op == OP_WHERE && u->src[0]->lanes == 1)
         e = expr_choose(p, &src[0], &src[1], &src[2]);
     else if (u->op == OP_ADD)
         e = sum(p, src, kind);
     else
-        e = expand(p, find_line(p, u->op, kind, false), src, kind);
+        e = expand(p, line_of(p, u, kind), src, kind);
     e.kind = vector_kind(u->dtype);
     e.lanes = u->lanes;
     if (e.prec == PREC_CALL)
@@ -293,24 +281,29 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
         const char *differ = mem_printf(p->t, "!%s", e.s);
         return u->op == OP_EQ ? e : (struct expr){.s = differ, .prec = PREC_UNARY, .kind = 'B'};
     }
-    if (kind == 'L')
-        kind = index_kind(p, u, src, first);
+    /* C computes in the wider type of two: one operand has to be of it */
+    bool is_wide = kind != 'L';
+    for (int k = first; k < u->nsrc; k++)
+        is_wide |= src[k].kind == 'L';
+    if (!is_wide)
+        src[first] = expr_cast(p, "int64_t", &src[first], 'L');
     if (u->op == OP_LT && kind != 'B')
         return less(p, u, src);
     if (kind == 'F' || kind == 'D') {
         struct expr e = u->op == OP_ADD ? sum(p, src, kind)
-                                        : expand(p, find_line(p, u->op, kind, false), src, kind);
+                                        : expand(p, find_line(p, u->op, kind), src, kind);
         if (u->dtype == DTYPE_BOOL)
             e.kind = 'B';
         return e;
     }
     if (kind == 'B')
-        return expand(p, find_line(p, u->op, kind, false), src, 'B');
+        return expand(p, find_line(p, u->op, kind), src, 'B');
     struct expr e = apply_int(p, u, src, kind);
+    e.is_index = is_index(u, src);
     if (is_comparison(u->op)) {
         e.kind = 'B';
         e.negated =
-            expand(p, find_line(p, u->op == OP_EQ ? OP_NE : OP_EQ, kind, false), src, 'B').s;
+            expand(p, find_line(p, u->op == OP_EQ ? OP_NE : OP_EQ, kind), src, 'B').s;
         return e;
     }
     return e;

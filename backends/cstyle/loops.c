@@ -68,9 +68,9 @@ void loops_range(struct writer *w, const struct uop *u)
     struct expr size;
     struct value *v = scratch_array(w->t, 1, sizeof *v);
     writer_operands(w, u, 1, &size);
-    bool narrow = size.kind == 'I' && u->src[0]->vmax <= INT32_MAX;
     const char *name = loop_name(w, loop_stem(w, u));
-    v->e = expr_name(name, narrow ? 'I' : 'L');
+    v->e = expr_name(name, expr_kind(u->dtype));
+    v->e.is_index = true;
     v->leaf = true;
     map_set(&w->value, u, v);
     for (int i = 0; i < w->ntile; i++)
@@ -81,7 +81,7 @@ void loops_range(struct writer *w, const struct uop *u)
         writer_open(w, "if (part == parts - 1)", NULL);
         return;
     }
-    const char *type = narrow ? "int" : "int64_t", *begin = "0",
+    const char *type = expr_type(w->p, &v->e), *begin = "0",
                *end = expr_operand(w->p, &size, PREC_SHIFT);
     if (range_is_shared(u))
         write_share(w, u, type, &size, &begin, &end);

@@ -73,7 +73,7 @@ const char *writer_place_name(const struct writer *w, const struct buffer *b)
 }
 
 /* The stem of a value's name, by its op; a cast to a narrow format only rounds or wraps one. */
-static const char *temporary_stem(const struct writer *w, const struct uop *u)
+static const char *temporary_stem(const struct writer *w, const struct uop *u, bool is_index)
 {
     if (u->op == OP_CAST && dtype_bits(u->dtype) < 32 && u->src[0]->op != OP_LOAD)
         u = u->src[0];
@@ -83,7 +83,7 @@ static const char *temporary_stem(const struct writer *w, const struct uop *u)
     }
     if (u->dtype == DTYPE_BOOL)
         return "inside";
-    if (u->dtype == DTYPE_INDEX)
+    if (u->dtype == DTYPE_INDEX || is_index)
         return "at";
     bool of_sum = (u->op == OP_MUL || u->op == OP_DIV) && u->src[0]->op == OP_ACC &&
                   u->src[1]->op == OP_CONST;
@@ -106,7 +106,7 @@ const char *writer_local(struct writer *w, const char *stem)
 /* Gives a value a name: it becomes a variable here. */
 static void write_temporary(struct writer *w, const struct uop *u, struct value *v)
 {
-    const char *name = writer_local(w, temporary_stem(w, u));
+    const char *name = writer_local(w, temporary_stem(w, u, v->e.is_index));
     struct expr e = expr_resolve(w->p, v->e);
     const char *type = expr_type(w->p, &e);
     bool is_string = e.kind == 'S';
@@ -114,6 +114,7 @@ static void write_temporary(struct writer *w, const struct uop *u, struct value 
         w, mem_printf(w->t, is_string ? "%sconst %s = %s;" : "const %s %s = %s;", type, name, e.s),
         true);
     v->e = expr_name(name, e.kind);
+    v->e.is_index = e.is_index;
     v->e.lanes = e.lanes;
     v->e.of = e.of;
     v->e.in_range = e.in_range;
@@ -196,7 +197,7 @@ void writer_inherit(struct writer *w, struct value *v, const struct uop *u)
 static bool is_pure_index(const struct uop *u, const struct value *v)
 {
     return !v->reads_any_memory && v->nacc == 0 &&
-           (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
+           (v->e.is_index || u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
 }
 
 /* Whether u, computed at w->position, can be inlined in its first use. */
@@ -240,7 +241,8 @@ void writer_leaf(struct writer *w, const struct uop *u)
         v->e = expr_const(w->p, u->dtype, u->arg);
     } else if (u->op == OP_VAR) {
         const struct var *var = u->arg.p;
-        v->e = expr_name(program_var(w->p, var), var_is_int(var) ? 'I' : 'L');
+        v->e = expr_name(program_var(w->p, var), expr_kind(u->dtype));
+        v->e.is_index = true;
     } else {
         v->e = expr_name("", 'I');
     }

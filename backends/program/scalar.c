@@ -1,5 +1,6 @@
 /* scalar.c - buffers and integers as expressions of C in NAME_run(). */
 #include "backends/cstyle/cstyle.h"
+#include "passes/target/legal.h"
 
 const char *program_buffer(struct program *p, const struct buffer *b)
 {
@@ -24,6 +25,7 @@ const char *program_buffer(struct program *p, const struct buffer *b)
 const char *program_scalar(struct program *p, struct uop *root)
 {
     int n;
+    root = legal_scalar(p->t, root);
     struct uop **order = uop_toposort(p->t, &root, 1, &n);
     struct expr *e = mem_array(p->t, (size_t)n, sizeof *e);
     struct uop_map place = {.t = p->t};

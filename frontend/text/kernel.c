@@ -194,6 +194,20 @@ static bool read_call_of(struct kernel_reader *k, const struct token *at, struct
     return true;
 }
 
+/* A symbol as an i32, as the last pass makes it. */
+static bool read_narrow_symbol(struct kernel_reader *k, struct uop **e)
+{
+    struct token at = k->r.token;
+    struct uop *symbol = dict_get(&k->symbol, at.text);
+    if (!symbol || symbol->vmin < INT32_MIN || symbol->vmax > INT32_MAX)
+        return read_error(&k->r, &at, symbol ? "%s is not within the bounds of an i32"
+                                             : "there is no %s before this line",
+                          token_describe(&k->r, &at));
+    lex_next(&k->r);
+    *e = uop_intern(k->r.t, OP_VAR, DTYPE_I32, NULL, 0, symbol->arg);
+    return true;
+}
+
 static bool read_named(struct kernel_reader *k, struct uop **e)
 {
     struct token at = k->r.token;
@@ -206,7 +220,11 @@ static bool read_named(struct kernel_reader *k, struct uop **e)
         return read_error(&k->r, &at, "there is no range '%.60s' before this line", at.text);
     if (!dtype_parse(at.text, &d))
         return read_call_of(k, &at, e);
-    if (!expect(&k->r, '(', "behind the dtype") || !read_number(k, d, &v) ||
+    if (!expect(&k->r, '(', "behind the dtype"))
+        return false;
+    if (k->linear && d == DTYPE_I32 && k->r.token.kind == TOKEN_SYMBOL)
+        return read_narrow_symbol(k, e) && expect(&k->r, ')', "behind the symbol");
+    if (!read_number(k, d, &v) ||
         !expect(&k->r, ')', "behind the number"))
         return false;
     *e = uop_const(k->r.t, d, v);
@@ -326,12 +344,14 @@ static bool read_symbol_line(struct kernel_reader *k)
     return enter(k, &k->symbol, &at, uop_var(k->r.t, v));
 }
 
-static bool read_size(struct kernel_reader *k, struct uop **e)
+/* in_program: of a loop of a linear program, which may count in i32. */
+static bool read_size(struct kernel_reader *k, struct uop **e, bool in_program)
 {
     struct token at = k->r.token;
     if (!read_sum(k, e))
         return false;
-    return ((*e)->dtype == DTYPE_INDEX && (*e)->ndim == 0 && (*e)->lanes == 1) ||
+    bool integer = (*e)->dtype == DTYPE_INDEX || (in_program && (*e)->dtype == DTYPE_I32);
+    return (integer && (*e)->ndim == 0 && (*e)->lanes == 1) ||
            read_error(&k->r, &at, "a size that is no i64 scalar");
 }
 
@@ -343,7 +363,7 @@ static bool read_dims(struct kernel_reader *k, struct uop **dim, int *n)
     do {
         if (*n == MAX_RANK)
             return read_error(&k->r, &at, "more than %d axes", MAX_RANK);
-        if (!read_size(k, &dim[*n]))
+        if (!read_size(k, &dim[*n], false))
             return false;
         if (dim[(*n)++]->vmin < 0)
             return read_error(&k->r, &at, "a size that may be negative");
@@ -402,7 +422,7 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
             return found(k, "memory that is part of no other");
         lex_next(&k->r);
         b->base = (struct buffer *)(uintptr_t)base->arg.p;
-        if (!expect(&k->r, '+', "and where it begins") || !read_size(k, &b->base_offset))
+        if (!expect(&k->r, '+', "and where it begins") || !read_size(k, &b->base_offset, false))
             return false;
     }
     if (k->r.token.kind == TOKEN_STRING) {
@@ -432,9 +452,9 @@ static bool read_range(struct kernel_reader *k, bool opens)
     if (id < 0 || axis == AXIS_COUNT)
         return found(k, "a range's name, as in r12 or r12.team");
     lex_next(&k->r);
-    if (!expect(&k->r, '<', "and its size") || !read_size(k, &size))
+    if (!expect(&k->r, '<', "and its size") || !read_size(k, &size, k->linear))
         return false;
-    struct uop *r = uop_intern(k->r.t, OP_RANGE, DTYPE_INDEX, &size, 1,
+    struct uop *r = uop_intern(k->r.t, OP_RANGE, size->dtype, &size, 1,
                                (union arg){.i = RANGE_BITS(id, axis, w)});
     k->r.t->next_range = k->r.t->next_range > id ? k->r.t->next_range : id + 1;
     if (k->r.token.kind == TOKEN_STRING) {
@@ -467,7 +487,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t lanes, part, stride, groups, rows, columns, limit, id;
+    int64_t lanes, part, stride, groups, rows, columns, limit, id, plain;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -489,7 +509,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
         int64_t *v;
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
-                 {"rows", &a->rows},     {"columns", &a->columns}};
+                 {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
     if (!accept(&k->r, '{'))
@@ -571,7 +591,8 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
         *bits = a->id;
         return is_between(a->id, 0, ID_MAX);
     default:
-        return true;
+        *bits = a->plain && op_is_elementwise(op) ? ARG_PLAIN : 0;
+        return is_between(a->plain, 0, 1);
     }
 }
 

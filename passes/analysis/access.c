@@ -173,13 +173,17 @@ bool uop_depends_on(struct tgc *t, struct uop *u, const struct uop *r)
 
 /* -------------------------------------------------------------------------------------- strides */
 
-/* Adds the stride of one term of a sum. */
+/* Adds the stride of one term of a sum. A part of it may be a sum in 32 bits. */
 static bool add_stride(struct tgc *t, struct uop *u, const struct uop *r, uint64_t *stride)
 {
     bool scaled = u->op == OP_MUL && u->src[1]->op == OP_CONST;
-    if ((scaled ? u->src[0] : u) != r)
-        return !uop_depends_on(t, u, r);
-    *stride += scaled ? (uint64_t)u->src[1]->arg.i : 1;
+    uint64_t times = scaled ? (uint64_t)u->src[1]->arg.i : 1;
+    struct uop *v = scaled ? u->src[0] : u;
+    int64_t part = v == r;
+    bool widened = v->op == OP_CAST && v->dtype == DTYPE_INDEX && v->src[0]->dtype == DTYPE_I32;
+    if (widened ? !index_stride(t, v->src[0], r, &part) : v != r && uop_depends_on(t, u, r))
+        return false;
+    *stride += times * (uint64_t)part;
     return true;
 }
 

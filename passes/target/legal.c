@@ -1,6 +1,6 @@
 /* legal.c - what bounds allow a language to write plainly: operators whose overflow, or whose
- * operands out of range, are undefined there and defined in the IR, and functions that need not
- * care for NaN.
+ * operands out of range, are undefined there and defined in the IR, casts that lose nothing, and
+ * functions that need not care for NaN.
  */
 #include "passes/target/legal.h"
 
@@ -78,6 +78,43 @@ bool legal_fits(const struct uop *u, int64_t least, int64_t most)
     return within(span_exact(u), least, most);
 }
 
+static bool is_clamp(const struct uop *u, enum op op, double least, double most)
+{
+    const struct uop *c = u->nsrc == 2 ? u->src[1] : NULL;
+    c = c && c->op == OP_SPLAT ? c->src[0] : c;
+    return u->op == op && c && c->op == OP_CONST && c->arg.f >= least && c->arg.f <= most;
+}
+
+/* min(max(x, ..), ..) with a result that fits in an u8, or is NaN. */
+static bool is_in_u8(const struct uop *u)
+{
+    return is_clamp(u, OP_MIN, 0, 255) && is_clamp(u->src[0], OP_MAX, 0, 255);
+}
+
+bool legal_is_number(const struct uop *u)
+{
+    if (u->op == OP_SPLAT)
+        return u->src[0]->op == OP_CONST && !isnan(u->src[0]->arg.f);
+    return u->op == OP_CAST && dtype_is_int(u->src[0]->dtype);
+}
+
+bool legal_is_extreme(const struct uop *u)
+{
+    return (u->op == OP_MAX || u->op == OP_MIN) && u->lanes > 1 && u->dtype == DTYPE_F32;
+}
+
+/* Integers as another integer: the value fits. As a narrow float: an f32, from which it is rounded,
+ * holds it. A vector of floats as bytes: the value, if it is a number, fits. */
+static bool is_plain_cast(const struct uop *u)
+{
+    const struct uop *x = u->src[0];
+    const int64_t most = dtype_is_float(u->dtype) ? 1 << 24 : dtype_max(u->dtype);
+    if (dtype_is_float(x->dtype))
+        return u->lanes > 1 && u->dtype == DTYPE_U8 && is_in_u8(x);
+    return x->dtype != DTYPE_U64 && x->vmax <= most &&
+           x->vmin >= (dtype_is_float(u->dtype) ? -most : dtype_min(u->dtype));
+}
+
 bool legal_is_plain(const struct uop *u, int bits)
 {
     int64_t lo = bits == 32 ? INT32_MIN : INT64_MIN, hi = bits == 32 ? INT32_MAX : INT64_MAX;
@@ -93,26 +130,27 @@ bool legal_is_plain(const struct uop *u, int bits)
         return a->vmin >= 0 && b->vmin >= 0 && b->vmax < bits;
     case OP_POW:
         return false;
+    case OP_CAST:
+        return is_plain_cast(u);
+    case OP_MAX: case OP_MIN:
+        return !legal_is_extreme(u) || legal_is_number(a) || legal_is_number(b);
     default:
         return true;
     }
 }
 
-static bool is_clamp(const struct uop *u, enum op op, double least, double most)
+bool legal_is_conditional(const struct uop *u)
 {
-    const struct uop *c = u->nsrc == 2 ? u->src[1] : NULL;
-    c = c && c->op == OP_SPLAT ? c->src[0] : c;
-    return u->op == op && c && c->op == OP_CONST && c->arg.f >= least && c->arg.f <= most;
+    const enum dtype d = u->dtype, from = u->nsrc ? u->src[0]->dtype : d;
+    switch (u->op) {
+    case OP_NEG: case OP_ABS: case OP_ADD: case OP_SUB: case OP_MUL: case OP_MULACC: case OP_SHL:
+    case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD: case OP_SHR:
+        return dtype_is_int(d) && d != DTYPE_U32 && d != DTYPE_U64 && u->lanes == 1;
+    case OP_CAST:
+        return d != DTYPE_BOOL && d != DTYPE_STRING && d != DTYPE_F32 && d != DTYPE_F64 &&
+               (from == DTYPE_BOOL || dtype_is_int(from) || u->lanes > 1);
+    default:
+        return legal_is_extreme(u);
+    }
 }
 
-bool legal_is_in_u8(const struct uop *u)
-{
-    return is_clamp(u, OP_MIN, 0, 255) && is_clamp(u->src[0], OP_MAX, 0, 255);
-}
-
-bool legal_is_number(const struct uop *u)
-{
-    if (u->op == OP_SPLAT)
-        return u->src[0]->op == OP_CONST && !isnan(u->src[0]->arg.f);
-    return u->op == OP_CAST && dtype_is_int(u->src[0]->dtype);
-}

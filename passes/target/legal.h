@@ -1,17 +1,24 @@
-/* legal.h - what bounds allow a language to write plainly; the same for every renderer. */
+/* legal.h - what bounds allow a language to write plainly; asked by the last pass, widths.c, which
+ * writes the answers into the program. */
 #ifndef TGC_LEGAL_H
 #define TGC_LEGAL_H
 
 #include "ir/ir.h"
 
-/* Whether a machine's operator on signed integers of so many bits has the IR's meaning: no
- * overflow, no division by 0, no shift out of range. */
+/* Whether a machine's operator, on signed integers of so many bits, has the IR's meaning: no
+ * overflow, no division by 0, no shift out of range, no value that a cast loses, and a maximum's or
+ * minimum's first operand, or else the second one, is no NaN. */
 bool legal_is_plain(const struct uop *u, int bits);
+/* Whether that depends on the operands. */
+bool legal_is_conditional(const struct uop *u);
 /* Whether the result, in unlimited integers, is within these bounds. */
 bool legal_fits(const struct uop *u, int64_t least, int64_t most);
-/* min(max(x, ..), ..) with a result that fits in an u8, or is NaN. */
-bool legal_is_in_u8(const struct uop *u);
+/* A maximum or minimum of vectors of floats. */
+bool legal_is_extreme(const struct uop *u);
 /* Whether a vector's elements are known not to be NaN. */
 bool legal_is_number(const struct uop *u);
+/* widths.c: an integer expression of the host's code, where symbols are i64, with every width and
+ * mark as in programs after the last pass. */
+struct uop *legal_scalar(struct tgc *t, struct uop *root);
 
 #endif
