@@ -7,6 +7,10 @@
  *      SNIPPET(file, name, needs, text)
  * A line "//@for f32:float i64:int64_t" makes the pieces up to the next such line once for each: _T
  * at the end of a word becomes _f32, the word T float.
+ *
+ * embed --code OUT FILE... writes the pieces as C instead, with PROGRAM_ for MODEL_, for tgc to call
+ * what emitted programs carry; pieces that need one of a file which is not named are left out. Behind
+ * #else, where PIECE is defined, stands PIECE(name) for each that is a function.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,17 +24,27 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* The text up to `end`, with T replaced, its quotes escaped. */
-static void put_text(FILE *out, const char *s, const char *end, const struct type *t)
+/* With --code: the names of the pieces so far, those that are functions marked. */
+enum { MOST_PIECES = 1024, MOST_NAME = 64 };
+static struct { char name[MOST_NAME]; bool is_function; } piece_list[MOST_PIECES];
+static int npiece;
+
+/* The text up to `end`, with T replaced; its quotes escaped, or MODEL_ replaced. */
+static void put_text(FILE *out, const char *s, const char *end, const struct type *t, bool code)
 {
     for (const char *p = s; p < end; p++) {
+        if (code && end - p > 6 && strncmp(p, "MODEL_", 6) == 0 && (p == s || !is_word(p[-1]))) {
+            fputs("PROGRAM_", out);
+            p += 5;
+            continue;
+        }
         bool ends_word = *p == 'T' && t && (p + 1 == end || !is_word(p[1]));
         if (ends_word && p > s && p[-1] == '_' && p > s + 1 && is_word(p[-2])) {
             fputs(t->suffix, out);
         } else if (ends_word && (p == s || !is_word(p[-1]))) {
             fputs(t->word, out);
         } else {
-            if (*p == '"' || *p == '\\' || *p == '?')
+            if (!code && (*p == '"' || *p == '\\' || *p == '?'))
                 fputc('\\', out);
             fputc(*p, out);
         }
@@ -45,19 +59,68 @@ static void put_piece(FILE *out, const char *file, const char *head, const char 
     while (end > body && end[-1] == '\n')
         end--;
     fprintf(out, "SNIPPET(\"%s\", \"", file);
-    put_text(out, head, head + name, t);
+    put_text(out, head, head + name, t, false);
     fputs("\", \"", out);
-    put_text(out, needs, head + line, t);
+    put_text(out, needs, head + line, t, false);
     fputs("\",", out);
     while (body < end) {
         const char *stop = memchr(body, '\n', (size_t)(end - body));
         stop = stop ? stop : end;
         fputs("\n    \"", out);
-        put_text(out, body, stop, t);
+        put_text(out, body, stop, t, false);
         fputs("\\n\"", out);
         body = stop + 1;
     }
     fputs(")\n", out);
+}
+
+/* A name with T replaced. */
+static void name_of(char *name, const char *s, size_t n, const struct type *t)
+{
+    if (t && n > 2 && s[n - 1] == 'T' && s[n - 2] == '_')
+        snprintf(name, MOST_NAME, "%.*s%s", (int)n - 1, s, t->suffix);
+    else if (t && n == 1 && *s == 'T')
+        snprintf(name, MOST_NAME, "%s", t->word);
+    else
+        snprintf(name, MOST_NAME, "%.*s", (int)n, s);
+}
+
+static bool is_known(const char *name)
+{
+    for (int i = 0; i < npiece; i++)
+        if (strcmp(piece_list[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Whether `name(` stands in the text as a function's does: after a blank or a star. */
+static bool defines(const char *body, const char *end, const char *name, size_t n)
+{
+    for (const char *p = body; p + n + 1 < end; p++)
+        if (p > body && (p[-1] == ' ' || p[-1] == '*') && strncmp(p, name, n) == 0 && p[n] == '(')
+            return true;
+    return false;
+}
+
+static void put_code(FILE *out, const char *head, const char *body, const char *end,
+                     const struct type *t)
+{
+    size_t n = strcspn(head, " \n");
+    char name[MOST_NAME], need[MOST_NAME];
+    for (const char *s = head + n; *s == ' ';) {
+        size_t length = strcspn(++s, " \n");
+        name_of(need, s, length, t);
+        if (!is_known(need))
+            return;
+        s += length;
+    }
+    name_of(name, head, n, t);
+    if (npiece == MOST_PIECES || is_known(name))
+        return;
+    piece_list[npiece].is_function = defines(body, end, head, n);
+    strcpy(piece_list[npiece++].name, name);
+    put_text(out, body, end, t, true);
+    fputc('\n', out);
 }
 
 static int read_types(const char *s, struct type *type, int most)
@@ -92,33 +155,36 @@ static void stem_of(const char *path, char *stem, size_t size)
 
 /* The pieces of text[0..end), once for each type. */
 static void embed_section(FILE *out, const char *file, const char *text, const char *end,
-                          const struct type *type)
+                          const struct type *type, bool code)
 {
     const char *piece = strstr(text, "//@ ");
     while (piece && piece < end) {
         const char *next = strstr(piece + 4, "\n//@ ");
         next = next && next < end ? next + 1 : end;
         const char *head = piece + 4, *body = head + strcspn(head, "\n");
-        put_piece(out, file, head, body + (*body == '\n'), next, type);
+        if (code)
+            put_code(out, head, body + (*body == '\n'), next, type);
+        else
+            put_piece(out, file, head, body + (*body == '\n'), next, type);
         piece = next;
     }
 }
 
-static void embed_text(FILE *out, const char *file, const char *text)
+static void embed_text(FILE *out, const char *file, const char *text, bool code)
 {
     struct type type[8];
     int ntype = 0;
     while (*text) {
         const char *next = strstr(text, "//@for "), *end = next ? next : text + strlen(text);
         for (int k = 0; k < (ntype > 0 ? ntype : 1); k++)
-            embed_section(out, file, text, end, ntype > 0 ? &type[k] : NULL);
+            embed_section(out, file, text, end, ntype > 0 ? &type[k] : NULL, code);
         if (next)
             ntype = read_types(next + strlen("//@for "), type, 8);
         text = end + (next ? strcspn(next, "\n") : 0);
     }
 }
 
-static int embed(FILE *out, const char *path)
+static int embed(FILE *out, const char *path, bool code)
 {
     char stem[128];
     FILE *in = fopen(path, "rb");
@@ -135,15 +201,18 @@ static int embed(FILE *out, const char *path)
     }
     text[n] = 0;
     stem_of(path, stem, sizeof stem);
-    embed_text(out, stem, text);
+    embed_text(out, stem, text, code);
     free(text);
     return fclose(in) != 0;
 }
 
 int main(int argc, char **argv)
 {
+    bool code = argc > 1 && strcmp(argv[1], "--code") == 0;
+    argc -= code;
+    argv += code;
     if (argc < 3) {
-        fputs("usage: embed OUT FILE...\n", stderr);
+        fputs("usage: embed [--code] OUT FILE...\n", stderr);
         return 2;
     }
     FILE *out = fopen(argv[1], "w");
@@ -152,7 +221,16 @@ int main(int argc, char **argv)
         return 1;
     }
     int failed = 0;
+    if (code)
+        fputs("#ifndef PIECE\n", out);
     for (int i = 2; i < argc; i++)
-        failed |= embed(out, argv[i]);
+        failed |= embed(out, argv[i], code);
+    if (code)
+        fputs("#else\n", out);
+    for (int i = 0; i < npiece; i++)
+        if (piece_list[i].is_function)
+            fprintf(out, "PIECE(%s)\n", piece_list[i].name);
+    if (code)
+        fputs("#endif\n", out);
     return (fclose(out) != 0) | failed;
 }

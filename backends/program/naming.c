@@ -13,15 +13,20 @@
 
 /* ---------------------------------------------------------------------------------- names given */
 
-bool program_is_field(const struct program *p, const struct var *v)
+bool schedule_passes_var(const struct schedule *s, const struct var *v)
 {
-    if (v->is_counter || state_is_length(p->s->graph, v))
+    if (v->is_counter || state_is_length(s->graph, v))
         return false;
-    for (int i = 0; i < p->s->nstep; i++)
-        for (int j = 0; p->s->step[i].host && j < p->s->step[i].host->nresult; j++)
-            if (p->s->step[i].host->result[j] == v)
+    for (int i = 0; i < s->nstep; i++)
+        for (int j = 0; s->step[i].host && j < s->step[i].host->nresult; j++)
+            if (s->step[i].host->result[j] == v)
                 return false;
     return true;
+}
+
+bool program_is_field(const struct program *p, const struct var *v)
+{
+    return schedule_passes_var(p->s, v);
 }
 
 const char *program_kernel_name(const struct program *p, const struct kernel *k)

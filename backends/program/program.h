@@ -231,6 +231,7 @@ const char *program_kernel_name(const struct program *p, const struct kernel *k)
 /* whether it shares another kernel's function */
 bool program_is_twin(const struct program *p, const struct kernel *k);
 /* the caller passes it, in NAME_inputs */
+bool schedule_passes_var(const struct schedule *s, const struct var *v);
 bool program_is_field(const struct program *p, const struct var *v);
 /* as a kernel's parameter */
 const char *program_var(const struct program *p, const struct var *v);
