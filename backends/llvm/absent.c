@@ -1,0 +1,68 @@
+/* absent.c - instead of the other files, where tgc is built without the LLVM target
+ * (-Dllvm=disabled). */
+#include "backends/llvm/llvm.h"
+
+const char *llvm_found(struct tgc *t)
+{
+    (void)t;
+    return NULL;
+}
+
+struct llvm *llvm_open(struct tgc *t)
+{
+    diag_error(t, NULL, "this tgc was built without the LLVM target (meson -Dllvm=disabled)");
+    return NULL;
+}
+
+void llvm_close(struct llvm *l) { (void)l; }
+
+const char *llvm_title(struct tgc *t, const struct llvm *l)
+{
+    (void)t;
+    (void)l;
+    return "LLVM";
+}
+
+struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
+                                  const char *name, const char *producer, struct text *ir)
+{
+    (void)l;
+    (void)s;
+    (void)name;
+    (void)producer;
+    (void)ir;
+    TGC_BUG(t, "the LLVM target is not in this tgc");
+}
+
+const struct program_info *llvm_program_info(const struct llvm_program *p)
+{
+    (void)p;
+    return NULL;
+}
+
+int llvm_program_init(const struct llvm_program *p, void **model, void *arena, size_t nbytes,
+                      const struct program_run_options *options)
+{
+    (void)p;
+    (void)model;
+    (void)arena;
+    (void)nbytes;
+    (void)options;
+    return PROGRAM_NOT_INITIALIZED;
+}
+
+int llvm_program_run(void *model, const void *inputs, void *outputs)
+{
+    (void)model;
+    (void)inputs;
+    (void)outputs;
+    return PROGRAM_NOT_INITIALIZED;
+}
+
+void llvm_program_close(void *model) { (void)model; }
+
+const char *llvm_program_strerror(int status)
+{
+    (void)status;
+    return "the LLVM target is not in this tgc";
+}

@@ -1,0 +1,91 @@
+/* api.c - libLLVM, opened at run time: the newest of the versions that are known. */
+#include "backends/llvm/emit.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NEWEST = 19, OLDEST = 14 };
+
+/* Debian's names for version 19; its packages' others follow the same pattern. */
+static void *open_version(struct tgc *t, int version)
+{
+    static const char *const pattern[] = {"libLLVM.so.%d.1", "libLLVM-%d.so.1", "libLLVM-%d.so",
+                                          "libLLVM.so.%d"};
+    for (size_t i = 0; i < sizeof pattern / sizeof *pattern; i++) {
+        const char *at = strchr(pattern[i], '%');
+        const char *name = mem_printf(t, "%.*s%d%s", (int)(at - pattern[i]), pattern[i], version,
+                                      at + 2);
+        void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        if (library)
+            return library;
+    }
+    return NULL;
+}
+
+/* TGC_LLVM=15 asks for a version. */
+static void *find_library(struct tgc *t, int *version)
+{
+    const char *wanted = getenv("TGC_LLVM");
+    int only = wanted ? atoi(wanted) : 0;
+    for (*version = NEWEST; *version >= OLDEST; --*version) {
+        void *library = only && only != *version ? NULL : open_version(t, *version);
+        if (library)
+            return library;
+    }
+    return NULL;
+}
+
+const char *llvm_found(struct tgc *t)
+{
+    int version;
+    void *library = find_library(t, &version);
+    if (!library)
+        return NULL;
+    dlclose(library);
+    return mem_printf(t, "%d", version);
+}
+
+static const char *bind_functions(struct llvm *l)
+{
+    static const struct { const char *name; size_t offset; } table[] = {
+#define API(result, name, parameters) {"LLVM" #name, offsetof(struct llvm, name)},
+#include "backends/llvm/api.def"
+#undef API
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        void *function = dlsym(l->library, table[i].name);
+        if (!function)
+            return table[i].name;
+        memcpy((char *)l + table[i].offset, &function, sizeof function);
+    }
+    return NULL;
+}
+
+struct llvm *llvm_open(struct tgc *t)
+{
+    struct llvm *l = MEM_NEW(t, struct llvm);
+    l->t = t;
+    l->library = find_library(t, &l->version);
+    if (!l->library) {
+        diag_error(t, NULL,
+                   "libLLVM is not installed here, of version %d to %d (Debian: apt-get install "
+                   "libllvm%d); without it --target=c runs the model by the C compiler",
+                   OLDEST, NEWEST, NEWEST);
+        return NULL;
+    }
+    const char *missing = bind_functions(l);
+    if (missing) {
+        diag_error(t, NULL, "libLLVM %d has no function %s", l->version, missing);
+        dlclose(l->library);
+        return NULL;
+    }
+    return l;
+}
+
+void llvm_close(struct llvm *l) { dlclose(l->library); }
+
+const char *llvm_title(struct tgc *t, const struct llvm *l)
+{
+    return mem_printf(t, "LLVM %d", l->version);
+}

@@ -1,0 +1,172 @@
+/* emit.h - what the files of backends/llvm/ share: LLVM's types and functions, the module that is
+ * being built, values. */
+#ifndef TGC_LLVM_EMIT_H
+#define TGC_LLVM_EMIT_H
+
+#include "backends/cstyle/cstyle.h"
+#include "backends/llvm/llvm.h"
+
+/* -------------------------------------------------------------------------------- LLVM's C types */
+
+typedef int LLVMBool;
+#define OPAQUE(name) typedef struct LLVMOpaque##name *LLVM##name##Ref;
+OPAQUE(Context)
+OPAQUE(DiagnosticInfo)
+OPAQUE(Module)
+OPAQUE(Type)
+OPAQUE(Value)
+OPAQUE(BasicBlock)
+OPAQUE(Builder)
+OPAQUE(Attribute)
+OPAQUE(Target)
+OPAQUE(TargetMachine)
+OPAQUE(TargetData)
+OPAQUE(MemoryBuffer)
+OPAQUE(PassBuilderOptions)
+OPAQUE(Error)
+OPAQUE(OrcLLJIT)
+OPAQUE(OrcLLJITBuilder)
+OPAQUE(OrcJITDylib)
+OPAQUE(OrcSymbol)
+OPAQUE(OrcMaterializationUnit)
+OPAQUE(OrcDefinitionGenerator)
+#undef OPAQUE
+/* LLVMOrcCSymbolMapPair */
+struct llvm_symbol {
+    LLVMOrcSymbolRef name;
+    struct { uint64_t address; struct { uint8_t generic, target; } flags; } at;
+};
+/* Values of the enums of LLVM's C interface. */
+enum llvm_opcode {
+    LLVM_ADD = 8, LLVM_FADD, LLVM_SUB, LLVM_FSUB, LLVM_MUL, LLVM_FMUL, LLVM_UDIV, LLVM_SDIV,
+    LLVM_FDIV, LLVM_UREM, LLVM_SREM, LLVM_FREM, LLVM_SHL, LLVM_LSHR, LLVM_ASHR, LLVM_AND, LLVM_OR,
+    LLVM_XOR,
+    LLVM_TRUNC = 30, LLVM_ZEXT, LLVM_SEXT, LLVM_FPTOUI, LLVM_FPTOSI, LLVM_UITOFP, LLVM_SITOFP,
+    LLVM_FPTRUNC, LLVM_FPEXT
+};
+enum llvm_icmp {
+    LLVM_EQ = 32, LLVM_NE, LLVM_UGT, LLVM_UGE, LLVM_ULT, LLVM_ULE, LLVM_SGT, LLVM_SGE, LLVM_SLT,
+    LLVM_SLE
+};
+enum llvm_fcmp {
+    LLVM_OEQ = 1, LLVM_OGT, LLVM_OGE, LLVM_OLT, LLVM_OLE, LLVM_ONE, LLVM_ORD, LLVM_UNO, LLVM_UEQ,
+    LLVM_FUGT, LLVM_FUGE, LLVM_FULT, LLVM_FULE, LLVM_UNE
+};
+enum { LLVM_INTERNAL = 8, LLVM_PRIVATE = 9 };         /* linkage */
+
+/* ----------------------------------------------------------------------------------------- api.c */
+
+struct llvm {
+    struct tgc *t;
+    void *library;
+    int version;                 /* 14 to 19 */
+#define API(result, name, parameters) result (*name) parameters;
+#include "backends/llvm/api.def"
+#undef API
+};
+
+/* ---------------------------------------------------------------------------------- the emitter */
+
+typedef LLVMValueRef value;
+
+/* A loop, or a guard, that is open. */
+struct region {
+    const struct uop *u;
+    LLVMBasicBlockRef head, exit;/* of a guard: no head */
+    value counter, end;
+};
+
+struct emit {
+    struct tgc *t;
+    const struct llvm *l;
+    const struct schedule *s;
+    LLVMContextRef context;
+    LLVMModuleRef module;
+    LLVMBuilderRef at;
+    LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, pointer, nothing;
+    const char *cpu, *features;  /* of the functions */
+    const struct kernel **twin;  /* by position in schedule->kernel, see twins.c */
+    value *kernel;               /* their functions, likewise */
+    /* the functions of runtime/ that are called */
+    const char **piece; int npiece; size_t cap_piece;
+
+    /* the function that is being written */
+    value function;
+    LLVMBasicBlockRef entry;     /* holds what has a place on the stack */
+    const struct kernel *k;      /* NULL: run.c's */
+    struct uop *const *linear; int nlinear, position;
+    struct uop_map known;        /* the value of a uop; of an accumulator its place */
+    value *place;                /* of a kernel's buffers and scratch; in run.c by buffer->id */
+    value *var;                  /* in run.c: by var->id, where a symbol's value is */
+    value part, parts;
+    struct region *region; int nregion; size_t cap_region;
+};
+
+/* values.c: types and small operations */
+LLVMTypeRef type_of(const struct emit *e, enum dtype d, int lanes);     /* of a value */
+LLVMTypeRef type_in_memory(const struct emit *e, enum dtype d);         /* of an element */
+LLVMTypeRef vector_of(const struct emit *e, LLVMTypeRef type, int lanes);
+value const_int(const struct emit *e, LLVMTypeRef type, int64_t v);
+value splat(const struct emit *e, value v, int lanes);
+/* lanes from[i] of a, then b (NULL: of a alone) */
+value shuffle(const struct emit *e, value a, value b, const int *from, int n);
+value binary(const struct emit *e, enum llvm_opcode op, value a, value b);
+value cast_to(const struct emit *e, enum llvm_opcode op, value v, LLVMTypeRef type);
+value choose(const struct emit *e, value cond, value a, value b);
+value call(const struct emit *e, value function, value *arg, int n);
+/* LLVM's own intrinsic, by its name and the types that it is for */
+value call_intrinsic(const struct emit *e, const char *name, LLVMTypeRef *type, int ntype,
+                     value *arg, int n);
+/* a function of runtime/ */
+value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *arg, int n);
+value pointer_at(const struct emit *e, value base, LLVMTypeRef element, value offset);
+/* align 0: the type's own */
+value load_as(const struct emit *e, LLVMTypeRef type, value pointer, unsigned align);
+void store_as(const struct emit *e, value v, value pointer, unsigned align);
+value on_stack(struct emit *e, LLVMTypeRef type);    /* a place in the function's frame */
+LLVMBasicBlockRef block_new(const struct emit *e, const char *name);
+
+/* operands.c */
+value acc_place(struct emit *e, const struct uop *acc);        /* of the lanes that are open */
+value operand(struct emit *e, const struct uop *u);
+void define(struct emit *e, const struct uop *u, value v);
+
+/* convert.c */
+value convert(struct emit *e, enum dtype to, const struct uop *from, value v);
+value convert_bits(struct emit *e, enum dtype to, enum dtype from, value v);
+value from_memory(struct emit *e, enum dtype d, value v, int lanes);    /* an element's value */
+value to_memory(struct emit *e, enum dtype d, value v, int lanes);
+
+/* ops.c */
+value apply(struct emit *e, const struct uop *u, value *src);           /* an elementwise op */
+value extreme(struct emit *e, enum op op, enum dtype d, value a, value b);
+
+/* memory.c */
+value place_of(struct emit *e, const struct buffer *b);
+void emit_load(struct emit *e, const struct uop *u);
+void emit_store(struct emit *e, const struct uop *u);
+void emit_gather(struct emit *e, const struct uop *u);
+void emit_prefetch(struct emit *e, const struct uop *u);
+
+/* vector.c: SPLAT, RAMP, FOLD, LANES, NARROW, NEAREST, INTRINSIC */
+bool emit_vector(struct emit *e, const struct uop *u);
+
+/* loops.c */
+void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool down);
+void loop_close(struct emit *e);
+void guard_open(struct emit *e, const struct uop *u, value cond);
+void emit_range(struct emit *e, const struct uop *u);
+void emit_acc(struct emit *e, const struct uop *u);
+void emit_assign(struct emit *e, const struct uop *u);
+
+/* kernel.c */
+void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal);
+void emit_uop(struct emit *e, const struct uop *u);
+value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
+
+/* run.c */
+/* Bytes in front of the arena's buffers. */
+enum { LLVM_HEAD_NBYTES = 128 };
+void emit_run(struct emit *e, const char *name);
+
+#endif

@@ -1,0 +1,135 @@
+/* kernel.c - a linear program as a function: a pointer for each buffer, an i64 for each symbol, and,
+ * where threads share the kernel, which part of how many this call computes. */
+#include "backends/llvm/emit.h"
+
+#include <string.h>
+
+static void attribute(const struct emit *e, unsigned at, const char *name)
+{
+    unsigned kind = e->l->GetEnumAttributeKindForName(name, strlen(name));
+    e->l->AddAttributeAtIndex(e->function, at, e->l->CreateEnumAttribute(e->context, kind, 0));
+}
+
+static void attribute_text(const struct emit *e, const char *name, const char *text)
+{
+    e->l->AddAttributeAtIndex(e->function, ~0u,
+                              e->l->CreateStringAttribute(e->context, name, (unsigned)strlen(name),
+                                                          text, (unsigned)strlen(text)));
+}
+
+void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal)
+{
+    e->function = e->l->AddFunction(e->module, name, type);
+    if (internal)
+        e->l->SetLinkage(e->function, LLVM_INTERNAL);
+    attribute(e, ~0u, "nounwind");
+    attribute(e, ~0u, "noinline");
+    attribute_text(e, "target-cpu", e->cpu);
+    attribute_text(e, "target-features", e->features);
+    /* vectors of this size are passed in registers, as the functions of runtime/ take them */
+    attribute_text(e, "min-legal-vector-width", "512");
+    attribute_text(e, "prefer-vector-width", "512");
+    e->entry = block_new(e, "entry");
+    e->known = (struct uop_map){.t = e->t, .scratch = true};
+    e->nregion = 0;
+    LLVMBasicBlockRef begin = block_new(e, "begin");
+    e->l->PositionBuilderAtEnd(e->at, begin);
+}
+
+static bool is_value(const struct uop *u)
+{
+    return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_GATHER;
+}
+
+static void emit_elementwise(struct emit *e, const struct uop *u)
+{
+    value src[3];
+    for (int k = 0; k < u->nsrc; k++)
+        src[k] = operand(e, u->src[k]);
+    define(e, u, apply(e, u, src));
+}
+
+void emit_uop(struct emit *e, const struct uop *u)
+{
+    if (uop_is_tile(u))
+        TGC_BUG(e->t, "a tile's registers have no form in LLVM");
+    if (emit_vector(e, u))
+        return;
+    switch (u->op) {
+    case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK: break;
+    case OP_RANGE: emit_range(e, u); break;
+    case OP_GUARD: guard_open(e, u, operand(e, u->src[0])); break;
+    case OP_END: case OP_ENDGUARD: loop_close(e); break;
+    case OP_ACC: emit_acc(e, u); break;
+    case OP_ASSIGN: emit_assign(e, u); break;
+    case OP_LOAD: emit_load(e, u); break;
+    case OP_STORE: emit_store(e, u); break;
+    case OP_GATHER: emit_gather(e, u); break;
+    case OP_PREFETCH: emit_prefetch(e, u); break;
+    default:
+        if (!is_value(u))
+            TGC_BUG(e->t, "%s in a linear program", op_name(u->op));
+        emit_elementwise(e, u);
+    }
+}
+
+/* Scratch that is small has a place on the stack. */
+static void place_scratch(struct emit *e, const struct kernel *k)
+{
+    for (int i = 0; i < k->nscratch; i++) {
+        const struct buffer *b = k->scratch[i];
+        if (!scratch_is_on_stack(b))
+            continue;
+        enum { ALIGN = 8 };
+        size_t n = (b->nbytes + ALIGN - 1) / ALIGN;
+        e->place[k->nbuffer + i] = on_stack(e, e->l->ArrayType(e->i64, (unsigned)(n ? n : 1)));
+    }
+}
+
+static void bind_parameters(struct emit *e, const struct kernel *k, const struct parameter *a,
+                            int n)
+{
+    e->place = scratch_array(e->t, (size_t)(k->nbuffer + k->nscratch) + 1, sizeof *e->place);
+    e->var = scratch_array(e->t, (size_t)k->nvar + 1, sizeof *e->var);
+    int nvar = 0;
+    for (int i = 0; i < n; i++) {
+        value p = e->l->GetParam(e->function, (unsigned)i);
+        if (!a[i].b) {
+            e->var[nvar++] = p;
+            continue;
+        }
+        e->place[a[i].at] = p;
+        if (parameter_is_restrict(k, &a[i]))
+            attribute(e, (unsigned)i + 1, "noalias");
+    }
+    e->part = k->is_shared ? e->l->GetParam(e->function, (unsigned)n) : NULL;
+    e->parts = k->is_shared ? e->l->GetParam(e->function, (unsigned)n + 1) : NULL;
+}
+
+value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v)
+{
+    struct mem_mark mark = scratch_mark(e->t);
+    int n;
+    const struct parameter *a = kernel_parameters(e->t, k, &n);
+    LLVMTypeRef *type = scratch_array(e->t, (size_t)n + 2, sizeof *type);
+    for (int i = 0; i < n; i++)
+        type[i] = a[i].b ? e->pointer : e->i64;
+    type[n] = type[n + 1] = e->i64;
+    e->k = k;
+    e->linear = v ? v->linear : k->linear;
+    e->nlinear = v ? v->nlinear : k->nlinear;
+    function_begin(e, k->name,
+                   e->l->FunctionType(e->nothing, type, (unsigned)(n + 2 * k->is_shared), 0), true);
+    LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
+    bind_parameters(e, k, a, n);
+    place_scratch(e, k);
+    for (e->position = 0; e->position < e->nlinear; e->position++)
+        emit_uop(e, e->linear[e->position]);
+    if (e->nregion)
+        TGC_BUG(e->t, "kernel %s: %d loops are not closed", k->name, e->nregion);
+    e->l->BuildRetVoid(e->at);
+    e->l->PositionBuilderAtEnd(e->at, e->entry);
+    e->l->BuildBr(e->at, begin);
+    scratch_release(e->t, mark);
+    return e->function;
+}

@@ -1,0 +1,42 @@
+/* llvm.h - kernels as LLVM's intermediate representation, compiled and run in this process.
+ *
+ *      schedule ──kernel.c, run.c──> a module ──jit.c──> code in this process
+ *                    │                                     ^
+ *                    └ ops.c, convert.c, memory.c, vector.c  pieces.c: runtime/, that the code calls
+ *
+ * libLLVM is opened when it is asked for (api.c), so tgc needs neither its headers nor the library
+ * itself. A struct llvm is a context: nothing is kept elsewhere, and several may exist at once.
+ */
+#ifndef TGC_LLVM_H
+#define TGC_LLVM_H
+
+#include "backends/backend.h"
+
+/* The version of the libLLVM that is found here, "19.1"; NULL: none of those that are known, or tgc
+ * was built without. */
+const char *llvm_found(struct tgc *t);
+
+struct llvm;
+/* Opens the library; NULL: an error says which package is missing. */
+struct llvm *llvm_open(struct tgc *t);
+void llvm_close(struct llvm *l);
+/* "LLVM 19" */
+const char *llvm_title(struct tgc *t, const struct llvm *l);
+
+/* A schedule as code in this process. The functions are those of every compiled model
+ * (backends/program/): what NAME_init, NAME_run and NAME_close do, by the same structs. */
+struct llvm_program;
+/* ir: NULL, or receives the module as text. NULL: an error says what cannot be run so. */
+struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
+                                  const char *name, const char *producer, struct text *ir);
+const struct program_info *llvm_program_info(const struct llvm_program *p);
+int llvm_program_init(const struct llvm_program *p, void **model, void *arena, size_t nbytes,
+                      const struct program_run_options *options);
+int llvm_program_run(void *model, const void *inputs, void *outputs);
+void llvm_program_close(void *model);
+const char *llvm_program_strerror(int status);
+
+/* pieces.c: the function of runtime/ or runtime/host/ of that name; NULL: there is none. */
+void (*llvm_piece(const char *name))(void);
+
+#endif

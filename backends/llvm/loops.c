@@ -1,0 +1,119 @@
+/* loops.c - loops, guards and accumulators.
+ *
+ *      RANGE   begin: br head
+ *              head:  i = phi [begin's, next]; br i < end, body, exit
+ *      END            next = i + 1; br head
+ *              exit:
+ *
+ * An accumulator is a place on the stack, which LLVM makes a register; with lanes it is an array.
+ */
+#include "backends/llvm/emit.h"
+
+/* ----------------------------------------------------------------------------------------- loops */
+
+static void region_open(struct emit *e, struct region r)
+{
+    VEC_PUSH(e->t, e->region, e->nregion, e->cap_region, r);
+}
+
+void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool down)
+{
+    struct region r = {.u = u, .head = block_new(e, "head"), .end = end};
+    LLVMBasicBlockRef body = block_new(e, "body"), before = e->l->GetInsertBlock(e->at);
+    r.exit = block_new(e, "exit");
+    e->l->BuildBr(e->at, r.head);
+    e->l->PositionBuilderAtEnd(e->at, r.head);
+    r.counter = e->l->BuildPhi(e->at, e->i64, "");
+    e->l->AddIncoming(r.counter, &begin, &before, 1);
+    e->l->BuildCondBr(e->at, e->l->BuildICmp(e->at, LLVM_SLT, r.counter, end, ""), body, r.exit);
+    e->l->PositionBuilderAtEnd(e->at, body);
+    value i = r.counter;
+    if (down)
+        i = binary(e, LLVM_SUB,
+                   binary(e, LLVM_ADD, begin, binary(e, LLVM_SUB, end, const_int(e, e->i64, 1))),
+                   i);
+    region_open(e, r);
+    if (u)
+        define(e, u, i);
+}
+
+void guard_open(struct emit *e, const struct uop *u, value cond)
+{
+    struct region r = {.u = u, .exit = block_new(e, "after")};
+    LLVMBasicBlockRef then = block_new(e, "guarded");
+    e->l->BuildCondBr(e->at, cond, then, r.exit);
+    e->l->PositionBuilderAtEnd(e->at, then);
+    region_open(e, r);
+}
+
+void loop_close(struct emit *e)
+{
+    if (e->nregion == 0)
+        TGC_BUG(e->t, "a loop is closed that is not open");
+    struct region *r = &e->region[--e->nregion];
+    if (r->head) {
+        value next = binary(e, LLVM_ADD, r->counter, const_int(e, e->i64, 1));
+        LLVMBasicBlockRef here = e->l->GetInsertBlock(e->at);
+        e->l->AddIncoming(r->counter, &next, &here, 1);
+        if (r->u)
+            define(e, r->u, NULL);                    /* lanes that are not open are 0 */
+    }
+    e->l->BuildBr(e->at, r->head ? r->head : r->exit);
+    e->l->PositionBuilderAtEnd(e->at, r->exit);
+}
+
+static bool loop_loads(const struct emit *e)
+{
+    for (int i = e->position + 1, depth = 1; i < e->nlinear && depth > 0; i++) {
+        enum op op = e->linear[i]->op;
+        if (op == OP_LOAD || op == OP_GATHER)
+            return true;
+        depth += (op == OP_RANGE || op == OP_GUARD) - (op == OP_END || op == OP_ENDGUARD);
+    }
+    return false;
+}
+
+void emit_range(struct emit *e, const struct uop *u)
+{
+    value size = operand(e, u->src[0]), begin = const_int(e, e->i64, 0), end = size;
+    bool down = e->k->counts_down && e->nregion == 0 && loop_loads(e);
+    if (range_is_shared(u) && e->part) {
+        value next = binary(e, LLVM_ADD, e->part, const_int(e, e->i64, 1));
+        begin = binary(e, LLVM_UDIV, binary(e, LLVM_MUL, size, e->part), e->parts);
+        end = binary(e, LLVM_UDIV, binary(e, LLVM_MUL, size, next), e->parts);
+    }
+    loop_open(e, u, begin, end, down);
+}
+
+/* ---------------------------------------------------------------------------------- accumulators */
+
+static int64_t lanes_of(const struct uop *acc)
+{
+    int64_t n = 1;
+    for (int k = 1; k < acc->nsrc; k++)
+        n *= acc->src[k]->src[0]->vmax;
+    return n;
+}
+
+static void acc_write(struct emit *e, const struct uop *acc, const struct uop *from)
+{
+    value v = operand(e, from);
+    if (from->lanes == 1)
+        v = splat(e, v, acc->lanes);
+    store_as(e, v, acc_place(e, acc), 0);
+}
+
+void emit_acc(struct emit *e, const struct uop *u)
+{
+    LLVMTypeRef type = type_of(e, u->dtype, u->lanes);
+    if (!map_get(&e->known, u))
+        define(e, u, on_stack(e, u->nsrc > 1 ? e->l->ArrayType(type, (unsigned)lanes_of(u))
+                                             : type));
+    for (int k = 1; k < u->nsrc; k++)
+        loop_open(e, u->src[k], const_int(e, e->i64, 0), operand(e, u->src[k]->src[0]), false);
+    acc_write(e, u, u->src[0]);
+    for (int k = 1; k < u->nsrc; k++)
+        loop_close(e);
+}
+
+void emit_assign(struct emit *e, const struct uop *u) { acc_write(e, u->src[0], u->src[1]); }

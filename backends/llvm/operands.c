@@ -1,0 +1,74 @@
+/* operands.c - what a uop reads: constants, symbols, accumulators, and values that were computed
+ * before. */
+#include "backends/llvm/emit.h"
+
+#include <string.h>
+
+static value constant(struct emit *e, const struct uop *u)
+{
+    if (u->dtype == DTYPE_STRING) {
+        const char *s = u->arg.p ? u->arg.p : "";
+        size_t n = strlen(s);
+        value text = e->l->ConstStringInContext(e->context, s, (unsigned)n, 0);
+        value g = e->l->AddGlobal(e->module, e->l->TypeOf(text), "");
+        e->l->SetInitializer(g, text);
+        e->l->SetGlobalConstant(g, 1);
+        e->l->SetLinkage(g, LLVM_PRIVATE);
+        return e->l->ConstBitCast(g, e->pointer);
+    }
+    LLVMTypeRef type = type_of(e, u->dtype, 1);
+    if (!dtype_is_float(u->dtype))
+        return const_int(e, type, u->arg.i);
+    return e->l->ConstReal(type, u->dtype == DTYPE_F64 ? u->arg.f : (double)(float)u->arg.f);
+}
+
+static value symbol(struct emit *e, const struct uop *u)
+{
+    const struct var *v = u->arg.p;
+    if (!e->k)
+        return load_as(e, e->i64, e->var[v->id], 8);
+    for (int i = 0; i < e->k->nvar; i++)
+        if (e->k->var[i] == v)
+            return e->var[i];
+    TGC_BUG(e->t, "kernel %s reads the symbol %s, which is not among its parameters", e->k->name,
+            v->name);
+}
+
+/* The element of the lanes that are open. */
+value acc_place(struct emit *e, const struct uop *acc)
+{
+    value p = map_get(&e->known, acc), at = const_int(e, e->i64, 0);
+    if (!p)
+        TGC_BUG(e->t, "kernel %s uses an accumulator before it is set", e->k->name);
+    for (int k = 1; k < acc->nsrc; k++) {
+        value lane = map_get(&e->known, acc->src[k]);
+        at = binary(e, LLVM_MUL, at, const_int(e, e->i64, acc->src[k]->src[0]->vmax));
+        if (lane)
+            at = binary(e, LLVM_ADD, at, lane);
+    }
+    return acc->nsrc > 1 ? pointer_at(e, p, type_of(e, acc->dtype, acc->lanes), at) : p;
+}
+
+static value acc_read(struct emit *e, const struct uop *acc)
+{
+    return load_as(e, type_of(e, acc->dtype, acc->lanes), acc_place(e, acc), 0);
+}
+
+value operand(struct emit *e, const struct uop *u)
+{
+    if (u->op == OP_CONST)
+        return constant(e, u);
+    if (u->op == OP_VAR)
+        return symbol(e, u);
+    if (u->op == OP_ACC)
+        return acc_read(e, u);
+    if (u->op == OP_ASSIGN)
+        return acc_read(e, u->src[0]);
+    value v = map_get(&e->known, u);
+    if (!v)
+        TGC_BUG(e->t, "kernel %s uses a %s before it is computed", e->k ? e->k->name : "run",
+                op_name(u->op));
+    return v;
+}
+
+void define(struct emit *e, const struct uop *u, value v) { map_set(&e->known, u, v); }

@@ -1,0 +1,276 @@
+/* run.c - NAME_run() as a function: the steps of the schedule, the shapes of the outputs.
+ *
+ *      i32 NAME_run(self, in, out)      in: a pointer for each input, then an i64 for each run-time
+ *                                       dimension; out: a pointer for each output, behind it its
+ *                                       shape, if that is known only at run time
+ *
+ * The arguments were checked before (program.c). Each step begins with a call of step(self, index),
+ * which is program.c's as well.
+ */
+#include "backends/llvm/emit.h"
+
+#include <string.h>
+
+static value constant64(const struct emit *e, int64_t v) { return const_int(e, e->i64, v); }
+
+/* The pointer in field `at` of one of the structs, counted in words of 8 bytes. */
+static value field_pointer(struct emit *e, value s, int64_t at)
+{
+    return load_as(e, e->pointer, pointer_at(e, s, e->i64, constant64(e, at)), 8);
+}
+
+static value weight_place(struct emit *e, const struct buffer *b)
+{
+    value g;
+    if (b->dtype == DTYPE_STRING) {
+        const char *name = mem_printf(e->t, "strings_%d", (b->same ? b->same : b)->id);
+        g = e->l->GetNamedGlobal(e->module, name);
+        if (!g)
+            g = e->l->AddGlobal(e->module, e->i8, name);
+        return e->l->BuildBitCast(e->at, g, e->pointer, "");
+    }
+    g = e->l->GetNamedGlobal(e->module, "weights");
+    if (!g)
+        g = e->l->AddGlobal(e->module, e->i8, "weights");
+    return pointer_at(e, e->l->BuildBitCast(e->at, g, e->pointer, ""), e->i8,
+                      constant64(e, (int64_t)b->offset));
+}
+
+static void bind_buffers(struct emit *e, value self, value in, value out)
+{
+    const struct schedule *s = e->s;
+    int64_t at = 0;
+    for (int i = 0; i < s->ninput; i++)
+        e->place[s->input[i]->id] = field_pointer(e, in, i);
+    for (int i = 0; i < s->noutput; i++) {
+        const struct buffer *b = s->output[i];
+        e->place[b->id] = field_pointer(e, out, at++);
+        at += program_has_shape_field(b) ? b->ndim : 0;
+    }
+    for (int i = 0; i < s->nbuffer; i++)
+        if (!s->buffer[i]->base)
+            e->place[s->buffer[i]->id] =
+                pointer_at(e, self, e->i8,
+                           constant64(e, (int64_t)(LLVM_HEAD_NBYTES + s->buffer[i]->offset)));
+    for (int i = 0; i < s->nweight; i++)
+        e->place[s->weight[i]->id] = weight_place(e, s->weight[i]);
+}
+
+/* Where each symbol's value is: in the inputs, or on the stack if the run finds it. */
+static void bind_symbols(struct emit *e, value in)
+{
+    int64_t at = e->s->ninput;
+    for (int i = 0; i < e->s->nvar; i++) {
+        const struct var *v = e->s->var[i];
+        if (schedule_passes_var(e->s, v))
+            e->var[v->id] = pointer_at(e, in, e->i64, constant64(e, at++));
+        else
+            store_as(e, constant64(e, 0), e->var[v->id] = on_stack(e, e->i64), 8);
+    }
+}
+
+/* An integer or bool over symbols and elements that this run has stored. */
+static value scalar(struct emit *e, struct uop *root)
+{
+    int n;
+    struct uop **order = uop_toposort(e->t, &root, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op != OP_CONST && order[i]->op != OP_VAR && order[i]->op != OP_BUFFER) {
+            if (order[i]->op != OP_LOAD && !op_is_elementwise(order[i]->op))
+                TGC_BUG(e->t, "%s in a scalar of the schedule", op_name(order[i]->op));
+            emit_uop(e, order[i]);
+        }
+    return operand(e, root);
+}
+
+/* A part of another buffer begins at an offset that may be an expression. */
+static value argument(struct emit *e, const struct buffer *b)
+{
+    for (const struct buffer *part = b; part->base; part = part->base)
+        if (part->base_offset)
+            scalar(e, part->base_offset);
+    return place_of(e, b);
+}
+
+static void return_if(struct emit *e, value bad, value status)
+{
+    LLVMBasicBlockRef end = block_new(e, "bad"), after = block_new(e, "good");
+    e->l->BuildCondBr(e->at, bad, end, after);
+    e->l->PositionBuilderAtEnd(e->at, end);
+    e->l->BuildRet(e->at, status);
+    e->l->PositionBuilderAtEnd(e->at, after);
+}
+
+static void emit_host(struct emit *e, const struct step *step)
+{
+    const struct host_call *h = step->host;
+    const struct host_function *f = host_function_find(h->function);
+    if (!f || step->narg != f->nin + f->nout || h->nparam != f->nparam || h->nresult != f->nresult)
+        TGC_BUG(e->t, "the call of '%s' does not match ir/host.def", h->function);
+    value *arg = mem_array(e->t, (size_t)(step->narg + h->nparam + h->nresult) + 1, sizeof *arg);
+    int n = 0;
+    for (int i = 0; i < step->narg; i++)
+        arg[n++] = argument(e, step->arg[i]);
+    for (int i = 0; i < h->nparam; i++)
+        arg[n++] = scalar(e, h->param[i]);
+    for (int i = 0; i < h->nresult; i++)
+        arg[n++] = e->var[h->result[i]->id];
+    value status = call_piece(e, h->function, e->i32, arg, n);
+    return_if(e, e->l->BuildICmp(e->at, LLVM_NE, status, const_int(e, e->i32, PROGRAM_OK), ""),
+              status);
+    for (int i = 0; i < h->nresult; i++) {
+        value r = load_as(e, e->i64, e->var[h->result[i]->id], 8);
+        value most = constant64(e, h->result[i]->max);
+        return_if(e, e->l->BuildICmp(e->at, LLVM_UGT, r, most, ""),
+                  const_int(e, e->i32, PROGRAM_TOO_MANY_RESULTS));
+    }
+}
+
+static void emit_step_hook(struct emit *e, value self, int index)
+{
+    LLVMTypeRef type[2] = {e->pointer, e->i32};
+    value f = e->l->GetNamedFunction(e->module, "step");
+    if (!f)
+        f = e->l->AddFunction(e->module, "step", e->l->FunctionType(e->nothing, type, 2, 0));
+    call(e, f, (value[]){self, const_int(e, e->i32, index)}, 2);
+}
+
+/* One thread computes all parts. */
+static void emit_call(struct emit *e, value self, const struct kernel *k)
+{
+    int n;
+    const struct parameter *a = kernel_parameters(e->t, k, &n);
+    value *arg = mem_array(e->t, (size_t)n + 2, sizeof *arg);
+    emit_step_hook(e, self, k->index);
+    for (int i = 0; i < n; i++)
+        arg[i] = a[i].b ? argument(e, a[i].b) : load_as(e, e->i64, e->var[a[i].v->id], 8);
+    arg[n] = constant64(e, 0);
+    arg[n + 1] = constant64(e, 1);
+    call(e, e->kernel[e->twin[k->index]->index], arg, n + 2 * k->is_shared);
+}
+
+/* ------------------------------------------------------------------------------------- control */
+
+/* IF and ELSE: `other` is where the other side begins. */
+struct branch { LLVMBasicBlockRef other, after; };
+
+static void begin_loop(struct emit *e, const struct step *step)
+{
+    value end = scalar(e, step->trip);
+    value counter = on_stack(e, e->i64);
+    e->var[step->counter->id] = counter;
+    loop_open(e, NULL, constant64(e, 0), end, false);
+    store_as(e, e->region[e->nregion - 1].counter, counter, 8);
+}
+
+static void break_unless(struct emit *e, const struct step *step)
+{
+    LLVMBasicBlockRef on = block_new(e, "on");
+    e->l->BuildCondBr(e->at, scalar(e, step->cond), on, e->region[e->nregion - 1].exit);
+    e->l->PositionBuilderAtEnd(e->at, on);
+}
+
+static void begin_if(struct emit *e, const struct step *step, struct branch *b)
+{
+    LLVMBasicBlockRef then = block_new(e, "then");
+    *b = (struct branch){block_new(e, "else"), block_new(e, "endif")};
+    e->l->BuildCondBr(e->at, scalar(e, step->cond), then, b->other);
+    e->l->PositionBuilderAtEnd(e->at, then);
+}
+
+static void begin_else(struct emit *e, struct branch *b)
+{
+    e->l->BuildBr(e->at, b->after);
+    e->l->PositionBuilderAtEnd(e->at, b->other);
+    b->other = NULL;
+}
+
+static void end_if(struct emit *e, struct branch *b)
+{
+    if (b->other)
+        begin_else(e, b);
+    e->l->BuildBr(e->at, b->after);
+    e->l->PositionBuilderAtEnd(e->at, b->after);
+}
+
+static void emit_steps(struct emit *e, value self)
+{
+    struct branch *open = NULL;
+    int n = 0;
+    size_t cap = 0;
+    for (int i = 0; i < e->s->nstep; i++) {
+        const struct step *step = &e->s->step[i];
+        struct branch b;
+        /* what was computed in a branch, or from what a kernel changed, is not known any more */
+        e->known = (struct uop_map){.t = e->t, .scratch = true};
+        switch (step->kind) {
+        case STEP_KERNEL: emit_call(e, self, step->kernel); break;
+        case STEP_HOST: emit_host(e, step); break;
+        case STEP_IF:
+            begin_if(e, step, &b);
+            VEC_PUSH(e->t, open, n, cap, b);
+            break;
+        case STEP_ELSE: begin_else(e, &open[n - 1]); break;
+        case STEP_ENDIF: end_if(e, &open[--n]); break;
+        case STEP_LOOP: begin_loop(e, step); break;
+        case STEP_BREAK_UNLESS: break_unless(e, step); break;
+        case STEP_ENDLOOP: loop_close(e); break;
+        }
+    }
+}
+
+static void emit_shapes(struct emit *e, value out)
+{
+    int64_t at = 0;
+    e->known = (struct uop_map){.t = e->t, .scratch = true};
+    for (int i = 0; i < e->s->noutput; i++) {
+        const struct buffer *b = e->s->output[i];
+        at++;
+        for (int a = 0; a < b->ndim && program_has_shape_field(b); a++)
+            store_as(e, scalar(e, b->dim[a]), pointer_at(e, out, e->i64, constant64(e, at++)), 8);
+    }
+}
+
+static int buffer_ids(const struct schedule *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->nbuffer; i++)
+        n = s->buffer[i]->id >= n ? s->buffer[i]->id + 1 : n;
+    for (int i = 0; i < s->nweight; i++)
+        n = s->weight[i]->id >= n ? s->weight[i]->id + 1 : n;
+    for (int i = 0; i < s->ninput; i++)
+        n = s->input[i]->id >= n ? s->input[i]->id + 1 : n;
+    for (int i = 0; i < s->noutput; i++)
+        n = s->output[i]->id >= n ? s->output[i]->id + 1 : n;
+    return n;
+}
+
+static int var_ids(const struct schedule *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->nvar; i++)
+        n = s->var[i]->id >= n ? s->var[i]->id + 1 : n;
+    for (int i = 0; i < s->nstep; i++)
+        if (s->step[i].counter && s->step[i].counter->id >= n)
+            n = s->step[i].counter->id + 1;
+    return n;
+}
+
+void emit_run(struct emit *e, const char *name)
+{
+    LLVMTypeRef type[3] = {e->pointer, e->pointer, e->pointer};
+    e->k = NULL;
+    function_begin(e, name, e->l->FunctionType(e->i32, type, 3, 0), false);
+    LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
+    value self = e->l->GetParam(e->function, 0), out = e->l->GetParam(e->function, 2);
+    e->place = mem_array(e->t, (size_t)buffer_ids(e->s) + 1, sizeof *e->place);
+    e->var = mem_array(e->t, (size_t)var_ids(e->s) + 1, sizeof *e->var);
+    bind_buffers(e, self, e->l->GetParam(e->function, 1), out);
+    bind_symbols(e, e->l->GetParam(e->function, 1));
+    emit_steps(e, self);
+    emit_shapes(e, out);
+    emit_step_hook(e, self, -1);
+    e->l->BuildRet(e->at, const_int(e, e->i32, PROGRAM_OK));
+    e->l->PositionBuilderAtEnd(e->at, e->entry);
+    e->l->BuildBr(e->at, begin);
+}

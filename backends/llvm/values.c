@@ -1,0 +1,161 @@
+/* values.c - types and small operations on values.
+ *
+ * A value of the IR is one of LLVM's: bool an i1; integers of less than 32 bits an i32, with the
+ * bits above them as their sign says; narrow floats a float that their format has; strings a
+ * pointer. In a vector, bytes are i8. In memory every element has the size that its dtype has there.
+ * Pointers point to bytes, since version 14 still types them.
+ */
+#include "backends/llvm/emit.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------------------------------- types */
+
+LLVMTypeRef vector_of(const struct emit *e, LLVMTypeRef type, int lanes)
+{
+    return lanes > 1 ? e->l->VectorType(type, (unsigned)lanes) : type;
+}
+
+LLVMTypeRef type_of(const struct emit *e, enum dtype d, int lanes)
+{
+    LLVMTypeRef type = d == DTYPE_BOOL                        ? e->i1
+                       : d == DTYPE_STRING                    ? e->pointer
+                       : d == DTYPE_F64                       ? e->f64
+                       : dtype_is_float(d)                    ? e->f32
+                       : dtype_bits(d) == 64                  ? e->i64
+                       : lanes > 1 && dtype_bits(d) == 8      ? e->i8
+                                                              : e->i32;
+    return vector_of(e, type, lanes);
+}
+
+LLVMTypeRef type_in_memory(const struct emit *e, enum dtype d)
+{
+    if (d == DTYPE_STRING || d == DTYPE_F32 || d == DTYPE_F64)
+        return type_of(e, d, 1);
+    switch (dtype_nbytes(d)) {
+    case 1: return e->i8;
+    case 2: return e->i16;
+    case 4: return e->i32;
+    default: return e->i64;
+    }
+}
+
+/* ------------------------------------------------------------------------------------- constants */
+
+value const_int(const struct emit *e, LLVMTypeRef type, int64_t v)
+{
+    return e->l->ConstInt(type, (unsigned long long)v, 1);
+}
+
+value splat(const struct emit *e, value v, int lanes)
+{
+    if (lanes == 1)
+        return v;
+    LLVMTypeRef type = vector_of(e, e->l->TypeOf(v), lanes);
+    value one = e->l->BuildInsertElement(e->at, e->l->GetUndef(type), v, const_int(e, e->i32, 0), "");
+    return e->l->BuildShuffleVector(e->at, one, e->l->GetUndef(type),
+                                    e->l->ConstNull(vector_of(e, e->i32, lanes)), "");
+}
+
+value shuffle(const struct emit *e, value a, value b, const int *from, int n)
+{
+    value *lane = scratch_array(e->t, (size_t)n, sizeof *lane);
+    for (int i = 0; i < n; i++)
+        lane[i] = from[i] < 0 ? e->l->GetUndef(e->i32) : const_int(e, e->i32, from[i]);
+    if (n == 1)
+        return e->l->BuildExtractElement(e->at, a, lane[0], "");
+    return e->l->BuildShuffleVector(e->at, a, b ? b : e->l->GetUndef(e->l->TypeOf(a)),
+                                    e->l->ConstVector(lane, (unsigned)n), "");
+}
+
+/* ------------------------------------------------------------------------------------ operations */
+
+value binary(const struct emit *e, enum llvm_opcode op, value a, value b)
+{
+    return e->l->BuildBinOp(e->at, (int)op, a, b, "");
+}
+
+value cast_to(const struct emit *e, enum llvm_opcode op, value v, LLVMTypeRef type)
+{
+    return e->l->TypeOf(v) == type ? v : e->l->BuildCast(e->at, (int)op, v, type, "");
+}
+
+value choose(const struct emit *e, value cond, value a, value b)
+{
+    return e->l->BuildSelect(e->at, cond, a, b, "");
+}
+
+value call(const struct emit *e, value function, value *arg, int n)
+{
+    return e->l->BuildCall2(e->at, e->l->GlobalGetValueType(function), function, arg, (unsigned)n,
+                            "");
+}
+
+value call_intrinsic(const struct emit *e, const char *name, LLVMTypeRef *type, int ntype,
+                     value *arg, int n)
+{
+    unsigned id = e->l->LookupIntrinsicID(name, strlen(name));
+    if (!id)
+        TGC_BUG(e->t, "LLVM has no %s", name);
+    return call(e, e->l->GetIntrinsicDeclaration(e->module, id, type, (size_t)ntype), arg, n);
+}
+
+value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *arg, int n)
+{
+    value f = e->l->GetNamedFunction(e->module, name);
+    if (!f) {
+        LLVMTypeRef *type = scratch_array(e->t, (size_t)n + 1, sizeof *type);
+        for (int i = 0; i < n; i++)
+            type[i] = e->l->TypeOf(arg[i]);
+        if (!llvm_piece(name))
+            TGC_BUG(e->t, "runtime/ has no function %s here", name);
+        f = e->l->AddFunction(e->module, name,
+                              e->l->FunctionType(result, type, (unsigned)n, 0));
+        const char *kept = mem_str(e->t, name);
+        VEC_PUSH(e->t, e->piece, e->npiece, e->cap_piece, kept);
+    }
+    return call(e, f, arg, n);
+}
+
+/* ---------------------------------------------------------------------------------------- memory */
+
+value pointer_at(const struct emit *e, value base, LLVMTypeRef element, value offset)
+{
+    LLVMTypeRef type = e->l->PointerType(element, 0);
+    value typed = e->l->BuildBitCast(e->at, base, type, "");
+    value p = e->l->BuildGEP2(e->at, element, typed, &offset, 1, "");
+    return e->l->BuildBitCast(e->at, p, e->pointer, "");
+}
+
+value load_as(const struct emit *e, LLVMTypeRef type, value pointer, unsigned align)
+{
+    value typed = e->l->BuildBitCast(e->at, pointer, e->l->PointerType(type, 0), "");
+    value v = e->l->BuildLoad2(e->at, type, typed, "");
+    if (align)
+        e->l->SetAlignment(v, align);
+    return v;
+}
+
+void store_as(const struct emit *e, value v, value pointer, unsigned align)
+{
+    LLVMTypeRef type = e->l->PointerType(e->l->TypeOf(v), 0);
+    value typed = e->l->BuildBitCast(e->at, pointer, type, "");
+    value stored = e->l->BuildStore(e->at, v, typed);
+    if (align)
+        e->l->SetAlignment(stored, align);
+}
+
+value on_stack(struct emit *e, LLVMTypeRef type)
+{
+    LLVMBasicBlockRef here = e->l->GetInsertBlock(e->at);
+    e->l->PositionBuilderAtEnd(e->at, e->entry);
+    value place = e->l->BuildAlloca(e->at, type, "");
+    value p = e->l->BuildBitCast(e->at, place, e->pointer, "");
+    e->l->PositionBuilderAtEnd(e->at, here);
+    return p;
+}
+
+LLVMBasicBlockRef block_new(const struct emit *e, const char *name)
+{
+    return e->l->AppendBasicBlockInContext(e->context, e->function, name);
+}

@@ -1,0 +1,191 @@
+/* vector.c - what only vectors have: splats, ramps, folds, and the operations of ir/intrinsics.def.
+ *
+ * Intrinsics are written by their meaning, which LLVM turns into what the processor has; where that
+ * is an instruction that it does not find, native_dot() names it.
+ */
+#include "backends/llvm/emit.h"
+
+#include <string.h>
+
+static value const_lanes(const struct emit *e, LLVMTypeRef type, int lanes)
+{
+    value *lane = scratch_array(e->t, (size_t)lanes, sizeof *lane);
+    for (int i = 0; i < lanes; i++)
+        lane[i] = type == e->f32 ? e->l->ConstReal(type, i) : const_int(e, type, i);
+    return e->l->ConstVector(lane, (unsigned)lanes);
+}
+
+static value emit_splat(struct emit *e, const struct uop *u)
+{
+    value v = operand(e, u->src[0]);
+    int from[128], had = u->src[0]->lanes;
+    if (had == 1)
+        return splat(e, cast_to(e, LLVM_TRUNC, v, e->l->TypeOf(v) == e->i32 &&
+                                                          dtype_is_byte(u->dtype)
+                                                      ? e->i8
+                                                      : e->l->TypeOf(v)), u->lanes);
+    for (int i = 0; i < u->lanes; i++)
+        from[i] = i % had;
+    return shuffle(e, v, NULL, from, u->lanes);
+}
+
+static value fold_two(struct emit *e, enum op op, enum dtype d, value a, value b)
+{
+    bool is_float = dtype_is_float(d);
+    return op == OP_ADD   ? binary(e, is_float ? LLVM_FADD : LLVM_ADD, a, b)
+           : op == OP_MUL ? binary(e, is_float ? LLVM_FMUL : LLVM_MUL, a, b)
+                          : extreme(e, op, d, a, b);
+}
+
+/* Halves are combined until one lane is left. */
+static value emit_fold(struct emit *e, const struct uop *u)
+{
+    value v = operand(e, u->src[0]);
+    for (int n = u->src[0]->lanes; n > 1; n /= 2) {
+        int low[128], high[128];
+        if (n % 2)
+            TGC_BUG(e->t, "a vector of %d lanes", n);
+        for (int i = 0; i < n / 2; i++) {
+            low[i] = i;
+            high[i] = n / 2 + i;
+        }
+        v = fold_two(e, (enum op)u->arg.i, u->dtype, shuffle(e, v, NULL, low, n / 2),
+                     shuffle(e, v, NULL, high, n / 2));
+    }
+    return v;
+}
+
+static value clamp(struct emit *e, enum dtype d, value v, LLVMTypeRef type, int lanes, int64_t lo,
+                   int64_t hi)
+{
+    v = extreme(e, OP_MAX, d, v, splat(e, const_int(e, type, lo), lanes));
+    return extreme(e, OP_MIN, d, v, splat(e, const_int(e, type, hi), lanes));
+}
+
+static value emit_narrow(struct emit *e, const struct uop *u)
+{
+    value v = operand(e, u->src[0]);
+    LLVMTypeRef type = vector_of(e, e->i32, u->lanes);
+    if (u->src[0]->dtype == DTYPE_F32) {
+        LLVMTypeRef types[2] = {type, e->l->TypeOf(v)};
+        v = call_intrinsic(e, "llvm.fptosi.sat", types, 2, &v, 1);
+        return clamp(e, DTYPE_I32, v, e->i32, u->lanes, -u->arg.i, u->arg.i);
+    }
+    v = clamp(e, DTYPE_I64, v, e->i64, u->lanes, -u->arg.i, u->arg.i);
+    return cast_to(e, LLVM_TRUNC, v, type);
+}
+
+static value emit_nearest(struct emit *e, const struct uop *u)
+{
+    value v = operand(e, u->src[0]);
+    LLVMTypeRef type = e->l->TypeOf(v);
+    v = call_intrinsic(e, "llvm.roundeven", &type, 1, &v, 1);
+    v = cast_to(e, LLVM_FPTOSI, v, vector_of(e, e->i32, u->lanes));
+    v = clamp(e, DTYPE_I32, v, e->i32, u->lanes, dtype_min(u->dtype), dtype_max(u->dtype));
+    return cast_to(e, LLVM_TRUNC, v, vector_of(e, e->i8, u->lanes));
+}
+
+/* ------------------------------------------------------------------------------------ intrinsics */
+
+/* AVX-512's own sum of products of bytes; NULL: the processor has none. */
+static value native_dot(struct emit *e, value sum, value a, value b, int n)
+{
+    char name[64];
+    if (!strstr(e->features, "+avx512vnni") || !strstr(e->features, "+avx512vl") ||
+        (n != 4 && n != 8 && n != 16))
+        return NULL;
+    LLVMTypeRef type = vector_of(e, e->i32, n);
+    value arg[3] = {sum, e->l->BuildBitCast(e->at, a, type, ""),
+                    e->l->BuildBitCast(e->at, b, type, "")};
+    snprintf(name, sizeof name, "llvm.x86.avx512.vpdpbusd.%d", 32 * n);
+    return call_intrinsic(e, name, NULL, 0, arg, 3);
+}
+
+/* Each lane: the sum plus the products of its four bytes. */
+static value emit_dot(struct emit *e, const struct uop *u, bool centered)
+{
+    int n = u->lanes, from[128];
+    value sum = operand(e, u->src[0]), a = operand(e, u->src[1]), b = operand(e, u->src[2]);
+    value own = centered ? NULL : native_dot(e, sum, a, b, n);
+    if (own)
+        return own;
+    LLVMTypeRef wide = vector_of(e, e->i32, 4 * n);
+    value x = cast_to(e, LLVM_ZEXT, a, wide), y = cast_to(e, LLVM_SEXT, b, wide);
+    if (centered)
+        x = binary(e, LLVM_SUB, x, splat(e, const_int(e, e->i32, 128), 4 * n));
+    value product = binary(e, LLVM_MUL, x, y);
+    for (int k = 0; k < DOT_BYTES; k++) {
+        for (int i = 0; i < n; i++)
+            from[i] = DOT_BYTES * i + k;
+        sum = binary(e, LLVM_ADD, sum, shuffle(e, product, NULL, from, n));
+    }
+    return sum;
+}
+
+/* The table's first element is that of the least index. */
+static value emit_lookup(struct emit *e, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    value table = place_of(e, b), index = operand(e, u->src[1]);
+    value v = e->l->GetUndef(vector_of(e, e->i8, u->lanes));
+    bool is_signed = u->src[1]->dtype == DTYPE_I8;
+    for (int i = 0; i < u->lanes; i++) {
+        value lane = const_int(e, e->i32, i);
+        value at = e->l->BuildExtractElement(e->at, index, lane, "");
+        at = cast_to(e, is_signed ? LLVM_SEXT : LLVM_ZEXT, at, e->i64);
+        if (is_signed)
+            at = binary(e, LLVM_ADD, at, const_int(e, e->i64, 128));
+        v = e->l->BuildInsertElement(e->at, v, load_as(e, e->i8, pointer_at(e, table, e->i8, at), 1),
+                                     lane, "");
+    }
+    return v;
+}
+
+/* Interleaves the even groups of both, or the odd ones. */
+static value emit_interleave(struct emit *e, const struct uop *u, bool odd)
+{
+    int from[128], group = (int)INTRINSIC_PARAM(u->arg.i, 1);
+    for (int i = 0; i < u->lanes; i++) {
+        int second = i / group % 2, pair = i / (2 * group);
+        from[i] = second * u->lanes + pair * 2 * group + odd * group + i % group;
+    }
+    return shuffle(e, operand(e, u->src[0]), operand(e, u->src[1]), from, u->lanes);
+}
+
+static value emit_intrinsic(struct emit *e, const struct uop *u)
+{
+    int from[128];
+    switch (INTRINSIC_ROW(u->arg.i)) {
+    case INTRINSIC_DOT: return emit_dot(e, u, false);
+    case INTRINSIC_DOT_CENTERED: return emit_dot(e, u, true);
+    case INTRINSIC_LOOKUP: case INTRINSIC_LOOKUP_I8: return emit_lookup(e, u);
+    case INTRINSIC_EVENS: return emit_interleave(e, u, false);
+    case INTRINSIC_ODDS: return emit_interleave(e, u, true);
+    case INTRINSIC_HALF:
+        for (int i = 0; i < u->lanes; i++)
+            from[i] = i;
+        return shuffle(e, operand(e, u->src[0]), NULL, from, u->lanes);
+    default:
+        TGC_BUG(e->t, "%s has no form in LLVM", intrinsic_name(INTRINSIC_ROW(u->arg.i)));
+    }
+}
+
+bool emit_vector(struct emit *e, const struct uop *u)
+{
+    value v;
+    switch (u->op) {
+    case OP_SPLAT: v = emit_splat(e, u); break;
+    case OP_RAMP:
+        v = binary(e, LLVM_FADD, splat(e, operand(e, u->src[0]), u->lanes),
+                   const_lanes(e, e->f32, u->lanes));
+        break;
+    case OP_LANES: v = const_lanes(e, e->i32, u->lanes); break;
+    case OP_FOLD: v = emit_fold(e, u); break;
+    case OP_NARROW: v = emit_narrow(e, u); break;
+    case OP_NEAREST: v = emit_nearest(e, u); break;
+    case OP_INTRINSIC: v = emit_intrinsic(e, u); break;
+    default: return false;
+    }
+    define(e, u, v);
+    return true;
+}
