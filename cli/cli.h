@@ -12,6 +12,7 @@
 #define TGC_CLI_H
 
 #include "backends/backend.h"
+#include "backends/llvm/llvm.h"
 #include "frontend/onnx/onnx.h"
 #include "frontend/text/text.h"
 #include "ir/ir.h"
@@ -304,6 +305,9 @@ const char *image_formats(void);
 struct instance {
     const struct program_info *info;
     void *handle, *arena, *model, *weights;
+    /* NULL: a shared object; else code in this process, and what made it */
+    const struct llvm_program *code;
+    const char *made_by;
     int (*init)(void **model, void *arena, size_t nbytes,
                 const struct program_run_options *options);
     int (*run)(void *model, const void *inputs, void *outputs);
@@ -344,6 +348,8 @@ bool instance_run(struct tgc *t, struct instance *p);
 /* The same for repeated runs: if a state is full, all of them are reset. */
 bool instance_run_again(struct tgc *t, struct instance *p);
 void instance_close(struct instance *p);
+/* "ran by LLVM 19", if it was not the C compiler's code that ran */
+void instance_print_maker(const struct instance *p);
 
 /* Prepares again with the present p->on_kernel; needs: instance_prepare(). */
 bool instance_restart(struct tgc *t, const struct options *o, struct instance *p);

@@ -111,6 +111,8 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
         if (!instance_restart(t, &o, &p) || !times_of_runs(t, &p, &times))
             return EXIT_FAILED;
         print_result(t, &o, p.info, seconds, n, at_once, m.schedule, &times);
+        if (!o.json)
+            instance_print_maker(&p);
     }
     instance_close(&p);
     model_close(&m);

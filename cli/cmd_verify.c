@@ -378,6 +378,7 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     times_print_one_run(t, &m, &times);
     if (!(o.data ? compare_outputs(t, &o, &m, &p, &nbad) : compare_models(t, given, &m, &p, &nbad)))
         return EXIT_FAILED;
+    instance_print_maker(&p);
     instance_close(&p);
     model_close(&m);
     return nbad ? EXIT_MISMATCH : EXIT_DONE;

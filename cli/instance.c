@@ -1,5 +1,5 @@
 /* instance.c - a compiled model in this process: emitted, compiled by the system's compiler, opened
- * with dlopen and run.
+ * with dlopen and run; or made by LLVM in this process (--target=llvm), which looks the same.
  *
  * Nothing here knows a model: NAME_describe() gives each tensor's dtype, shape and the offset of
  * its field in NAME_inputs and NAME_outputs, so that the structs can be filled without their
@@ -143,6 +143,19 @@ static bool find_function(struct tgc *t, void *handle, const char *path, const c
                           name, suffix);
 }
 
+/* What both ways of opening a model have in common. */
+static void allocate_fields(struct tgc *t, struct instance *p)
+{
+    p->first = mem_array(t, (size_t)p->info->state_count, sizeof *p->first);
+    p->input = mem_array(t, (size_t)p->info->input_count, sizeof *p->input);
+    p->output = mem_array(t, (size_t)p->info->output_count, sizeof *p->output);
+    p->symbol = mem_array(t, (size_t)p->info->symbol_count, sizeof *p->symbol);
+    p->inputs = mem_alloc(t, p->info->inputs_bytes);
+    p->outputs = mem_alloc(t, p->info->outputs_bytes);
+    for (int i = 0; i < p->info->symbol_count; i++)
+        p->symbol[i] = -1;
+}
+
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p)
 {
     *p = (struct instance){0};
@@ -170,14 +183,7 @@ bool instance_open(struct tgc *t, const char *path, const char *name, struct ins
                                  !find_function(t, p->handle, path, name, "save", &p->save) ||
                                  !find_function(t, p->handle, path, name, "restore", &p->restore)))
         return false;
-    p->first = mem_array(t, (size_t)p->info->state_count, sizeof *p->first);
-    p->input = mem_array(t, (size_t)p->info->input_count, sizeof *p->input);
-    p->output = mem_array(t, (size_t)p->info->output_count, sizeof *p->output);
-    p->symbol = mem_array(t, (size_t)p->info->symbol_count, sizeof *p->symbol);
-    p->inputs = mem_alloc(t, p->info->inputs_bytes);
-    p->outputs = mem_alloc(t, p->info->outputs_bytes);
-    for (int i = 0; i < p->info->symbol_count; i++)
-        p->symbol[i] = -1;
+    allocate_fields(t, p);
     return true;
 }
 
@@ -217,9 +223,47 @@ static bool check_values_fit(struct tgc *t, const struct options *o, const struc
                       t->run_used >> 20, option_spelling(OPTION_MAX_MEMORY));
 }
 
+/* By LLVM, in this process. */
+static bool build_here(struct tgc *t, const struct options *o, const struct model *m,
+                       struct instance *p)
+{
+    double start = clock_seconds();
+    struct text ir = {.t = t};
+    *p = (struct instance){0};
+    struct llvm *l = check_values_fit(t, o, m->graph) ? llvm_open(t) : NULL;
+    if (!l)
+        return false;
+    progress(o, "%s: compiling by LLVM", m->stem);
+    struct llvm_program *code =
+        llvm_compile(t, l, m->schedule, o->name ? o->name : program_name(t, m->stem),
+                     "tgc " TGC_VERSION, t->debug >= 3 ? &ir : NULL);
+    progress_end(o);
+    report_stage(t, o, "LLVM", start);
+    if (ir.s)
+        fputs(ir.s, stderr);
+    if (!code)
+        return false;
+    p->code = code;
+    p->made_by = llvm_title(t, l);
+    p->info = llvm_program_info(code);
+    p->run = llvm_program_run;
+    p->close = llvm_program_close;
+    p->strerror = llvm_program_strerror;
+    allocate_fields(t, p);
+    return true;
+}
+
+void instance_print_maker(const struct instance *p)
+{
+    if (p->made_by)
+        printf("ran by %s\n", p->made_by);
+}
+
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
                     struct instance *p)
 {
+    if (o->target == TARGET_LLVM)
+        return build_here(t, o, m, p);
     double start = clock_seconds();
     const char *name = o->name ? o->name : program_name(t, m->stem);
     const char *dir = check_values_fit(t, o, m->graph) ? directory_make(t) : NULL;
@@ -452,7 +496,9 @@ static bool start(struct tgc *t, const struct options *o, struct instance *p)
     struct program_run_options options = {
         .threads = o->threads, .weights = p->weights, .weights_bytes = p->info->weights_bytes,
         .on_kernel = p->on_kernel, .user = p->user};
-    int status = p->init(&p->model, p->arena, p->info->arena_bytes, &options);
+    size_t nbytes = p->info->arena_bytes;
+    int status = p->code ? llvm_program_init(p->code, &p->model, p->arena, nbytes, &options)
+                         : p->init(&p->model, p->arena, nbytes, &options);
     if (status != PROGRAM_OK)
         return diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
     return restore_first(t, p);

@@ -439,10 +439,10 @@ static bool set_target(struct parser *p, const char *name, const char *from)
         p->o->target = (enum target)i;
         return targets[i].built
                    ? true
-                   : usage(p, "%s: the target '%s' is not in this version of tgc; it has c and opencl",
+                   : usage(p, "%s: the target '%s' is not in this version of tgc; it has c, llvm and opencl",
                            from, name);
     }
-    return usage(p, "%s: there is no target '%.100s'; c and opencl are", from, name);
+    return usage(p, "%s: there is no target '%.100s'; c, llvm and opencl are", from, name);
 }
 
 static bool set_emit(struct parser *p, const char *kind, const char *from)
@@ -867,6 +867,13 @@ static bool check_operands(struct parser *p)
     if (on_device && o->isa && o->isa != (1u << ISA_COUNT) - 1)
         return usage(p, "--cpu names no device of --target=%s in this version",
                      target_name(o->target));
+    if (o->target == TARGET_LLVM && o->command == COMMAND_COMPILE)
+        return usage(p, "--target=llvm runs a model in this process (tgc run, verify, bench) and writes "
+                        "no file yet; --target=c writes .c, .o, .so and .a");
+    if (o->target == TARGET_LLVM && o->command == COMMAND_TUNE)
+        return usage(p, "tune measures by the C compiler alone yet: leave --target=llvm out");
+    if (o->target == TARGET_LLVM && o->threads > 1)
+        return usage(p, "--target=llvm runs in one thread yet: leave --threads out, or take --target=c");
     if (strcmp(o->model, "-") == 0 && o->format == FORMAT_BY_NAME)
         return usage(p, "a model from standard input needs its format: -x onnx or -x tg");
     if (o->command == COMMAND_COMPILE && !o->depfile &&

@@ -1,0 +1,130 @@
+"""The LLVM target, in process: the onnx package's tests that pass by the C target, and the models of
+models/ compared with C's results. Quick: every twelfth test. Where libLLVM is absent all of it is
+skipped, but for the message that says so. TGC_LLVM=15 asks for a version."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
+
+import numpy as np
+
+import node_test as N
+import tgc as T
+from borders import border, graph_inputs
+from suite import Failure, Skip, Suite, expect
+
+EVERY = 12
+LLVM = "--target=llvm"
+
+
+def need_llvm(tgc):
+    if "libLLVM: none" in T.must(T.run([tgc, "--version"])).out.decode():
+        raise Skip("libLLVM is not installed (libllvm19), or tgc was built without the LLVM target")
+
+
+def check_random(tgc, case, folder):
+    """What is drawn at random has only a form."""
+    for inputs, outputs in case.data_sets:
+        given, options = border(graph_inputs(case.model), inputs)
+        wanted, _ = border(case.model.graph.output, outputs)
+        words = []
+        for k, (name, array) in enumerate(given):
+            np.save(folder / f"{k}.npy", T.as_npy(array))
+            words += ["-i", f"{name}={k}.npy"]
+        T.must(T.run([tgc, "run", "model.onnx", LLVM, "--out-dir", "out", *words, *options], cwd=folder,
+                     timeout=60))
+        results = {name: np.load(folder / "out" / f"{name}.npy") for name, _ in wanted}
+        dropout = N.training_dropout(case.model)
+        if dropout:
+            N.compare_dropout(dropout, dict(given), dict(wanted), results)
+            continue
+        for name, expected in wanted:
+            N.compare_form(name, results[name], expected)
+
+
+def check_case(tgc, case, folder):
+    need_llvm(tgc)
+    T.scratch(folder)
+    (folder / "model.onnx").write_bytes(case.model.SerializeToString())
+    try:
+        if N.is_random(case.model) or N.training_dropout(case.model):
+            check_random(tgc, case, folder)
+            return
+        for inputs, outputs in case.data_sets:
+            for kind, infos, values in (("input", graph_inputs(case.model), inputs),
+                                        ("output", case.model.graph.output, outputs)):
+                for k, (info, value) in enumerate(zip(infos, values)):
+                    N.record(folder / f"{kind}_{k}.pb", info, value)
+            done = T.run([tgc, "verify", "model.onnx", LLVM, "--data", ".", "--rtol", case.rtol,
+                          "--atol", case.atol], cwd=folder, timeout=60)
+            if done.status == 1 and "image's format needs a library" in done.err:
+                raise Skip("tgc itself is built with no decoder of this format")
+            T.must(done)
+            *lines, last = done.out.decode().splitlines()
+            expect(last.startswith("ran by LLVM "), f"the last line is {last!r}")
+            expect(len(lines) >= len(outputs) and all(line.startswith("ok ") for line in lines),
+                   f"{len(outputs)} outputs: {lines}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_model(tgc, path, folder, options):
+    """The same inputs by both targets."""
+    need_llvm(tgc)
+    T.scratch(folder)
+    for out, target in (("c", "--target=c"), ("l", LLVM)):
+        T.must(T.run([tgc, "run", path, target, "--out-dir", out, *options], cwd=folder, timeout=120))
+    files = sorted(path.name for path in (folder / "c").iterdir())
+    expect(files and files == sorted(path.name for path in (folder / "l").iterdir()), "other outputs")
+    for name in files:
+        T.compare(name, np.load(folder / "l" / name), np.load(folder / "c" / name), 1e-4, 1e-6)
+
+
+def check_absent(tgc, folder):
+    """A version that is not there is an error that names the package."""
+    T.scratch(folder)
+    done = T.run([tgc, "run", ROOT / "models" / "mlp.tg", LLVM], cwd=folder,
+                 env={**os.environ, "TGC_LLVM": "1"})
+    expect(done.status == 1 and ("libllvm19" in done.err or "without the LLVM target" in done.err),
+           f"status {done.status}: {done.err}")
+
+
+def check_refusals(tgc, folder):
+    """What the target does not do yet is an error, never another way in its place."""
+    T.scratch(folder)
+    model = ROOT / "models" / "mlp.tg"
+    for words in (["compile", model, "-o", "m.c"], ["run", model, "--threads", "2"],
+                  ["tune", model, "-o", "m.tune"]):
+        done = T.run([tgc, *words, LLVM], cwd=folder)
+        expect(done.status == 2 and "--target=llvm" in done.err,
+               f"{words[0]}: status {done.status}: {done.err}")
+        expect(not list(folder.iterdir()), f"{words[0]} left a file")
+
+
+def main():
+    suite = Suite("llvm")
+    options = suite.parse()
+    tgc = T.find_tgc(options.build)
+    scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "llvm")
+    suite.add("absent", check_absent, tgc, scratch / "absent")
+    suite.add("refusals", check_refusals, tgc, scratch / "refusals")
+    for path in sorted((ROOT / "models").glob("*.tg")):
+        for how in ((), ("--cpu=generic",), ("--cpu=avx2",), ("-O0",)):
+            name = f"{path.stem} {' '.join(how)}".strip()
+            suite.add(name, check_model, tgc, path, scratch / N.flat(name), how, slow=how == ("--cpu=avx2",))
+    cases = N.load_cases()
+    passing, _ = N.read_lists()
+    for number, name in enumerate(passing):
+        if name in cases:
+            suite.add(name, check_case, tgc, cases[name], scratch / N.flat(name),
+                      slow=number % EVERY != 0)
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()
