@@ -124,8 +124,11 @@ struct options {
  * diagnostics even then. */
 bool options_parse(struct tgc *t, int argc, const char *const *argv,
                    const char *(*getenv_)(const char *), struct options *o);
-/* The instruction sets of the processor that tgc runs on. */
+/* host_isa.c: the instruction sets of the processor that tgc runs on; the best of them; and with a
+ * set the one for kernels without products of bytes, on which it is based. */
 isa_set options_host_isa(void);
+isa_set options_native_isa(void);
+isa_set options_with_base(enum isa isa);
 /* host_machine.c: its caches and units, as far as they are known; allocated in t. */
 const struct machine *host_machine(struct tgc *t);
 /* The option's spelling, for messages. */

@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#if defined __aarch64__ && defined __linux__
-#include <sys/auxv.h>
-#endif
 
 enum kind { FLAG, VALUE, LIST };
 enum { MAX_FILE_DEPTH = 8, MAX_OPTION_FILE = 1 << 20, MAX_THREADS = 1024 };
@@ -462,65 +459,17 @@ static bool set_emit(struct parser *p, const char *kind, const char *from)
     return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
 }
 
-/* Kernels without products of bytes use the instruction set on which this one is based. */
-static isa_set with_base(enum isa isa)
-{
-    return 1u << isa | 1u << isa_base(isa);
-}
-
-#if defined __aarch64__
-static enum isa native_neon(void)
-{
-#if defined __linux__
-    enum { DOTPROD = 20, I8MM = 13 };
-    bool dot = getauxval(AT_HWCAP) >> DOTPROD & 1, i8mm = getauxval(AT_HWCAP2) >> I8MM & 1;
-    return dot && i8mm ? ISA_NEONI8MM : dot ? ISA_NEONDOT : ISA_NEON;
-#elif defined __ARM_FEATURE_MATMUL_INT8
-    return ISA_NEONI8MM;
-#elif defined __ARM_FEATURE_DOTPROD
-    return ISA_NEONDOT;
-#else
-    return ISA_NEON;
-#endif
-}
-#endif
-
-/* The best instruction set of the processor that tgc runs on. */
-static isa_set native_isa(void)
-{
-#if defined __aarch64__
-    return with_base(native_neon());
-#elif defined __x86_64__
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        return __builtin_cpu_supports("avx512vnni") ? with_base(ISA_AVX512VNNI) : 1u << ISA_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return 1u << ISA_AVX2;
-#endif
-    return 1u << ISA_GENERIC;
-}
-
-isa_set options_host_isa(void)
-{
-    isa_set set = native_isa() | 1u << ISA_GENERIC;
-    /* a wider one includes the narrower ones */
-    for (int isa = ISA_COUNT - 2; isa > ISA_GENERIC; isa--)
-        if ((set >> (isa + 1) & 1) && strcmp(isa_table[isa].arch, isa_table[isa + 1].arch) == 0)
-            set |= 1u << isa;
-    return set;
-}
-
 static bool read_cpu(struct parser *p, const struct given *g)
 {
     struct text known = {.t = p->t};
     if (strcmp(g->value, "auto") == 0)
         p->o->isa = (1u << ISA_COUNT) - 1;
     else if (strcmp(g->value, "native") == 0)
-        p->o->isa = native_isa();
+        p->o->isa = options_native_isa();
     for (int i = 0; i < ISA_COUNT; i++) {
         text_printf(&known, " %s", isa_table[i].text);
         if (strcmp(g->value, isa_table[i].text) == 0)
-            p->o->isa = with_base((enum isa)i);
+            p->o->isa = options_with_base((enum isa)i);
     }
     if (p->o->isa == 0)
         return usage(p, "--cpu=%.100s is not known; known are auto native%s", g->value, known.s);

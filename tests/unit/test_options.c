@@ -272,6 +272,30 @@ static void test_escaping(void **state)
     }
 }
 
+/* The processor's sets are what Linux says of it; the best of them is one. */
+static void test_processor(void **state)
+{
+    (void)state;
+    static const struct { const char *flag; enum isa isa; } row[] = {
+        {" avx2 ", ISA_AVX2}, {" avx512bw ", ISA_AVX512}, {" avx512_vnni ", ISA_AVX512VNNI},
+        {" amx_int8 ", ISA_AMX},
+    };
+    isa_set host = options_host_isa(), native = options_native_isa();
+    char line[1 << 14];
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    assert_true(host & 1 && native && (native & ~host) == 0);
+    while (f && fgets(line, sizeof line, f)) {
+        if (strncmp(line, "flags", 5) != 0)
+            continue;
+        line[strcspn(line, "\n")] = ' ';
+        for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+            assert_int_equal(host >> row[i].isa & 1, strstr(line, row[i].flag) != NULL);
+        break;
+    }
+    if (f)
+        fclose(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,7 +303,7 @@ int main(void)
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_all_faults_at_once),
         cmocka_unit_test(test_environment),   cmocka_unit_test(test_option_file),
         cmocka_unit_test(test_help_is_whole), cmocka_unit_test(test_every_option_is_read),
-        cmocka_unit_test(test_escaping),
+        cmocka_unit_test(test_escaping),      cmocka_unit_test(test_processor),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

@@ -1,0 +1,70 @@
+/* host_isa.c - the instruction sets of the processor that tgc runs on: --cpu=native, and what tgc
+ * tune measures.
+ *
+ * A set is there if emitted programs would find it: by the compiler's __builtin_cpu_supports(), by
+ * Linux's list of capabilities, or, for AMX, by has_amx() of runtime/, which also asks the system to
+ * keep the registers of tiles.
+ */
+#include "cli/cli.h"
+
+#include <string.h>
+#if defined __aarch64__ && defined __linux__
+#include <sys/auxv.h>
+#endif
+#if defined __x86_64__ && (defined __clang__ ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "runtime/vector_amx.c"
+#define HAS_AMX has_amx()
+#else
+#define HAS_AMX false
+#endif
+
+isa_set options_with_base(enum isa isa)
+{
+    return 1u << isa | 1u << isa_base(isa);
+}
+
+#if defined __aarch64__
+static enum isa native_neon(void)
+{
+#if defined __linux__
+    enum { DOTPROD = 20, I8MM = 13 };
+    bool dot = getauxval(AT_HWCAP) >> DOTPROD & 1, i8mm = getauxval(AT_HWCAP2) >> I8MM & 1;
+    return dot && i8mm ? ISA_NEONI8MM : dot ? ISA_NEONDOT : ISA_NEON;
+#elif defined __ARM_FEATURE_MATMUL_INT8
+    return ISA_NEONI8MM;
+#elif defined __ARM_FEATURE_DOTPROD
+    return ISA_NEONDOT;
+#else
+    return ISA_NEON;
+#endif
+}
+#endif
+
+isa_set options_native_isa(void)
+{
+#if defined __aarch64__
+    return options_with_base(native_neon());
+#elif defined __x86_64__
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
+        enum isa best = !__builtin_cpu_supports("avx512vnni") ? ISA_AVX512
+                        : HAS_AMX                             ? ISA_AMX
+                                                              : ISA_AVX512VNNI;
+        return options_with_base(best);
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return 1u << ISA_AVX2;
+#endif
+    return 1u << ISA_GENERIC;
+}
+
+isa_set options_host_isa(void)
+{
+    isa_set set = options_native_isa() | 1u << ISA_GENERIC;
+    /* a wider one includes the narrower ones */
+    for (int isa = ISA_COUNT - 2; isa > ISA_GENERIC; isa--)
+        if ((set >> (isa + 1) & 1) && strcmp(isa_table[isa].arch, isa_table[isa + 1].arch) == 0)
+            set |= 1u << isa;
+    return set;
+}
