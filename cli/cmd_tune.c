@@ -1,8 +1,8 @@
 /* cmd_tune.c - tgc tune: measures the best candidates of the cost models on this machine, and
  * writes the fastest to a file.
  *
- * First each convolution's Winograd tiles, all layers at once, one side a round; then the tiles of
- * the nests; then which loops threads share. A round compiles the whole model with another
+ * First each convolution's Winograd tiles, all layers at once, one side a round; then lists of opts
+ * of the nests: packed keys, rows together, tiles, which loops threads share. A round compiles the whole model with another
  * candidate for every nest at once, as long as no kernel has two that differ from the model's
  * choice, and times every kernel: so there are as many rounds as the longest list has candidates.
  * Winners are measured again, alternating with the model's choices, and have to win again.
@@ -28,6 +28,7 @@ struct unit {
     uint64_t key;
     enum isa isa;
     struct tuned candidate[TUNE_WIDTH_MAX];
+    bool tried[TUNE_WIDTH_MAX];  /* in a round, even if that had no time of it */
     int n, model;                /* candidates; the model's */
     int kernel[KERNELS_MAX], nkernel;
     int now;                     /* the candidate of this round */
@@ -53,7 +54,7 @@ static struct unit *find_unit(struct search *s, const struct tuned *e)
     for (int i = 0; i < s->nunit; i++) {
         struct unit *u = &s->unit[i];
         if (u->kind == e->kind && u->key == e->key &&
-            (e->kind == TUNE_WINOGRAD || u->isa == e->isa))
+            (!tune_has_isa(e->kind) || u->isa == e->isa))
             return u;
     }
     return NULL;
@@ -165,7 +166,7 @@ static bool read_journal(struct search *s)
         diag_warn(s->t, &(struct place){.file = s->journal},
                   "is of another model or of other options: the search begins anew");
     for (const char *at = x.s, *end; ours && at && (end = strchr(at, '\n')); at = end + 1) {
-        const char *line = mem_printf(s->t, "tgc-tune 1\n%.*s", (int)(end - at), at);
+        const char *line = mem_printf(s->t, "%s\n%.*s", tune_head, (int)(end - at), at);
         struct tuning one = {0};
         if (at[0] != '#' && tune_read(s->t, s->journal, line, strlen(line), &one) && one.nentry)
             put_times(s, &one.entry[0]);
@@ -193,7 +194,7 @@ static int rounds_left(const struct search *s, enum tune_kind kind)
             bool same = u->kind == kind && u->kernel[0] == s->unit[i].kernel[0] &&
                         (kind != TUNE_WINOGRAD || i == j);
             for (int k = 0; k < u->n && same; k++)
-                open += u->candidate[k].us == 0;
+                open += u->candidate[k].us == 0 && !u->tried[k];
         }
         most = open > most ? open : most;
     }
@@ -225,8 +226,9 @@ static bool measure(struct search *s, enum tune_kind kind, double *us)
     if (!round_run(s->t, s->o, s->model, &tuning, true, &r))
         return false;
     for (int i = 0; i < s->nunit; i++) {
-        const struct unit *u = &s->unit[i];
+        struct unit *u = &s->unit[i];
         struct tuned e = u->candidate[u->now];
+        u->tried[u->now] = true;
         e.us = e.model_us = 0;
         for (int k = 0; k < r.n && u->kind == kind; k++) /* twins count together */
             if (r.record[k].taken.kind == kind && r.record[k].taken.key == u->key)
@@ -284,10 +286,10 @@ static bool assign(struct search *s, enum tune_kind kind)
     bool *taken = scratch_array(s->t, (size_t)nkernel + 1, sizeof *taken);
     for (int i = 0; i < s->nunit; i++) {
         struct unit *u = &s->unit[i];
-        int open = u->candidate[u->model].us > 0 ? 0 : u->model;
+        int open = u->candidate[u->model].us > 0 || u->tried[u->model] ? 0 : u->model;
         if (u->kind != kind)
             continue;
-        while (open < u->n && u->candidate[open].us > 0)
+        while (open < u->n && (u->candidate[open].us > 0 || u->tried[open]))
             open++;
         u->now = u->model;
         if (open == u->n || (kind != TUNE_WINOGRAD && shares_kernel(u, taken)))
@@ -312,7 +314,7 @@ static void set_now(struct search *s, enum tune_kind kind, bool best)
  * alternately. */
 static bool search_kind(struct search *s, enum tune_kind kind)
 {
-    static const char *const what[] = {"tiles", "convolutions", "threads"};
+    static const char *const what[] = {"convolutions", "keys", "rows", "tiles", "threads"};
     int before = s->done;
     while (assign(s, kind)) {
         show_progress(s, what[kind], rounds_left(s, kind) + 2 * CONFIRMATIONS);
@@ -333,7 +335,6 @@ static bool search_kind(struct search *s, enum tune_kind kind)
 /* The kinds in the order of the compile's choices: keys depend on earlier choices. */
 static bool search_all(struct search *s)
 {
-    static const enum tune_kind order[] = {TUNE_WINOGRAD, TUNE_TILE, TUNE_THREADS};
     for (int i = 0; i < TUNE_KIND_COUNT; i++) {
         struct tuning known = {.width = s->width};
         struct round r;
@@ -346,8 +347,8 @@ static bool search_all(struct search *s)
             return false;
         if (i == 0)
             s->identity = identity_of(s, &r);
-        add_units(s, &r, order[i]);
-        if (!read_journal(s) || (s->nunit > before && !search_kind(s, order[i])))
+        add_units(s, &r, (enum tune_kind)i);
+        if (!read_journal(s) || (s->nunit > before && !search_kind(s, (enum tune_kind)i)))
             return false;
     }
     return true;
@@ -371,7 +372,7 @@ static bool write_result(struct search *s, struct outputs *files)
 {
     struct text x = {.t = s->t};
     FILE *f = outputs_open(files, s->o->output);
-    text_puts(&x, "tgc-tune 1\n# ");
+    text_printf(&x, "%s\n# ", tune_head);
     text_comment(&x, s->model->base);
     text_printf(&x, ": kernels as they ran fastest where tgc tune measured them, tgc " TGC_VERSION
                     ", %d thread%s, BEAM=%d.\n# A line a choice: its key, what was chosen, the "

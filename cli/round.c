@@ -69,7 +69,8 @@ static bool record_of(struct tgc *t, const struct schedule *s, const struct choi
         return c->origin != NULL;
     }
     const struct kernel *k = c->kernel;
-    if (c->taken.isa != (k->nvariant > 0 ? k->variant[0].isa : ISA_GENERIC))
+    if (tune_has_isa(c->taken.kind) &&
+        c->taken.isa != (k->nvariant > 0 ? k->variant[0].isa : ISA_GENERIC))
         return false;                                 /* another machine's */
     r->taken.us = us ? us[k->index] : 0;
     r->kernel = k->index;
@@ -81,14 +82,23 @@ static bool record_of(struct tgc *t, const struct schedule *s, const struct choi
 
 struct child { struct tgc *t; const struct model *model; bool timed; FILE *out; };
 
+/* The list that belongs to an entry of a record, which holds its own process's pointer. */
+static bool send_opts(FILE *out, const struct opts *list)
+{
+    return list->n == 0 || fwrite(list->v, sizeof *list->v, (size_t)list->n, out) == (size_t)list->n;
+}
+
 static bool send_records(struct child *c, const struct schedule *s, const double *us, double run)
 {
     const struct tuning *tuning = c->t->tuning;
     struct record *r = MEM_NEW(c->t, struct record);
     bool ok = fwrite(&run, sizeof run, 1, c->out) == 1;
     for (int i = 0; i < tuning->nchoice && ok; i++)
-        if (record_of(c->t, s, &tuning->choice[i], us, r))
-            ok = fwrite(r, sizeof *r, 1, c->out) == 1;
+        if (record_of(c->t, s, &tuning->choice[i], us, r)) {
+            ok = fwrite(r, sizeof *r, 1, c->out) == 1 && send_opts(c->out, &r->taken.opts);
+            for (int k = 0; k < r->n && ok; k++)
+                ok = send_opts(c->out, &r->candidate[k].opts);
+        }
     return fflush(c->out) == 0 && ok;
 }
 
@@ -136,13 +146,28 @@ static void run_child(struct child *c, const struct options *given)
     _exit(ok ? 0 : 1);
 }
 
+static bool receive_opts(struct tgc *t, FILE *in, struct opts *list)
+{
+    if (list->n == 0)
+        return true;
+    list->v = mem_array(t, (size_t)list->n, sizeof *list->v);
+    list->cap = (size_t)list->n;
+    return fread(list->v, sizeof *list->v, list->cap, in) == list->cap;
+}
+
 static bool receive(struct tgc *t, FILE *in, struct round *r)
 {
     struct record one;
     if (fread(&r->us, sizeof r->us, 1, in) != 1)
         return false;
-    while (fread(&one, sizeof one, 1, in) == 1)
+    while (fread(&one, sizeof one, 1, in) == 1) {
+        bool ok = receive_opts(t, in, &one.taken.opts);
+        for (int k = 0; k < one.n && ok; k++)
+            ok = receive_opts(t, in, &one.candidate[k].opts);
+        if (!ok)
+            return false;
         VEC_PUSH(t, r->record, r->n, r->cap, one);
+    }
     return true;
 }
 

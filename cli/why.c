@@ -30,7 +30,9 @@ static void put_winograd(struct text *x, const struct tuning *s, const struct ch
 {
     text_printf(x, "    %s: ", c->title);
     const int *side = c->taken.winograd;
-    if (side[0] == side[1] && side[0] > 0)
+    if (c->taken.apart)
+        text_puts(x, "one product for each tap");
+    else if (side[0] == side[1] && side[0] > 0)
         text_printf(x, "Winograd, tiles of %d", side[0]);
     else if (side[0] || side[1])
         text_printf(x, "Winograd, tiles of %d x %d", side[0] ? side[0] : 1, side[1] ? side[1] : 1);
@@ -39,7 +41,10 @@ static void put_winograd(struct text *x, const struct tuning *s, const struct ch
     text_puts(x, "; estimated us:");
     for (int i = 0; i < c->n; i++) {
         const int *of = c->candidate[i].winograd;
-        text_printf(x, "%s %d", i ? "," : "", of[0]);
+        if (c->candidate[i].apart)
+            text_puts(x, ", apart");
+        else
+            text_printf(x, "%s %d", i ? "," : "", of[0]);
         if (of[1] != of[0])
             text_printf(x, "x%d", of[1]);
         text_printf(x, ": %.3g", c->cost[i] / 1000);
@@ -52,37 +57,68 @@ static void put_winograd(struct text *x, const struct tuning *s, const struct ch
                 100 * c->share);
 }
 
+/* A list is told by its tile, as far as the cost model knows that. */
 static void put_tiles(struct text *x, const struct tuning *s, const struct choice *c)
 {
     enum { OTHERS = 3 };
-    double best = c->candidate[0].tile.gain, own = c->taken.tile.gain;
+    int own = 0, n = 0;
+    while (own < c->n && !tuned_are_equal(&c->candidate[own], &c->taken))
+        own++;
+    const struct tile *tile = c->tile && own < c->n ? &c->tile[own] : NULL;
     text_printf(x, "    %s: ", isa_table[c->taken.isa].text);
-    put_tile(x, &c->taken.tile);
-    if (c->taken.tile.vector)
-        text_printf(x, "; estimated %.1f lanes a cycle", own * machine_of(x->t)->ns_cycle);
-    else
-        text_printf(x, "; estimated %.1f multiply-adds a load", own);
+    if (tile && tile->column_axis >= 0) {
+        put_tile(x, tile);
+        if (tile->vector)
+            text_printf(x, "; estimated %.1f lanes a cycle",
+                        tile->gain * machine_of(x->t)->ns_cycle);
+        else
+            text_printf(x, "; estimated %.1f multiply-adds a load", tile->gain);
+    } else {
+        text_puts(x, c->by ? "the opts below" : "no tile of its own");
+    }
     if (c->by)
         put_measured(x, s, c->by);
     text_putc(x, '\n');
-    for (int i = 0, n = 0; i < c->n && n < OTHERS; i++) {
-        if (tuned_are_equal(&c->candidate[i], &c->taken))
+    for (int i = 0; i < c->n && n < OTHERS && c->tile; i++) {
+        if (i == own || c->tile[i].column_axis < 0 ||
+            (own < c->n && tiles_are_equal(&c->tile[i], &c->tile[own])))
             continue;
-        text_printf(x, "        %.0f %% of the best: ", 100 * c->candidate[i].tile.gain / best);
-        put_tile(x, &c->candidate[i].tile);
+        text_printf(x, "        %.0f %% of the best: ", 100 * c->tile[i].gain / c->tile[0].gain);
+        put_tile(x, &c->tile[i]);
         text_putc(x, '\n');
         n++;
     }
 }
 
+static void put_opt_list(struct text *x, const struct opts *opts)
+{
+    for (int i = 0; i < opts->n; i++) {
+        text_puts(x, i ? "; " : " ");
+        opt_print(x, &opts->v[i]);
+    }
+    text_puts(x, opts->n ? "\n" : " no opts\n");
+}
+
+/* A choice for all instruction sets: its list. */
+static void put_list(struct text *x, const struct tuning *s, const struct choice *c)
+{
+    text_printf(x, "    %s", tune_kind_name(c->taken.kind));
+    if (c->by)
+        put_measured(x, s, c->by);
+    text_putc(x, ':');
+    put_opt_list(x, &c->taken.opts);
+}
+
 static void put_threads(struct text *x, const struct tuning *s, const struct choice *c)
 {
-    text_printf(x, "    %s: threads share loop %d", isa_table[c->taken.isa].text, c->taken.loop);
+    text_printf(x, "    %s: threads share loop %d", isa_table[c->taken.isa].text,
+                c->taken.opts.v[0].axis);
     if (c->by)
         put_measured(x, s, c->by);
     for (int i = 0, n = 0; i < c->n; i++)
         if (!tuned_are_equal(&c->candidate[i], &c->taken))
-            text_printf(x, "%s%d", n++ ? ", " : "; they could share ", c->candidate[i].loop);
+            text_printf(x, "%s%d", n++ ? ", " : "; they could share ",
+                        c->candidate[i].opts.v[0].axis);
     text_putc(x, '\n');
 }
 
@@ -90,11 +126,7 @@ static void put_threads(struct text *x, const struct tuning *s, const struct cho
 static void put_opts(struct text *x, enum isa isa, const struct opts *opts)
 {
     text_printf(x, "    %s:", isa_table[isa].text);
-    for (int i = 0; i < opts->n; i++) {
-        text_puts(x, i ? "; " : " ");
-        opt_print(x, &opts->v[i]);
-    }
-    text_puts(x, opts->n ? "\n" : " no opts\n");
+    put_opt_list(x, opts);
 }
 
 static void put_kernel(struct text *x, const struct schedule *program, const struct tuning *s,
@@ -107,11 +139,16 @@ static void put_kernel(struct text *x, const struct schedule *program, const str
         const struct choice *c = &s->choice[i];
         if (c->kernel != k)
             continue;
-        any |= c->taken.kind == TUNE_TILE;
-        if (c->taken.kind == TUNE_TILE)
-            put_tiles(x, s, c);
-        else
-            put_threads(x, s, c);
+        bool tile = c->taken.kind == TUNE_TILE && (c->by || (c->tile && c->tile->column_axis >= 0));
+        any |= tile;
+        switch (c->taken.kind) {
+        case TUNE_TILE:
+            if (tile)
+                put_tiles(x, s, c);
+            break;
+        case TUNE_THREADS: put_threads(x, s, c); break;
+        default: put_list(x, s, c); break;
+        }
     }
     if (!any)
         text_puts(x, "    no tile suits: vectors along its innermost loops, where they fit\n");
@@ -141,6 +178,7 @@ static void put_legend(struct text *x, const struct tuning *s)
     static const char *const layers[][2] = {
         {"Winograd, tiles of 4", "4 outputs along each axis of the windows by fewer products"},
         {"tiles of 4 x 1", "the same along the first axis alone"},
+        {"one product for each tap", "of a window that reads mostly its border; 'apart' below"},
         {"sums of products", "as the model says it"},
         {"us: 0: A, 4: B", "the time by size of tile, in microseconds; 0: without tiles"},
         {"E % of the error", "of what all tiles together add, see the line 'error'"},

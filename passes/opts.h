@@ -46,8 +46,10 @@ int opt_number(struct tgc *t, struct uop *store, const struct uop *part);
 
 /* opts_text.c: one opt as text, `lanes 0 axis=2 n=16 kind=vector as=column`, without a newline. */
 void opt_print(struct text *out, const struct opt *o);
-/* A text of opts, one a line; `#` begins a remark. false: a diagnostic says where it is wrong. */
-bool opts_read(struct tgc *t, const char *file, const char *bytes, size_t nbytes,
+/* A text of opts, one a line, or several with `;` between; `#` begins a remark. line: the number of
+ * its first one. false: a diagnostic says where it is wrong. */
+bool opts_read(struct tgc *t, const char *file, int line, const char *bytes, size_t nbytes,
                struct opts *list);
+bool opts_are_equal(const struct opts *a, const struct opts *b);
 
 #endif

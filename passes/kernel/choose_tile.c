@@ -8,7 +8,6 @@
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile_cost.h"
-#include "passes/target/tune.h"
 
 #include <string.h>
 
@@ -51,18 +50,16 @@ static bool rows_fit(const struct nest *m, struct uop *r)
     return !m->contraction || axis.role != ROLE_BATCH;
 }
 
-/* The best tiles so far, best first; of equal ones the first. `want`: the only candidate to look
- * for. */
+/* The best tiles so far, best first; of equal ones the first. */
 struct shortlist {
     struct tile *tile; int n, most;
     bool orders;                 /* the two orders of a tile's loops are separate candidates */
-    const struct tile *want;
 };
 
 static void insert(struct shortlist *s, const struct tile *tile)
 {
     int at = s->n;
-    if (tile->gain <= 0 || (s->want && !tiles_are_equal(s->want, tile)))
+    if (tile->gain <= 0)
         return;
     while (at > 0 && s->tile[at - 1].gain < tile->gain)
         at--;
@@ -351,78 +348,40 @@ static void list_vectors(const struct nest *m, enum isa isa, const struct tile *
     }
 }
 
-struct tile tile_choose_vectors(const struct nest *m, enum isa isa,
-                                const struct tile *like, bool exact)
+/* Candidate number `pick` of a list that is made with room for one more than that. */
+static struct tile nth_of(const struct nest *m, const struct shortlist *s, int pick)
 {
     struct tile best = {.column_axis = -1};
-    struct shortlist s = {.tile = &best, .most = 1};
-    list_vectors(m, isa, like, exact, &s);
-    if (s.n > 0)
+    if (s->n <= pick)
+        return best;
+    best = s->tile[pick];
+    if (!s->orders)
         best.panels = tile_place_panels(m, &best);
     return best;
 }
 
-/* ------------------------------------------------------------------------------- what is chosen */
-
-static void list_all(const struct nest *m, enum isa isa, const struct tile *like,
-                     struct shortlist *s)
+struct tile tile_choose_vectors(const struct nest *m, enum isa isa,
+                                const struct tile *like, bool exact, int pick)
 {
+    struct mem_mark mark = scratch_mark(m->t);
+    struct shortlist s = {.tile = scratch_array(m->t, (size_t)pick + 1, sizeof *s.tile),
+                          .most = pick + 1};
+    list_vectors(m, isa, like, exact, &s);
+    struct tile best = nth_of(m, &s, pick);
+    scratch_release(m->t, mark);
+    return best;
+}
+
+struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *like, int pick)
+{
+    struct mem_mark mark = scratch_mark(m->t);
+    struct shortlist s = {.tile = scratch_array(m->t, (size_t)pick + 1, sizeof *s.tile),
+                          .most = pick + 1, .orders = pick > 0};
     if (!isa_is_portable(isa))
-        list_vectors(m, isa, like, true, s);
-    if (s->n == 0)
-        list_portable(m, like, s);
-}
-
-/* Numbers the axes as a tune file does, from the nest's first one on; and back. */
-static struct tile count_from(struct tile tile, int first)
-{
-    tile.column_axis -= first;
-    tile.row_axis = tile.rows > 1 ? tile.row_axis - first : -1;
-    return tile;
-}
-
-/* The tile that an entry says, if it is a candidate. */
-static struct tile tuned_tile(const struct nest *m, const struct tuned *e, const struct tile *like)
-{
-    struct tile want = e->tile, found = {.column_axis = -1};
-    struct shortlist s = {.tile = &found, .most = 1, .orders = true, .want = &want};
-    want = count_from(want, -m->first);
-    list_all(m, e->isa, like, &s);
+        list_vectors(m, isa, like, true, &s);
     if (s.n == 0)
-        tune_misfit(m->t, e, "the kernel of this key cannot be tiled like this");
-    return found;
-}
-
-struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *like,
-                        struct kernel *k, int nest)
-{
-    struct tgc *t = m->t;
-    struct tile best = {.column_axis = -1};
-    struct shortlist s = {.tile = &best, .most = 1};
-    bool tunable = t->tuning && k;
-    if (tunable) {
-        s.orders = true;
-        s.most = t->tuning->width > 1 ? t->tuning->width : 1;
-        s.tile = mem_array(t, (size_t)s.most, sizeof *s.tile);
-    }
-    list_all(m, isa, like, &s);
-    if (s.n == 0)
-        return (struct tile){.column_axis = -1};
-    best = s.tile[0];
-    if (!s.orders)
-        best.panels = tile_place_panels(m, &best);
-    if (!tunable)
-        return best;
-    struct choice c = {.kernel = k, .nest = nest, .n = s.n,
-                       .taken = {.kind = TUNE_TILE, .key = tune_key_of_nest(m, like), .isa = isa},
-                       .candidate = mem_array(t, (size_t)s.n, sizeof *c.candidate)};
-    c.by = tune_find(t, TUNE_TILE, c.taken.key, isa);
-    best = c.by ? tuned_tile(m, c.by, like) : best;
-    for (int i = 0; i < s.n; i++) {
-        c.candidate[i] = c.taken;
-        c.candidate[i].tile = count_from(s.tile[i], m->first);
-    }
-    c.taken.tile = count_from(best, m->first);
-    tune_note(t, c);
+        list_portable(m, like, &s);
+    struct tile best = nth_of(m, &s, pick);
+    scratch_release(m->t, mark);
     return best;
 }

@@ -134,9 +134,25 @@ bool fragments_are_used(struct tgc *t, struct uop *ast)
     return rows > 0;
 }
 
+/* The best so far, best first; of equal ones the first. */
+struct shortlist { struct fragment f[FRAGMENTS_MAX]; int n; };
+
+static void insert(struct shortlist *s, const struct fragment *f)
+{
+    int at = s->n;
+    while (at > 0 && s->f[at - 1].gain < f->gain)
+        at--;
+    if (at == FRAGMENTS_MAX)
+        return;
+    s->n += s->n < FRAGMENTS_MAX;
+    for (int i = s->n - 1; i > at; i--)
+        s->f[i] = s->f[i - 1];
+    s->f[at] = *f;
+}
+
 /* All numbers of rows of a tile and of tiles along an axis. */
 static void try_rows(const struct nest *m, const struct tile *tile, int64_t shape,
-                     struct fragment f, struct fragment *best)
+                     struct fragment f, struct shortlist *s)
 {
     int64_t size = range_fixed_size(m->store->src[f.row_axis]), lanes = f.columns.vector;
     for (f.rows = 2; f.rows <= TILE_ROWS_MAX; f.rows++)
@@ -146,18 +162,18 @@ static void try_rows(const struct nest *m, const struct tile *tile, int64_t shap
                 if ((shape && f.rows != shape) || tile->panel % f.columns.columns)
                     continue;
                 f.gain = gain_of_all(m, &f, tile);
-                if (f.gain > best->gain)
-                    *best = f;
+                insert(s, &f);
             }
 }
 
 bool fragment_choose(const struct nest *m, struct uop *ast, enum isa isa, const struct tile *tile,
-                     struct fragment *best)
+                     int pick, struct fragment *best)
 {
     struct factors of;
+    struct shortlist s = {.n = 0};
     int64_t rows, groups, stride;
     int lanes = isa_lanes(isa);
-    *best = (struct fragment){.gain = tile->gain};
+    *best = (struct fragment){.gain = 0};
     if (machine_of(m->t)->tile_cycles == 0 || tile->vector != lanes || m->staged ||
         range_fixed_size(m->store->src[tile->column_axis]) % tile->panel || !find_factors(m, &of))
         return false;
@@ -173,9 +189,11 @@ bool fragment_choose(const struct nest *m, struct uop *ast, enum isa isa, const 
     for (int a = m->first; a < m->store->nsrc && (rows == 0 || groups == of.groups); a++)
         if (a != tile->column_axis && rows_suit(m, &of, m->store->src[a])) {
             f.row_axis = a;
-            try_rows(m, tile, rows, f, best);
+            try_rows(m, tile, rows, f, &s);
         }
-    return best->rows > 0;
+    if (pick < s.n)
+        *best = s.f[pick];
+    return pick < s.n;
 }
 
 /* ------------------------------------------------------------------------------------- the opts */

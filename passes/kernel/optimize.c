@@ -110,9 +110,19 @@ static bool has_lanes(const struct uop *stage)
     return false;
 }
 
+/* Which candidates a store's list of opts is made of: the cost model's are all 0. */
+struct pick {
+    int stage, tile;             /* the tile number so many of a stage's, of the store's */
+    int fragment;                /* 1: none, from 2 on: number 0 and so on */
+    bool unpacked;               /* weights stay as they are */
+    bool exists;                 /* out: there are candidates of these numbers */
+    struct tile told;            /* out: the store's tile, its axes counted from the first loop */
+};
+
 /* Contractions in scratch get tiles that fit exactly; attention has one. A store that was cut has
  * the stages of the first part, tiled. */
-static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, int at)
+static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                            struct pick *pick)
 {
     struct uop *store = v->ast->src[at];
     struct opt opt[OPTS_OF_TILE], like = {.store = at, .of = OF_STAGE, .number = -1};
@@ -125,7 +135,7 @@ static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, 
             !nest_find(t, stage_as_store(t, order[i]), &m) || !m.contraction)
             continue;
         m.staged = true;
-        struct tile tile = tile_choose_vectors(&m, v->isa, NULL, true);
+        struct tile tile = tile_choose_vectors(&m, v->isa, NULL, true, pick->stage);
         if (tile.column_axis < 0 || tile.panel % tile.columns ||
             range_fixed_size(m.store->src[tile.column_axis]) % tile.panel)
             continue;
@@ -134,6 +144,7 @@ static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, 
         opt_must(t, k, v, opt, tile_opts(&m, &tile, &like, opt));
         return;
     }
+    pick->exists &= pick->stage == 0;
 }
 
 /* The weights of a tiled contraction, wherever that is legal. */
@@ -154,11 +165,11 @@ static void pack_weights(struct tgc *t, struct kernel *k, struct variant *v, int
 /* The opts of a tile: of the loops first, then of the weights in their new order, then lanes that
  * are no whole vector. */
 static void apply_tile(struct tgc *t, struct kernel *k, struct variant *v, int at,
-                       const struct nest *m, const struct tile *tile)
+                       const struct nest *m, const struct tile *tile, bool packs)
 {
     struct opt opt[OPTS_OF_TILE], like = {.store = at};
     opt_must(t, k, v, opt, tile_opts(m, tile, &like, opt));
-    if (m->contraction)
+    if (m->contraction && packs)
         pack_weights(t, k, v, at);
     const struct uop *store = v->ast->src[at];
     struct opt fill = {.op = OPT_FILL, .store = at, .n = tile->vector,
@@ -173,7 +184,7 @@ static void apply_fragment_tile(struct tgc *t, struct kernel *k, struct variant 
 {
     struct opt opt[OPTS_OF_FRAGMENT], like = {.store = at};
     const struct uop *row = m->store->src[f->row_axis];
-    apply_tile(t, k, v, at, m, &f->columns);
+    apply_tile(t, k, v, at, m, &f->columns, true);
     opt_must(t, k, v, opt, fragment_opts(v->ast->src[at], row, f, &like, opt));
 }
 
@@ -211,7 +222,7 @@ static int unroll_stacks(struct tgc *t, struct kernel *k, struct variant *v, int
     if (width) {
         struct tile tile = {.column_axis = axis, .row_axis = -1, .panel = n < width ? n : width,
                             .rows = 1, .columns = width, .vector = (int)width};
-        apply_tile(t, k, v, at, &m, &tile);
+        apply_tile(t, k, v, at, &m, &tile, true);
     }
     while ((axis = stacks_axis(t, v->ast->src[at])) >= 0) {
         struct opt opt = {.op = OPT_UNROLL, .store = at,
@@ -221,30 +232,51 @@ static int unroll_stacks(struct tgc *t, struct kernel *k, struct variant *v, int
     return at + 1;
 }
 
+/* Products of tiles, where they are faster than vectors, or as picked; rows 0: vectors. */
+static struct fragment pick_fragment(const struct nest *m, const struct variant *v,
+                                     const struct tile *tile, struct pick *pick)
+{
+    struct fragment f, none = {.rows = 0};
+    int number = pick->fragment > 1 ? pick->fragment - 2 : 0;
+    bool any = isa_has_tiles(v->isa) && tile->column_axis >= 0 &&
+               fragment_choose(m, v->ast, v->isa, tile, number, &f);
+    pick->exists &= any || pick->fragment < 2;
+    return any && (pick->fragment > 1 || (!pick->fragment && f.gain > tile->gain)) ? f : none;
+}
+
+static int optimize_rest(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                         struct tile *like);
+
 /* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
- * in: a tile whose panel is kept; out: this one's, if it is the first. nest: its number, -1: a
- * rest. Returns the next store. */
-static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, int at, int nest,
-                          struct tile *like)
+ * in: a tile whose panel is kept; out: this one's, if it is the first. Returns the next store. */
+static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                          struct pick *pick, struct tile *like)
 {
     struct nest m;
     struct opt decide = {.op = OPT_DECIDE, .store = at};
+    pick->told.column_axis = -1;
     (void)opt_apply(t, k, v, &decide, 1, NULL);          /* a cut may have moved an index */
-    optimize_stages(t, k, v, at);
+    optimize_stages(t, k, v, at, pick);
     struct uop *store = v->ast->src[at];
-    if (!nest_find(t, store, &m))
+    bool nest = nest_find(t, store, &m), stacks = nest && !m.reduce && stacks_axis(t, store) >= 0;
+    pick->exists &= (nest && !stacks) || (!pick->tile && !pick->fragment);
+    if (!nest)
         return at + 1;
-    if (!m.reduce && stacks_axis(t, store) >= 0)
+    if (stacks)
         return unroll_stacks(t, k, v, at);
     const struct tile *keep = like->column_axis >= 0 && m.contraction ? like : NULL;
     /* one packed weight for all variants */
-    bool tunable = nest >= 0 && !isa_has_tiles(v->isa);
-    struct tile tile = tile_choose(&m, v->isa, keep, tunable ? k : NULL, nest);
-    struct fragment f = {.rows = 0};
-    if (isa_has_tiles(v->isa) && tile.column_axis >= 0 &&
-        fragment_choose(&m, v->ast, v->isa, &tile, &f)) {
+    struct tile tile = tile_choose(&m, v->isa, keep, pick->tile);
+    struct fragment f = pick_fragment(&m, v, &tile, pick);
+    pick->exists &= tile.column_axis >= 0 || !pick->tile;
+    if (f.rows) {
         tile.row_axis = f.row_axis;
         tile.rows = f.rows * f.high;
+    }
+    if (tile.column_axis >= 0) {
+        pick->told = tile;
+        pick->told.column_axis -= m.first;
+        pick->told.row_axis = tile.rows > 1 ? tile.row_axis - m.first : -1;
     }
     int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0
                        ? range_fixed_size(store->src[tile.row_axis])
@@ -264,15 +296,75 @@ static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, in
     if (f.rows)
         apply_fragment_tile(t, k, v, at, &m, &f);
     else if (tile.column_axis >= 0)
-        apply_tile(t, k, v, at, &m, &tile);
-    if (!rest)
-        return at + 1;
-    int end = optimize_store(t, k, v, at + 1, -1, &of_rest);  /* fewer rows than a tile: no rest */
+        apply_tile(t, k, v, at, &m, &tile, !pick->unpacked);
+    return rest ? optimize_rest(t, k, v, at, &of_rest) : at + 1;
+}
+
+/* The rows that a tile leaves of store `at`, behind it: fewer than a tile has, so that they leave
+ * none. A panel of weights that is in the cache serves both. */
+static int optimize_rest(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                         struct tile *like)
+{
+    struct pick model = {.exists = true};
+    int end = optimize_store(t, k, v, at + 1, &model, like);
     for (int i = at + 1; i < end; i++) {
-        /* a panel of weights that is in the cache serves both */
         struct opt join = {.op = OPT_JOIN, .store = i, .to = at};
         (void)opt_apply(t, k, v, &join, 1, NULL);
     }
+    return end;
+}
+
+/* What a candidate makes of the store is added to the choice; false: there is no such candidate. */
+static bool try_pick(struct opts_choice *c, struct pick pick, const struct tile *like)
+{
+    struct kernel k = *c->k;
+    struct variant v = *c->v;
+    struct tile own = *like;
+    pick.exists = true;
+    (void)optimize_store(c->t, &k, &v, c->at, &pick, &own);
+    if (pick.stage || pick.fragment || pick.unpacked)
+        pick.told.column_axis = -1;                   /* it is the model's */
+    if (pick.exists)
+        opts_choice_add(c, &k, &v, &pick.told);
+    return pick.exists;
+}
+
+/* The model's choice; other tiles of the store, and of its stage; other products of tiles, or none;
+ * weights that are not packed. */
+static void try_picks(struct opts_choice *c, const struct tile *like)
+{
+    int width = opts_choice_width(c);
+    for (int i = 0; i < 2 * width && c->of.n < width; i++)   /* some make the same list */
+        if (!try_pick(c, (struct pick){.tile = i}, like))
+            break;
+    for (int i = 1; i < width && try_pick(c, (struct pick){.stage = i}, like); i++)
+        continue;
+    for (int i = 1; i < FRAGMENTS_MAX + 2 && width && isa_has_tiles(c->v->isa); i++)
+        (void)try_pick(c, (struct pick){.fragment = i}, like);
+    if (width)
+        (void)try_pick(c, (struct pick){.unpacked = true}, like);
+}
+
+/* The same as a choice that a tune file may make. nest: the store's number before all this. */
+static int tune_store(struct tgc *t, struct kernel *k, struct variant *v, int at, int nest,
+                      struct tile *like)
+{
+    struct opts_choice c;
+    struct pick model = {.exists = true};
+    const struct uop *store = v->ast->src[at];
+    uint64_t of_panel = like->column_axis >= 0
+                            ? tune_mix((uint64_t)like->panel, (uint64_t)like->column_axis + 1)
+                            : 0;
+    int end;
+    if (!t->tuning)
+        return optimize_store(t, k, v, at, &model, like);
+    opts_choice_begin(&c, t, k, v, TUNE_TILE, at, nest, of_panel);
+    try_picks(&c, like);
+    if (!opts_choice_replay(&c, &end))
+        end = optimize_store(t, k, v, at, &model, like);
+    else if (like->column_axis < 0)
+        *like = opts_columns(store, &c.of.by->opts);
+    opts_choice_end(&c);
     return end;
 }
 
@@ -468,11 +560,32 @@ bool pass_divide_ranges(struct tgc *t, struct schedule *s, struct kernel *k)
     return true;
 }
 
+/* The number of rows, as a choice that a tune file may make. */
+static int tune_rows(struct tgc *t, struct kernel *k, int at)
+{
+    static const int others[] = {0, 4, 6, 8, 12, 16};
+    struct opts_choice c;
+    struct tile none = {.column_axis = -1};
+    int end, model = -1;
+    if (!t->tuning)
+        return at + rows_share_stages(t, k, at, model);
+    opts_choice_begin(&c, t, k, NULL, TUNE_ROWS, at, at, 0);
+    for (int i = -1; i < (int)(sizeof others / sizeof *others) && opts_choice_width(&c); i++) {
+        struct kernel trial = *k;
+        (void)rows_share_stages(t, &trial, at, i < 0 ? model : others[i]);
+        opts_choice_add(&c, &trial, NULL, &none);
+    }
+    if (!opts_choice_replay(&c, &end))
+        end = at + rows_share_stages(t, k, at, model);
+    opts_choice_end(&c);
+    return end;
+}
+
 bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
     for (int i = 0; i < k->ast->nsrc;)
-        i += rows_share_stages(t, k, i);
+        i = tune_rows(t, k, i);
     return true;
 }
 
@@ -484,7 +597,7 @@ static int split_columns(struct tgc *t, struct kernel *k, enum isa isa, int at)
     struct uop *store = k->ast->src[at];
     struct tile tile = {.column_axis = -1};
     if (!isa_is_portable(isa) && nest_find(t, store, &m))
-        tile = tile_choose_vectors(&m, isa, NULL, false);
+        tile = tile_choose_vectors(&m, isa, NULL, false, 0);
     int64_t n = tile.column_axis >= 0 ? range_fixed_size(store->src[tile.column_axis]) : 0;
     if (tile.column_axis < 0 || n <= tile.columns || n % tile.columns == 0)
         return at + 1;
@@ -510,8 +623,19 @@ static struct variant tiled_variant(struct tgc *t, struct kernel *k, enum isa is
 {
     struct variant v = variant_of(t, k, isa);
     for (int i = 0, at = 0, n = k->ast->nsrc; i < n; i++)
-        at = optimize_store(t, k, &v, at, i, &like[i]);
+        at = tune_store(t, k, &v, at, i, &like[i]);
     return v;
+}
+
+/* Whether a tune file has chosen something for this instruction set. */
+static bool is_tuned(const struct tgc *t, const struct kernel *k, enum isa isa)
+{
+    for (int i = 0; t->tuning && i < t->tuning->nchoice; i++) {
+        const struct choice *c = &t->tuning->choice[i];
+        if (c->kernel == k && c->by && c->taken.kind == TUNE_TILE && c->taken.isa == isa)
+            return true;
+    }
+    return false;
 }
 
 /* A set that multiplies tiles comes behind the one that it differs from in that alone, whose tiles
@@ -534,7 +658,7 @@ bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
         if (isa_is_portable(waits))
             continue;
         v = tiled_variant(t, k, waits, like);
-        if (fragments_are_used(t, v.ast))
+        if (fragments_are_used(t, v.ast) || is_tuned(t, k, waits))
             VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
         waits = isa_portable();
     }

@@ -136,17 +136,45 @@ static bool keep_scores(struct tgc *t, struct kernel *k, int at, struct uop *sta
            nest_vectors_fit(&bare, stage->src[2]) && opt_apply(t, k, NULL, &opt, 1, NULL);
 }
 
+/* The keys of a store's stage; attention has one. */
+static void pack_store(struct tgc *t, struct kernel *k, int at)
+{
+    int n;
+    struct uop *store = k->ast->src[at];
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_STAGE &&
+            (pack_keys(t, k, at, order[i]) || keep_scores(t, k, at, order[i])))
+            return;
+}
+
+/* The same as a choice that a tune file may make: its list, or nothing. */
+static int tune_keys(struct tgc *t, struct kernel *k, int at)
+{
+    struct opts_choice c;
+    struct tile none = {.column_axis = -1};
+    struct kernel trial = *k;
+    int end = at + 1;
+    if (!t->tuning) {
+        pack_store(t, k, at);
+        return end;
+    }
+    opts_choice_begin(&c, t, k, NULL, TUNE_KEYS, at, at, 0);
+    if (opts_choice_width(&c)) {
+        pack_store(t, &trial, at);
+        opts_choice_add(&c, &trial, NULL, &none);
+        opts_choice_add(&c, k, NULL, &none);
+    }
+    if (!opts_choice_replay(&c, &end))
+        pack_store(t, k, at);
+    opts_choice_end(&c);
+    return end;
+}
+
 bool pass_pack_keys(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
-    for (int at = 0; at < k->ast->nsrc; at++) {
-        int n;
-        struct uop *store = k->ast->src[at];
-        struct uop **order = uop_toposort(t, &store, 1, &n);
-        for (int i = 0; i < n; i++)
-            if (order[i]->op == OP_STAGE &&
-                (pack_keys(t, k, at, order[i]) || keep_scores(t, k, at, order[i])))
-                break;                               /* attention has one */
-    }
+    for (int at = 0; at < k->ast->nsrc;)
+        at = tune_keys(t, k, at);
     return true;
 }

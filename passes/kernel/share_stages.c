@@ -230,7 +230,7 @@ static int find_rows(struct tgc *t, struct uop *store, int64_t *size, int64_t *r
     return -1;
 }
 
-int rows_share_stages(struct tgc *t, struct kernel *k, int at)
+int rows_share_stages(struct tgc *t, struct kernel *k, int at, int want)
 {
     struct uop *store = k->ast->src[at], *sum = find_row_sum(t, store);
     int64_t size, rows;
@@ -241,7 +241,8 @@ int rows_share_stages(struct tgc *t, struct kernel *k, int at)
         opt_must(t, k, NULL, &stage, 1);
     }
     int axis = find_rows(t, k->ast->src[at], &size, &rows);
-    if (axis < 0)
+    rows = want < 0 ? rows : want < size ? want : size;
+    if (axis < 0 || rows == 0)
         return 1;
     int64_t left = size % rows;
     struct opt opt = {.op = OPT_CUT, .store = at, .axis = axis - 3, .n = size - left,

@@ -263,32 +263,48 @@ static bool is_shareable(const struct uop *r)
     return r->op == OP_RANGE && !range_is_lane(r) && r->src[0]->vmax >= 2;
 }
 
+static struct tuned thread_at(const struct tuned *like, struct tgc *t, int axis)
+{
+    struct tuned e = *like;
+    struct opt thread = {.op = OPT_THREAD, .axis = axis};
+    e.opts = (struct opts){.v = mem_copy(t, &thread, sizeof thread), .n = 1};
+    return e;
+}
+
+/* The loop that a tune file's list shares, and nothing else; NULL: it does something else. */
+static struct uop *listed_range(const struct uop *store, const struct opts *list)
+{
+    const struct opt *o = list->v;
+    int first = store_first_range(store);
+    bool one = list->n == 1 && o->op == OPT_THREAD && o->store == 0 && o->of == OF_STORE;
+    return one && o->axis < store->nsrc - first && is_shareable(store->src[first + o->axis])
+               ? store->src[first + o->axis]
+               : NULL;
+}
+
 /* The range that a tune file names, or the cost model's. */
 static struct uop *tuned_range(struct tgc *t, struct kernel *k, enum isa isa, int nest,
                                struct uop *store, struct uop *model)
 {
     int first = store_first_range(store);
-    struct choice c = {.kernel = k, .nest = nest,
+    struct choice c = {.kernel = k, .nest = nest, .n = 1,
                        .taken = {.kind = TUNE_THREADS, .isa = isa,
                                  .key = tune_key_of_store(t, store)},
                        .candidate = mem_array(t, (size_t)store->nsrc, sizeof *c.candidate)};
-    for (int axis = first; axis < store->nsrc; axis++) {
-        struct tuned e = c.taken;
-        e.loop = axis - first;
+    struct uop *range = model;
+    for (int axis = first; axis < store->nsrc; axis++)
         if (store->src[axis] == model)
-            c.taken.loop = e.loop;
+            c.candidate[0] = thread_at(&c.taken, t, axis - first);
         else if (is_shareable(store->src[axis]))
-            c.candidate[++c.n] = e;
-    }
-    c.candidate[0] = c.taken;
-    c.n++;
+            c.candidate[c.n++] = thread_at(&c.taken, t, axis - first);
+    c.taken = c.candidate[0];
     c.by = tune_find(t, TUNE_THREADS, c.taken.key, isa);
-    c.taken.loop = c.by ? c.by->loop : c.taken.loop;
+    if (c.by && (range = listed_range(store, &c.by->opts)))
+        c.taken.opts = c.by->opts;
     tune_note(t, c);
-    if (first + c.taken.loop < store->nsrc && is_shareable(store->src[first + c.taken.loop]))
-        return store->src[first + c.taken.loop];
-    tune_misfit(t, c.by, "the kernel of this key has no such loop for threads to share");
-    return model;
+    if (!range)
+        tune_misfit(t, c.by, "the kernel of this key has no such loop for threads to share");
+    return range ? range : model;
 }
 
 static void tune_sharing(struct tgc *t, struct kernel *k, enum isa isa, const struct uop *ast,

@@ -45,14 +45,13 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r);
 /* Whether a load that varies along r is conditional already, or has small elements: it cannot be
  * loaded partially. */
 bool nest_has_gates(const struct nest *m, const struct uop *r);
-/* The best tile by the cost model; column_axis -1: there is none. `like`: a variant's tile, whose
- * panel is kept, or NULL. exact: without remainder columns in a store of their own. */
+/* The tile number `pick` of those that the cost model ranks highest, 0 the best; column_axis -1:
+ * there is none. `like`: a variant's tile, whose panel is kept, or NULL. exact: without remainder
+ * columns in a store of their own. */
 struct tile tile_choose_vectors(const struct nest *m, enum isa isa,
-                                const struct tile *like, bool exact);
-/* The tile of a kernel's nest: of vectors, or the portable kernel's if vectors do not fit. It can
- * be tuned as the choice of the kernel's store number `nest`; NULL: it cannot. */
-struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *like,
-                        struct kernel *k, int nest);
+                                const struct tile *like, bool exact, int pick);
+/* The tile of a kernel's nest: of vectors, or the portable kernel's if vectors do not fit. */
+struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *like, int pick);
 
 /* Whether u is the value of the store, a float that is cast to a byte. */
 bool tile_stores_small(const struct uop *store, const struct uop *u);
@@ -78,10 +77,11 @@ struct fragment {
     struct tile columns;
     double gain;
 };
-/* Whether that is faster than the tile of vectors; the fastest. ast: whose tiles have one shape,
- * since a kernel configures its registers once. */
+/* Candidate number `pick` of those that the cost model ranks highest; false: there is none. ast:
+ * whose tiles have one shape, since a kernel configures its registers once. */
+enum { FRAGMENTS_MAX = 4 };
 bool fragment_choose(const struct nest *m, struct uop *ast, enum isa isa, const struct tile *tile,
-                     struct fragment *best);
+                     int pick, struct fragment *best);
 /* The opts that make them of a store whose columns have lanes, and whose weights are packed: of its
  * loop `row`, `like` for whose. Returns how many. */
 enum { OPTS_OF_FRAGMENT = 3 };
@@ -116,8 +116,9 @@ bool kernel_reads_results(struct tgc *t, const struct kernel *k);
 /* The stride of rows of so many elements in scratch. */
 int64_t scratch_pitch(const struct tgc *t, int64_t nelem);
 /* share_stages.c: several rows share the stages of store number `at`, in up to two stores; returns
- * their number. The kernel gets new scratch. */
-int rows_share_stages(struct tgc *t, struct kernel *k, int at);
+ * their number. The kernel gets new scratch. want: so many, 0: none, -1: the cost model says how
+ * many. */
+int rows_share_stages(struct tgc *t, struct kernel *k, int at, int want);
 /* The store with its range `axis` in steps of `rows`, which divides it, that share the stages; the
  * same store: none of these is worth it. */
 struct uop *rows_take(struct tgc *t, struct kernel *k, struct uop *store, int axis, int64_t rows);
@@ -136,8 +137,32 @@ struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d,
 /* A STAGE as the nest of a store to its scratch, and back. */
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
 struct uop *store_as_stage(struct tgc *t, const struct uop *store);
-/* tune_key.c: keys of choices in a tune file. */
+/* tune_key.c: the key of choices about a store in a tune file. */
 uint64_t tune_key_of_store(struct tgc *t, struct uop *store);
-uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like);
+/* tune_opts.c: what a pass does to store `at`, of the variant or, if that is NULL, of the kernel, as
+ * a choice: a list of opts. nest: the number of the store to begin with. */
+struct opts_choice {
+    struct tgc *t;
+    struct kernel *k;
+    struct variant *v;
+    int at, first;               /* first: of the noted opts, the list's */
+    int debug;                   /* candidates are not reported: t->debug, until they are done */
+    struct choice of;
+};
+void opts_choice_begin(struct opts_choice *c, struct tgc *t, struct kernel *k, struct variant *v,
+                       enum tune_kind kind, int at, int nest, uint64_t more);
+/* How many candidates are wanted of each kind. */
+int opts_choice_width(const struct opts_choice *c);
+/* A candidate: what was done to copies of kernel and variant. */
+void opts_choice_add(struct opts_choice *c, const struct kernel *k, const struct variant *v,
+                     const struct tile *tile);
+/* Behind all candidates: does what the file says, if it has a line for the choice; *end: the store
+ * behind the nest's. */
+bool opts_choice_replay(struct opts_choice *c, int *end);
+/* Notes what has been done since the beginning. */
+void opts_choice_end(struct opts_choice *c);
+/* The columns of a tile that a list of opts makes of the store: axis and panel; column_axis -1: it
+ * makes none. */
+struct tile opts_columns(const struct uop *store, const struct opts *list);
 
 #endif

@@ -1,6 +1,6 @@
-/* tune_key.c - keys of choices in a tune file: a hash of the nest's tree after lowering:
- * operations, types, sizes and strides, independent of names and ids of buffers and loops, and of
- * the order of a commutative op's operands.
+/* tune_key.c - keys of choices in a tune file: a hash of the nest's tree before the choice:
+ * operations, types, sizes and strides, independent of names and ids of buffers and loops. The order
+ * of a commutative op's operands counts: opts name operands, sums and stages by their numbers.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
@@ -41,20 +41,16 @@ static void hash_ranges(struct hasher *s, const struct uop *u)
 
 static uint64_t hash_uop(const struct hasher *s, const struct uop *u)
 {
-    uint64_t h = tune_mix((uint64_t)u->op, (uint64_t)u->dtype), sum = 0;
+    uint64_t h = tune_mix((uint64_t)u->op, (uint64_t)u->dtype);
     if (u->op == OP_VAR)
         return tune_mix(tune_mix(h, (uint64_t)u->vmin), (uint64_t)u->vmax);
     if (u->op == OP_BUFFER || u->op == OP_STAGE)
         h = tune_mix(h, hash_buffer(uop_buffer_of(u)));
     else if (op_argkind(u->op) != ARG_NONE)
         h = tune_mix(h, (uint64_t)u->arg.i);
-    for (int k = 0; k < u->nsrc; k++) {
-        if (op_is_commutative(u->op))
-            sum += tune_mix(1, hash_source(s, u, k));
-        else
-            h = tune_mix(h, hash_source(s, u, k));
-    }
-    return tune_mix(h, sum);
+    for (int k = 0; k < u->nsrc; k++)
+        h = tune_mix(h, hash_source(s, u, k));
+    return h;
 }
 
 uint64_t tune_key_of_store(struct tgc *t, struct uop *store)
@@ -74,13 +70,5 @@ uint64_t tune_key_of_store(struct tgc *t, struct uop *store)
             s.hash[i] = hash_uop(&s, order[i]);
     uint64_t h = s.hash[n - 1];
     scratch_release(t, mark);
-    return h;
-}
-
-uint64_t tune_key_of_nest(const struct nest *m, const struct tile *like)
-{
-    uint64_t h = tune_key_of_store(m->t, m->store);
-    if (like)
-        h = tune_mix(tune_mix(h, (uint64_t)like->panel), (uint64_t)(like->column_axis - m->first));
     return h;
 }

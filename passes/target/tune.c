@@ -1,11 +1,12 @@
 /* tune.c - tune files: reading, writing, finding the entry for a choice.
  *
- *      tgc-tune 1
- *      tile 3f9c21aa77e01b42 isa=avx512 columns=64@1 rows=6@2 vector=16 panels=outside us=101
+ *      tgc-tune 2
  *      winograd 77e01b423f9c21aa side=4 us=812 model=901
- *      threads 9c21aa77e01b423f isa=avx512 loop=1 us=55
+ *      rows 51e0aa3f9c21aa77 us=95: cut 0 axis=1 n=192 from=192 to=1; rows 0 axis=1 n=12
+ *      tile 3f9c21aa77e01b42 isa=avx512 us=101: lanes 0 axis=1 n=6 kind=lane as=row; ...
+ *      threads 9c21aa77e01b423f isa=avx512 us=55: thread 0 axis=1
  *
- * A `#` begins a remark. Keys of nests: kernel/tune_key.c.
+ * A `#` begins a remark. Keys of nests: kernel/tune_key.c; opts: passes/opts.def.
  */
 #include "passes/target/tune.h"
 
@@ -13,9 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char magic[] = "tgc-tune 1";
-static const char *const kinds[TUNE_KIND_COUNT] = {"tile", "winograd", "threads"};
-static const char *const panels_text[] = {"there", "outside", "inside"};
+const char tune_head[] = "tgc-tune 2";
+static const struct { const char *name, *missing; bool has_isa; } kinds[TUNE_KIND_COUNT] = {
+    [TUNE_WINOGRAD] = {"winograd", "no convolution of the model has this key", false},
+    [TUNE_KEYS] = {"keys", "no kernel of the model has keys of this key", false},
+    [TUNE_ROWS] = {"rows", "no kernel of the model has rows of this key", false},
+    [TUNE_TILE] = {"tile", "no kernel of the model has this key", true},
+    [TUNE_THREADS] = {"threads", "no kernel that threads share has this key", true},
+};
+
+const char *tune_kind_name(enum tune_kind kind) { return kinds[kind].name; }
+bool tune_has_isa(enum tune_kind kind) { return kinds[kind].has_isa; }
 
 /* ----------------------------------------------------------------------------------------- keys */
 
@@ -44,17 +53,20 @@ bool tiles_are_equal(const struct tile *a, const struct tile *b)
 
 bool tuned_are_equal(const struct tuned *a, const struct tuned *b)
 {
-    return a->kind == b->kind && (a->kind == TUNE_WINOGRAD  ? a->winograd[0] == b->winograd[0] &&
-                                                     a->winograd[1] == b->winograd[1]
-                                  : a->kind == TUNE_THREADS ? a->loop == b->loop
-                                                            : tiles_are_equal(&a->tile, &b->tile));
+    return a->kind == b->kind && a->apart == b->apart && a->winograd[0] == b->winograd[0] &&
+           a->winograd[1] == b->winograd[1] && opts_are_equal(&a->opts, &b->opts);
+}
+
+static bool is_key_of(const struct tuned *e, enum tune_kind kind, uint64_t key, enum isa isa)
+{
+    return e->kind == kind && e->key == key && (!kinds[kind].has_isa || e->isa == isa);
 }
 
 struct tuned *tune_find(struct tgc *t, enum tune_kind kind, uint64_t key, enum isa isa)
 {
     for (int i = 0; t->tuning && i < t->tuning->nentry; i++) {
         struct tuned *e = &t->tuning->entry[i];
-        if (e->kind != kind || e->key != key || (kind != TUNE_WINOGRAD && e->isa != isa))
+        if (!is_key_of(e, kind, key, isa))
             continue;
         e->used = true;
         return e;
@@ -81,12 +93,8 @@ bool tune_check(struct tgc *t, const struct tuning *tuning, isa_set isa)
 {
     for (int i = 0; i < tuning->nentry; i++) {
         const struct tuned *e = &tuning->entry[i];
-        if (!e->used && e->kind == TUNE_WINOGRAD)
-            return tune_misfit(t, e, "no convolution of the model has this key");
-        if (!e->used && (isa >> e->isa & 1))
-            return tune_misfit(t, e, e->kind == TUNE_THREADS
-                                         ? "no kernel that threads share has this key"
-                                         : "no kernel of the model has this key");
+        if (!e->used && (!kinds[e->kind].has_isa || (isa >> e->isa & 1)))
+            return tune_misfit(t, e, kinds[e->kind].missing);
     }
     return true;
 }
@@ -95,25 +103,25 @@ bool tune_check(struct tgc *t, const struct tuning *tuning, isa_set isa)
 
 void tune_write(struct text *out, const struct tuned *e)
 {
-    const struct tile *v = &e->tile;
-    if (e->kind == TUNE_WINOGRAD) {
-        text_printf(out, "winograd %016llx side=%d", (unsigned long long)e->key, e->winograd[0]);
-        if (e->winograd[1] != e->winograd[0])
-            text_printf(out, "x%d", e->winograd[1]);
-    } else if (e->kind == TUNE_THREADS) {
-        text_printf(out, "threads %016llx isa=%s loop=%d", (unsigned long long)e->key,
-                    isa_name(e->isa), e->loop);
-    } else {
-        text_printf(out, "tile %016llx isa=%s columns=%lld@%d", (unsigned long long)e->key,
-                    isa_name(e->isa), (long long)v->columns, v->column_axis);
-        if (v->rows > 1)
-            text_printf(out, " rows=%lld@%d", (long long)v->rows, v->row_axis);
-        text_printf(out, " vector=%d panels=%s", v->vector, panels_text[v->panels]);
-    }
+    text_printf(out, "%s %016llx", kinds[e->kind].name, (unsigned long long)e->key);
+    if (kinds[e->kind].has_isa)
+        text_printf(out, " isa=%s", isa_name(e->isa));
+    if (e->apart)
+        text_puts(out, " side=apart");
+    else if (e->kind == TUNE_WINOGRAD)
+        text_printf(out, " side=%d", e->winograd[0]);
+    if (e->winograd[1] != e->winograd[0])
+        text_printf(out, "x%d", e->winograd[1]);
     if (e->us > 0)
         text_printf(out, " us=%.4g", e->us);
     if (e->model_us > 0)
         text_printf(out, " model=%.4g", e->model_us);
+    if (e->kind != TUNE_WINOGRAD)
+        text_putc(out, ':');
+    for (int i = 0; i < e->opts.n; i++) {
+        text_puts(out, i ? "; " : " ");
+        opt_print(out, &e->opts.v[i]);
+    }
 }
 
 /* -------------------------------------------------------------------------------------- reading */
@@ -128,24 +136,6 @@ static bool wrong(const struct reader *r, const char *what, const char *word)
                       what, word);
 }
 
-/* "64@1", with an axis only if `at`. */
-static bool read_size(const char *s, int64_t *size, int *axis)
-{
-    char *end;
-    long long n = strtoll(s, &end, 10);
-    if (end == s || n < 1 || n > 1 << 20)
-        return false;
-    *size = n;
-    if (!axis)
-        return *end == 0;
-    if (*end != '@')
-        return false;
-    s = end + 1;
-    n = strtoll(s, &end, 10);
-    *axis = (int)n;
-    return end != s && *end == 0 && n >= 0 && n < 64;
-}
-
 static bool read_time(const char *s, double *us)
 {
     char *end;
@@ -153,45 +143,27 @@ static bool read_time(const char *s, double *us)
     return end != s && *end == 0 && isfinite(*us) && *us >= 0;
 }
 
-static bool read_field(struct tuned *e, const char *name, const char *value)
+static bool read_side(struct tuned *e, const char *value)
 {
-    int64_t n;
+    size_t length = strlen(value), last = length == 3 && value[1] == 'x' ? 2 : 0;
+    e->apart = strcmp(value, "apart") == 0;
+    bool sides = length == last + 1 && strchr("023456", *value) && strchr("023456", value[last]);
+    for (size_t i = 0; i < 2; i++)
+        e->winograd[i] = sides ? value[i * last] - '0' : 0;
+    return sides || e->apart;
+}
+
+/* *seen: whether the line has what its kind needs. */
+static bool read_field(struct tuned *e, const char *name, const char *value, bool *seen)
+{
     if (strcmp(name, "us") == 0)
         return read_time(value, &e->us);
     if (strcmp(name, "model") == 0)
         return read_time(value, &e->model_us);
-    if (e->kind == TUNE_WINOGRAD) {
-        size_t length = strlen(value), last = length == 3 && value[1] == 'x' ? 2 : 0;
-        bool known = strcmp(name, "side") == 0 && length == last + 1 &&
-                     strchr("023456", *value) &&
-                     strchr("023456", value[last]);
-        e->winograd[0] = known ? *value - '0' : -1;
-        e->winograd[1] = known ? value[last] - '0' : -1;
-        return known;
-    }
-    if (strcmp(name, "isa") == 0)
-        return isa_find(value, &e->isa);
-    if (e->kind == TUNE_THREADS) {
-        bool known = strcmp(name, "loop") == 0 && *value && strspn(value, "0123456789") < 3 &&
-                     value[strspn(value, "0123456789")] == 0;
-        e->loop = atoi(value);
-        return known;
-    }
-    if (strcmp(name, "columns") == 0)
-        return read_size(value, &e->tile.columns, &e->tile.column_axis);
-    if (strcmp(name, "rows") == 0)
-        return read_size(value, &e->tile.rows, &e->tile.row_axis);
-    if (strcmp(name, "vector") == 0) {
-        bool known = strcmp(value, "0") == 0 || read_size(value, &n, NULL);
-        e->tile.vector = atoi(value);
-        return known;
-    }
-    for (int i = 0; i < 3 && strcmp(name, "panels") == 0; i++)
-        if (strcmp(value, panels_text[i]) == 0) {
-            e->tile.panels = (enum panels)i;
-            return true;
-        }
-    return false;
+    bool isa = strcmp(name, "isa") == 0 && kinds[e->kind].has_isa,
+         side = strcmp(name, "side") == 0 && e->kind == TUNE_WINOGRAD;
+    *seen |= isa || side;
+    return isa ? isa_find(value, &e->isa) : side && read_side(e, value);
 }
 
 static char *next_word(char **at)
@@ -203,35 +175,47 @@ static char *next_word(char **at)
     return *word ? word : NULL;
 }
 
+/* What stands behind the colon. */
+static bool read_opts(const struct reader *r, const char *list, struct tuned *e)
+{
+    if (!opts_read(r->t, r->file, r->line, list, strlen(list), &e->opts))
+        return false;
+    return e->opts.n <= TUNE_OPTS_MAX ||
+           wrong(r, mem_printf(r->t, "at most %d opts are expected, found", TUNE_OPTS_MAX),
+                 mem_printf(r->t, "%d", e->opts.n));
+}
+
 static bool read_entry(const struct reader *r, char *line, struct tuning *tuning)
 {
-    struct tuned e = {.line = r->line, .winograd = {-1, -1}, .loop = -1,
-                      .tile = {.rows = 1, .row_axis = -1, .column_axis = -1, .vector = -1}};
+    struct tuned e = {.line = r->line};
+    char *list = strchr(line, ':');
+    if (list)
+        *list++ = 0;
     char *kind = next_word(&line), *key = next_word(&line), *end = NULL, *word;
     if (!kind)
-        return true;
-    while (e.kind < TUNE_KIND_COUNT && strcmp(kind, kinds[e.kind]) != 0)
+        return !list || wrong(r, "a kind of choice is expected, found", ":");
+    while (e.kind < TUNE_KIND_COUNT && strcmp(kind, kinds[e.kind].name) != 0)
         e.kind++;
     if (e.kind == TUNE_KIND_COUNT)
         return wrong(r, "found", kind);
     e.key = key ? strtoull(key, &end, 16) : 0;
     if (!key || *end || strlen(key) != 16)
         return wrong(r, "a key of 16 hexadecimal digits is expected, found", key ? key : "");
+    bool seen = e.kind != TUNE_WINOGRAD && !kinds[e.kind].has_isa;
     while ((word = next_word(&line))) {
         char *value = strchr(word, '=');
         if (!value)
             return wrong(r, "name=value is expected, found", word);
         *value++ = 0;
-        if (!read_field(&e, word, value))
+        if (!read_field(&e, word, value, &seen))
             return wrong(r, mem_printf(r->t, "bad value for '%.40s':", word), value);
     }
-    if (e.kind == TUNE_TILE       ? e.tile.column_axis < 0 || e.tile.vector < 0
-        : e.kind == TUNE_THREADS ? e.loop < 0
-                                 : e.winograd[0] < 0)
-        return wrong(r, "something is missing behind", key);
+    if (!seen || (e.kind == TUNE_WINOGRAD) == (list != NULL))
+        return wrong(r, list ? "too much behind" : "something is missing behind", key);
+    if (list && !read_opts(r, list, &e))
+        return false;
     for (int i = 0; i < tuning->nentry; i++)
-        if (tuning->entry[i].kind == e.kind && tuning->entry[i].key == e.key &&
-            (e.kind == TUNE_WINOGRAD || tuning->entry[i].isa == e.isa))
+        if (is_key_of(&tuning->entry[i], e.kind, e.key, e.isa))
             return wrong(r, "a second line for the key", key);
     VEC_PUSH(r->t, tuning->entry, tuning->nentry, tuning->cap_entry, e);
     return true;
@@ -253,11 +237,11 @@ bool tune_read(struct tgc *t, const char *file, const char *text, size_t nbytes,
         if (r.line == 1) {
             while (*line && line[strlen(line) - 1] == ' ')
                 line[strlen(line) - 1] = 0;
-            if (strcmp(line, magic) != 0)
+            if (strcmp(line, tune_head) != 0)
                 return diag_error(t, &(struct place){.file = file, .line = 1, .column = 1},
                                   "found '%.40s', expected '%s': this is no file of tgc tune, or "
                                   "of another version; tgc tune MODEL -o MODEL.tune writes one",
-                                  line, magic);
+                                  line, tune_head);
         } else if (!read_entry(&r, line, tuning)) {
             return false;
         }

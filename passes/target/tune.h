@@ -1,10 +1,10 @@
 /* tune.h - choices as data: candidates, measurements, decisions.
  *
- * Where the cost model chooses among candidates (a nest's tile, a layer's Winograd tiles, the loop
- * that threads share) the choice has a key, a hash of the shapes: equal for layers of equal shapes,
- * on any machine. Without a `struct tuning` in tgc.tuning the cost model's first choice is taken.
- * With one, its entries take precedence, and every choice is noted with its candidates: for tgc
- * tune, which measures them, and tgc info --why.
+ * Where the cost model chooses among candidates (what is done to a nest's loops, a layer's Winograd
+ * tiles, the loop that threads share) the choice has a key, a hash of the shapes: equal for layers
+ * of equal shapes, on any machine. Without a `struct tuning` in tgc.tuning the cost model's first
+ * choice is taken. With one, its entries take precedence, and every choice is noted with its
+ * candidates: for tgc tune, which measures them, and tgc info --why.
  */
 #ifndef TGC_TUNE_H
 #define TGC_TUNE_H
@@ -23,33 +23,38 @@ struct tile {
     double gain;
 };
 
-enum tune_kind { TUNE_TILE, TUNE_WINOGRAD, TUNE_THREADS, TUNE_KIND_COUNT };
+/* In the order in which a compile makes them: keys depend on earlier choices. All but the first are
+ * lists of opts. */
+enum tune_kind { TUNE_WINOGRAD, TUNE_KEYS, TUNE_ROWS, TUNE_TILE, TUNE_THREADS, TUNE_KIND_COUNT };
+enum { TUNE_OPTS_MAX = 256 };            /* of one line */
 
 /* One line of a tune file, and one candidate of a choice. */
 struct tuned {
     enum tune_kind kind;
     uint64_t key;
     enum isa isa;                /* TILE, THREADS */
-    struct tile tile;            /* TILE: axes count from the nest's first range */
-    int winograd[2];             /* WINOGRAD: the sides of the tiles; 0: no tiles along that one */
-    int loop;                    /* THREADS: which of the nest's loops they share */
+    struct opts opts;            /* what is done to a nest: store 0 is its first */
+    int winograd[2];             /* the sides of the tiles; 0: no tiles along that one */
+    bool apart;                  /* WINOGRAD: one product for each tap instead */
     double us, model_us;  /* measured: of this, and of the cost model's choice; 0: not known */
     int line;
     bool used;
 };
 
+enum { TUNE_SIDES_MAX = 20 };
 /* A choice that a compile has made: `taken` has its key, and the candidate taken. */
 struct choice {
     struct tuned taken;
     const struct tuned *by;      /* the entry that decided; NULL: the cost model */
-    struct tuned *candidate; int n;        /* TILE, THREADS: best by the cost model first */
+    struct tuned *candidate; int n;        /* best by the cost model first, but for WINOGRAD */
+    struct tile *tile;           /* TILE: of each candidate; axes count from the first loop */
     int model;                   /* the candidate that the cost model takes */
     /* for store `nest` of the kernel; WINOGRAD: for the layer with this origin */
     struct kernel *kernel;
     int nest;
     const struct origin *origin;
     const char *title;           /* WINOGRAD: the layer's shape */
-    double cost[16];             /* WINOGRAD: ns by the model, of each candidate */
+    double cost[TUNE_SIDES_MAX]; /* WINOGRAD: ns by the model, of each candidate */
     double share;                /* WINOGRAD: of the error that --error limits */
     bool refused;                /* WINOGRAD: the file's choice would exceed that limit */
 };
@@ -61,6 +66,11 @@ struct tuning {
     struct choice *choice; int nchoice; size_t cap_choice;
 };
 
+/* The first line of such a file. */
+extern const char tune_head[];
+/* The first word of a kind's lines; whether they say for which instruction set. */
+const char *tune_kind_name(enum tune_kind kind);
+bool tune_has_isa(enum tune_kind kind);
 /* Reads a tune file's text into entries. false: diagnostics name file and line. */
 bool tune_read(struct tgc *t, const char *file, const char *text, size_t nbytes,
                struct tuning *tuning);

@@ -108,8 +108,8 @@ def search(folder):
     expect(len([l for l in lines if l.startswith("winograd ")]) == 1 and len(lines) >= 3,
            f"the file says {lines}")
     for line in lines:
-        expect(re.fullmatch(r"(winograd [0-9a-f]{16} side=[0246](x[0246])?|tile [0-9a-f]{16} isa=\w+ columns=\d+@\d+"
-                            r"( rows=\d+@\d+)? vector=\d+ panels=\w+) us=[\d.e+-]+( model=[\d.e+-]+)?"
+        expect(re.fullmatch(r"(winograd [0-9a-f]{16} side=[0246](x[0246])?|(keys|rows) [0-9a-f]{16}|tile [0-9a-f]{16} isa=\w+)"
+                            r" us=[\d.e+-]+( model=[\d.e+-]+)?(:( [a-z]+ [^;#]+;?)*)?"
                             r"  # .*", line), f"the line '{line}'")
     expect(not (SCRATCH / "searched" / "net.tune.part").exists(), "the journal is left behind")
     plain = results(folder, x)
@@ -123,43 +123,81 @@ def search(folder):
     expect(sources[0] == sources[1], "two replays differ")
 
 
-def choices(folder, isa):
-    """Of each nest its key and what it is tiled by, for an instruction set: by a search that
-    measures nothing but the model's own choices."""
-    tgc(folder, "tune", "net.onnx", "-o", "net.tune", f"--cpu={isa}", "--no-winograd",
-        env={"BEAM": "1"})
-    return [re.match(r"tile (\w+) isa=(\w+) columns=(\d+)@(\d+)(?: rows=(\d+)@(\d+))? vector=(\d+) "
-                     r"panels=(\w+)", line).groups() for line in lines_of(folder / "net.tune")]
+def attention(folder):
+    """Two heads of 40 tokens: keys that are packed, rows that share scores."""
+    random = np.random.default_rng(5)
+    scale = G.weight("scale", np.array(0.3, np.float32))
+    nodes = [G.node("Transpose", ["k"], ["kt"], name="turn", perm=[0, 2, 1]),
+             G.node("MatMul", ["q", "kt"], ["s"], name="scores"), G.node("Mul", ["s", "scale"], ["m"], name="scale"),
+             G.node("Softmax", ["m"], ["p"], name="softmax", axis=-1), G.node("MatMul", ["p", "v"], ["y"], name="values")]
+    onnx.save(G.model(nodes, [G.value(n, [2, 40, 24]) for n in "qkv"], [G.value("y", [2, 40, 24])], [scale]),
+              folder / "net.onnx")
+    return [random.standard_normal((2, 40, 24)).astype(np.float32) for _ in range(3)]
 
 
-def check_replays(isa):
-    """Whatever tiles a file asks for: the answer is the same, or the line is refused."""
-    folder = T.scratch(SCRATCH / f"replays_{isa}")
-    _, x = network(folder)
-    plain = results(folder, x, f"--cpu={isa}", "--no-winograd")
-    found = choices(folder, isa)
-    expect(len(found) >= 2 and {f[1] for f in found} == {isa}, f"choices: {found}")
-    vector = int(found[0][6])
-    fits = 0
-    for key, _, columns, axis, *_ in found:
-        for wide in sorted({int(columns), vector or 2, 2 * vector or 8}):
-            for rows in ("", " rows=2@0", " rows=7@1"):
-                for panels in ("outside", "inside") if vector else ("there",):
-                    (folder / "other.tune").write_text(
-                        f"tgc-tune 1\ntile {key} isa={isa} columns={wide}@{axis}{rows} "
-                        f"vector={vector} panels={panels}\n")
-                    options = (f"--cpu={isa}", "--no-winograd", "--tune", folder / "other.tune")
-                    done = T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", *options])
-                    if done.status != 0:
-                        expect(done.status == 1 and MISFIT in done.err and "other.tune:2" in done.err,
-                               f"{done.err}")
-                        continue
-                    fits += 1
-                    if fits % 6 == 1:
-                        other = results(folder, x, *options)
-                        expect(np.allclose(plain, other, rtol=1e-4, atol=1e-4),
-                               (folder / "other.tune").read_text())
-    expect(fits >= 6, f"{fits} other tiles fit")
+def answer(folder, inputs, *options):
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", *options)
+    T.build(folder / "net.c", folder / "net")
+    return T.Program(folder / "net", ["y"]).run(inputs)["y"]
+
+
+def candidates(folder, *options):
+    """All lines that a search would try, by key."""
+    found = {}
+    for choice in T.info(TGC, folder / "net.onnx", "--why", *options)["choices"]:
+        found.setdefault(" ".join(choice["taken"].split(":")[0].split()[:3]), choice["candidates"])
+    return found
+
+
+def changed(random, line):
+    """A list that nobody has tried: numbers, order, or opts that are there no more, or twice."""
+    head, _, text = line.partition(": ")
+    opts = text.split("; ")
+    at, what = random.integers(len(opts)), random.integers(5)
+    if what == 0:
+        opts.pop(at)
+    elif what == 1:
+        opts.insert(random.integers(len(opts) + 1), opts[at])
+    elif what == 2:
+        random.shuffle(opts)
+    else:
+        numbers = list(re.finditer(r"\d+", opts[at]))
+        number = numbers[random.integers(len(numbers))]
+        by = [0, 1, 2, 3, 5, 7, 8, 16, 64, 100000][random.integers(10)]
+        opts[at] = opts[at][:number.start()] + str(by) + opts[at][number.end():]
+    return head + ": " + "; ".join(opts)
+
+
+def check_replays(isa, make, least):
+    """Whatever list a file asks for: the answer is the same, or the line is refused."""
+    folder = T.scratch(SCRATCH / f"replays_{isa}_{make.__name__}")
+    made = make(folder)
+    inputs = made if isinstance(made, list) else [made[1]]
+    options = (f"--cpu={isa}", "--no-winograd")
+    plain = answer(folder, inputs, *options)
+    found = candidates(folder, *options)
+    random = np.random.default_rng(7)
+    expect(any(f" isa={isa}" in key for key in found), f"choices: {list(found)}")
+    lines = [line for tried in found.values() for line in tried]
+    others = [line for line in lines if ": " in line]
+    others = [changed(random, others[random.integers(len(others))]) for _ in range(60)]
+    fits, done_right = 0, set()
+    for number, line in enumerate(lines + others):
+        (folder / "other.tune").write_text(f"tgc-tune 2\n{line}\n")
+        done = T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", *options, "--tune", folder / "other.tune"])
+        if done.status != 0:
+            expect(done.status == 1 and "other.tune:2" in done.err and (MISFIT in done.err or number >= len(lines)),
+                   f"{line}: {done.err}")
+            expect(number >= len(lines), f"a candidate is refused: {line}: {done.err}")
+            continue
+        fits += 1
+        program = (folder / "net.c").read_bytes()
+        if program in done_right or (fits % 3 and number < len(lines)):
+            continue
+        done_right.add(program)
+        other = answer(folder, inputs, *options, "--tune", folder / "other.tune")
+        expect(np.allclose(plain, other, rtol=1e-4, atol=1e-4), f"another answer by {line}")
+    expect(len(done_right) >= least, f"{len(done_right)} other programs")
 
 
 def can_run(isa):
@@ -169,7 +207,8 @@ def can_run(isa):
 
 for isa in ("generic", "avx2", "avx512"):
     if can_run(isa):
-        suite.add(f"other tiles compute the same: {isa}", check_replays, isa)
+        suite.add(f"other lists compute the same: {isa}", check_replays, isa, network, 6)
+        suite.add(f"other lists compute the same, attention: {isa}", check_replays, isa, attention, 4)
 
 
 @case("an interrupted search goes on")
@@ -219,11 +258,11 @@ def threads(folder):
     x = random.standard_normal((96, 256)).astype(np.float32)
     tgc(folder, "tune", "net.onnx", "-o", "net.tune", "--threads=2", env={"BEAM": "1"})
     good = (folder / "net.tune").read_text()
-    loop = int(re.search(r"threads \w+ isa=\w+ loop=(\d)", good).group(1))
+    loop = int(re.search(r"threads .*: thread 0 axis=(\d)", good).group(1))
     plain = results(folder, x, "--threads=2")
     fits = 0
     for other in range(4):
-        (folder / "other.tune").write_text(good.replace(f" loop={loop}", f" loop={other}"))
+        (folder / "other.tune").write_text(good.replace(f" thread 0 axis={loop}", f" thread 0 axis={other}"))
         done = T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", "--threads=2", "--tune",
                       folder / "other.tune"])
         if done.status == 0:
@@ -254,10 +293,16 @@ def refused(folder):
 
     refuse("hello\n", "bad.tune:1")
     refuse("", "bad.tune:1")
-    refuse(re.sub("columns=\\d+", "columns=7", good, count=1), f"bad.tune:{tile}")
-    refuse(re.sub("columns=\\d+@", "columns=@", good, count=1), f"bad.tune:{tile}")
+    line = good.splitlines()[tile - 1]
+    refuse(good.replace(line, line.partition(":")[0] + ": divide 0 axis=0 n=9973"), MISFIT)
+    refuse(good.replace(line, line.partition(":")[0] + ": divide 1 axis=0 n=2"), "that is another nest")
+    refuse(good.replace(line, line.partition(":")[0] + ": thread 0 axis=0"), "threads are another choice")
+    refuse(good.replace(line, line.partition(":")[0] + ": lanes 0 axis=0 n=2 kind=vector as=column"), "no such vectors")
+    refuse(good.replace(line, line.partition(":")[0] + ": divide 0 axis=@ n=2"), f"bad.tune:{tile}")
+    refuse(good.replace(line, line.partition(":")[0] + ": " + "decide 0; " * 300), "at most 256 opts")
+    refuse(good.replace("tgc-tune 2", "tgc-tune 1", 1), "tgc tune MODEL -o MODEL.tune writes one")
     refuse(re.sub("side=\\d", "side=3", good), f"bad.tune:{first}")
-    refuse(good + "tile 0123456789abcdef isa=avx2 columns=16@1 vector=8 panels=inside\n",
+    refuse(good + "tile 0123456789abcdef isa=avx2: decide 0\n",
            f"bad.tune:{len(good.splitlines()) + 1}")
     refuse(good + good.splitlines()[first - 1] + "\n", f"bad.tune:{len(good.splitlines()) + 1}")
     refuse(good + "tile \x1b[31m\n", "bad.tune")
@@ -290,7 +335,7 @@ def why(folder):
 @case("a depfile names the tune file")
 def depfile(folder):
     onnx.save(G.perceptron(), folder / "net.onnx")
-    (folder / "net.tune").write_text("tgc-tune 1\n")
+    (folder / "net.tune").write_text("tgc-tune 2\n")
     tgc(folder, "net.onnx", "-o", "net.c", "--tune", "net.tune", "-MD", "-MP")
     text = (folder / "net.d").read_text()
     expect("net.c: net.onnx net.tune" in text and "\nnet.tune:" in text, text)

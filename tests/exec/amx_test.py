@@ -128,6 +128,29 @@ def weights():
     expect(taken >= 12, f"only {taken} kernels have tiles")
 
 
+@suite.case("whatever tiles a tune file asks for, and none")
+def tuned():
+    needs_vectors()
+    products = Products(11)
+    products.matmul(70, 256, 48)
+    folder = T.scratch(SCRATCH / "tuned")
+    products.save(folder / "model.onnx")
+    choices = T.info(TGC, folder / "model.onnx", "--why", "--cpu=amx")["choices"]
+    lines = [line for c in choices if " isa=amx" in c["taken"] for line in c["candidates"]]
+    with_tiles = [line for line in lines if "fragment" in line]
+    expect(len(with_tiles) >= 3 and len(lines) > len(with_tiles), f"candidates: {lines}")
+    texts = set()
+    for line in [*with_tiles, next(line for line in lines if "fragment" not in line)]:
+        (folder / "one.tune").write_text(f"tgc-tune 2\n{line}\n")
+        texts.add(build(folder, products, "--tune", folder / "one.tune"))
+        agrees(folder, products)
+    expect(len(texts) == len(with_tiles) + 1, "different lists make the same program")
+    other = with_tiles[0].replace("isa=amx", "isa=avx512")
+    (folder / "one.tune").write_text(f"tgc-tune 2\n{other}\n")
+    refused = T.run([TGC, folder / "model.onnx", "-o", folder / "net.c", "--cpu=amx", "--tune", folder / "one.tune"])
+    expect(refused.status == 1 and "one.tune:2" in refused.err, refused.err)
+
+
 @suite.case("products with weights, of any sizes")
 def any_sizes():
     matmuls("any", odd_sizes(5, 40))

@@ -100,17 +100,22 @@ static void put_choices(struct text *out, struct tgc *t, const struct kernel *k,
     const struct tuning *tuning = t->tuning;
     for (int i = 0; i < tuning->nchoice; i++) {
         const struct choice *c = &tuning->choice[i];
-        if (c->kernel != k || (k && c->taken.isa != isa))
+        bool layer = c->taken.kind == TUNE_WINOGRAD, tile = c->tile && c->tile->column_axis >= 0;
+        if (c->kernel != k || (k && c->taken.isa != isa) ||
+            (!layer && !tile && c->taken.kind != TUNE_THREADS))
             continue;
-        if (c->taken.kind == TUNE_WINOGRAD)
+        if (layer && c->taken.apart)
+            text_printf(out, "layer %s: taps apart;", c->title);
+        else if (layer)
             text_printf(out, "layer %s: tiles of %d x %d%s;", c->title, c->taken.winograd[0],
                         c->taken.winograd[1], c->refused ? ", refused" : "");
         else if (c->taken.kind == TUNE_THREADS)
-            text_printf(out, "    threads share loop %d\n", c->taken.loop);
+            text_printf(out, "    threads share loop %d\n", c->taken.opts.v[0].axis);
         else
             text_puts(out, "    by gain:");
         for (int j = 0; j < c->n && j < CANDIDATES && c->taken.kind != TUNE_THREADS; j++)
-            text_printf(out, " %.4g", k ? c->candidate[j].tile.gain : c->cost[j]);
+            if (!k || c->tile[j].column_axis >= 0)
+                text_printf(out, " %.4g", k ? c->tile[j].gain : c->cost[j]);
         if (c->taken.kind != TUNE_THREADS)
             text_putc(out, '\n');
     }

@@ -354,7 +354,7 @@ static int apply_to_kernel(struct tgc *t, const struct command *c, const struct 
     struct text out = {.t = t}, line = {.t = t};
     const char *why, *bytes;
     size_t nbytes;
-    if (!(bytes = tg_load(t, c->opts, &nbytes)) || !opts_read(t, c->opts, bytes, nbytes, &list))
+    if (!(bytes = tg_load(t, c->opts, &nbytes)) || !opts_read(t, c->opts, 1, bytes, nbytes, &list))
         return 1;
     if (text->linear) {
         fprintf(stderr, "a linear program's loops stay what they are\n");

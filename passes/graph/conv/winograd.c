@@ -448,11 +448,11 @@ struct winograd { int side, at; struct plan plan; };
 /* Tiles of one side for all windows that they fit. */
 static struct sides same_sides(const struct layer *l, int m)
 {
-    const struct sides all[] = {{{m, m}}, {{m, 1}}, {{1, m}}};
+    const struct sides all[] = {{.m = {m, m}}, {.m = {m, 1}}, {.m = {1, m}}};
     for (int i = l->nside > 1 ? 0 : 1; i < (l->nside > 1 ? 3 : 2); i++)
         if (sides_fit(l, all[i]))
             return all[i];
-    return (struct sides){{1, 1}};
+    return (struct sides){.m = {1, 1}};
 }
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
@@ -469,11 +469,10 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         return NULL;
     struct sides s = planned ? planned->list[planned->taken] : same_sides(&l, w->side);
     int outer = t->current_origin;
-    bool apart = planned && taps_pay(&l, s);
-    if (!apart && !sides_fit(&l, s))
+    if (!s.apart && !sides_fit(&l, s))
         return NULL;
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
-    struct uop *r = apart ? taps_apart(&l) : rewrite_layer(&l, s);
+    struct uop *r = s.apart ? taps_apart(&l) : rewrite_layer(&l, s);
     t->current_origin = outer;
     return r;
 }

@@ -40,8 +40,9 @@ struct layer {
     const struct window *side[SIDES_MAX]; int nside;         /* windows with tiles */
 };
 
-/* Outputs of a tile along each of the layer's sides; 1: no tiles along that window. */
-struct sides { int m[SIDES_MAX]; };
+/* Outputs of a tile along each of the layer's sides; 1: no tiles along that window. apart: one product
+ * for each tap instead, see separate_taps.c. */
+struct sides { int m[SIDES_MAX]; bool apart; };
 
 bool layer_is_reduced(const struct layer *l, int axis);
 /* The number of tiles of m outputs along a window, the same for each remainder by the dilation. */
@@ -75,7 +76,7 @@ struct plan winograd_plan(struct tgc *t, const struct graph *g);
 /* Whether there are such tiles of the layer. */
 bool sides_fit(const struct layer *l, struct sides s);
 /* The candidates of a layer; the first is no tiles (all 1), which has the least error. */
-enum { SIDES_LIST_MAX = 16 };
+enum { SIDES_LIST_MAX = 17 };
 struct weighed {
     struct uop *sum;             /* the layer's sum, before any rewrite */
     struct sides list[SIDES_LIST_MAX]; int n;
@@ -96,7 +97,4 @@ void sides_weigh(const struct layer *l, struct weighed *w);
 void sides_report(const struct layer *l, const struct weighed *w);
 /* For tgc tune and info --why. share: this layer's share of the network's error. */
 void sides_note(struct tgc *t, const struct weighed *w, double share);
-/* Whether the layer takes less time tap by tap than with tiles s. */
-bool taps_pay(const struct layer *l, struct sides s);
-
 #endif

@@ -77,6 +77,25 @@ static double cost_of(const struct layer *l, const struct extent *e, struct side
     return cost + RATIO_TRANSFORM * cost_of_bytes(m, far ? LEVEL_MEMORY : LEVEL_L3, moved);
 }
 
+/* The same tap by tap, for what the taps read inside the border: the results of all are stored
+ * before they are read. */
+static double cost_apart(const struct layer *l, const struct extent *e, double share)
+{
+    struct sides none = {.m = {1, 1}};
+    struct count c = count_of(l, none);
+    double stored = c.taps * share * c.tiles * e->batch * e->out * e->groups * (double)sizeof(float);
+    return share * cost_of(l, e, none) +
+           RATIO_TRANSFORM * cost_of_bytes(machine_of(l->t), LEVEL_L3, 2 * stored);
+}
+
+/* What that is weighed with; results are much more than what is read of a layer of few channels. */
+static double worth_apart(const struct layer *l, const struct extent *e, double share, double cost)
+{
+    struct count c = count_of(l, (struct sides){.m = {1, 1}});
+    return c.taps * share * e->out > RATIO_TAPS_STORED * e->in ? HUGE_VAL
+                                                              : cost * RATIO_TAPS_WORTH;
+}
+
 bool sides_fit(const struct layer *l, struct sides s)
 {
     int64_t places = 1;
@@ -121,17 +140,19 @@ static double noise_of(const struct layer *l, struct sides s)
     return noise;
 }
 
-/* All pairs of sizes that fit, after the choice of no tiles. */
+/* All pairs of sizes that fit, after the choice of no tiles; last, taps apart. */
 static int list_sides(const struct layer *l, struct sides *list)
 {
     int n = 0;
-    list[n++] = (struct sides){{1, 1}};
+    list[n++] = (struct sides){.m = {1, 1}};
     for (int i = 1; i <= TILE_SIDE_MAX; i++)
         for (int k = 1; k <= (l->nside == 2 ? TILE_SIDE_MAX : 1); k++) {
-            struct sides s = {{i, k}};
+            struct sides s = {.m = {i, k}};
             if (sides_fit(l, s))
                 list[n++] = s;
         }
+    if (taps_share(l) < 1)
+        list[n++] = (struct sides){.m = {1, 1}, .apart = true};
     return n;
 }
 
@@ -147,6 +168,8 @@ static int least_worth(const struct weighed *w)
 /* The tiles as text: one number for one window, or for two with equal tiles. */
 static const char *sides_text(const struct layer *l, struct sides s)
 {
+    if (s.apart)
+        return "apart";
     int a = s.m[0] > 1 ? s.m[0] : 0, b = s.m[1] > 1 ? s.m[1] : 0;
     return l->nside == 1 || a == b ? mem_printf(l->t, "%d", a)
                                    : mem_printf(l->t, "%dx%d", a, b);
@@ -171,7 +194,7 @@ void sides_report(const struct layer *l, const struct weighed *w)
 
 static struct tuned entry_of(const struct weighed *w, int i)
 {
-    struct tuned e = {.kind = TUNE_WINOGRAD, .key = w->key};
+    struct tuned e = {.kind = TUNE_WINOGRAD, .key = w->key, .apart = w->list[i].apart};
     for (int k = 0; k < 2; k++)
         e.winograd[k] = w->list[i].m[k] > 1 ? w->list[i].m[k] : 0;
     if (w->list[i].m[1] == 0)                        /* one window */
@@ -229,10 +252,15 @@ void sides_weigh(const struct layer *l, struct weighed *w)
     struct extent e = extent_of(l);
     bool few = e.in < RATIO_FEW_CHANNELS || e.out < RATIO_FEW_CHANNELS;
     for (int i = 0; i < w->n; i++) {
-        double cost = cost_of(l, &e, w->list[i]);
+        bool apart = w->list[i].apart, tiles = i > 0 && !apart;
+        double share = apart ? taps_share(l) : 1;
+        double cost = apart ? cost_apart(l, &e, share) : cost_of(l, &e, w->list[i]);
         w->ns[i] = cost;
-        w->worth[i] = !i ? cost : few ? HUGE_VAL : cost * doubt(l, w->list[i]);
-        w->noise[i] = i ? noise_of(l, w->list[i]) : 0;
+        w->worth[i] = apart          ? worth_apart(l, &e, share, cost)
+                      : !tiles       ? cost
+                      : few          ? HUGE_VAL
+                                     : cost * doubt(l, w->list[i]);
+        w->noise[i] = tiles ? noise_of(l, w->list[i]) : 0;
         if (l->nside == 1)
             w->list[i].m[1] = 0;
     }
@@ -252,20 +280,4 @@ void sides_note(struct tgc *t, const struct weighed *w, double share)
         c.cost[i] = w->ns[i];
     }
     tune_note(t, c);
-}
-
-bool taps_pay(const struct layer *l, struct sides s)
-{
-    const struct machine *m = machine_of(l->t);
-    double share = taps_share(l);
-    struct extent e = extent_of(l);
-    struct sides none = {{1, 1}};
-    struct count c = count_of(l, none);
-    /* the results of all taps are stored before they are read */
-    double stored = c.taps * share * c.tiles * e.batch * e.out * e.groups * (double)sizeof(float);
-    if (c.taps * share * e.out > RATIO_TAPS_STORED * e.in)
-        return false;
-    double cost = share * cost_of(l, &e, none) +
-                  RATIO_TRANSFORM * cost_of_bytes(m, LEVEL_L3, 2 * stored);
-    return share < 1 && cost * RATIO_TAPS_WORTH < cost_of(l, &e, s);
 }

@@ -2,7 +2,7 @@
  *
  *      cut 0 axis=1 n=192 from=192 to=1
  *      lanes 0 axis=1 n=4 kind=lane as=row
- *      divide 0.sum0 axis=0 n=8
+ *      divide 0.sum0 axis=0 n=8; decide 0
  */
 #include "passes/opts.h"
 
@@ -177,27 +177,45 @@ static bool read_opt(const struct reader *r, const char *at, struct opt *o)
     return true;
 }
 
-bool opts_read(struct tgc *t, const char *file, const char *bytes, size_t nbytes,
+bool opts_read(struct tgc *t, const char *file, int line, const char *bytes, size_t nbytes,
                struct opts *list)
 {
-    struct reader r = {.t = t, .file = file};
+    struct reader r = {.t = t, .file = file, .number = line - 1};
     for (size_t at = 0; at < nbytes;) {
         const char *newline = memchr(bytes + at, '\n', nbytes - at);
         size_t n = (newline ? (size_t)(newline - bytes) : nbytes) - at;
-        char *line = mem_alloc(t, n + 1);
-        memcpy(line, bytes + at, n);
-        line[n] = 0;
-        line[strcspn(line, "#\r")] = 0;
+        char *text = mem_alloc(t, n + 1), *end = text;
+        memcpy(text, bytes + at, n);
+        text[n] = 0;
+        text[strcspn(text, "#\r")] = 0;
         at += n + 1;
-        r.line = line;
         r.number++;
-        struct opt o;
-        const char *first = line + strspn(line, " ");
-        if (!*first)
-            continue;
-        if (!read_opt(&r, first, &o))
-            return false;
-        VEC_PUSH(t, list->v, list->n, list->cap, o);
+        for (char *first = text; first; first = end ? end + 1 : NULL) {
+            struct opt o;
+            end = strchr(first, ';');
+            if (end)
+                *end = 0;
+            r.line = first;
+            first += strspn(first, " ");
+            if (!*first)
+                continue;
+            if (!read_opt(&r, first, &o))
+                return false;
+            VEC_PUSH(t, list->v, list->n, list->cap, o);
+        }
     }
     return true;
+}
+
+bool opts_are_equal(const struct opts *a, const struct opts *b)
+{
+    bool equal = a->n == b->n;
+    for (int i = 0; i < a->n && equal; i++) {
+        const struct opt *x = &a->v[i], *y = &b->v[i];
+        equal = x->op == y->op && x->store == y->store && x->of == y->of &&
+                x->number == y->number && x->axis == y->axis && x->n == y->n &&
+                x->from == y->from && x->to == y->to && x->operand == y->operand &&
+                x->space == y->space && x->kind == y->kind && x->column == y->column;
+    }
+    return equal;
 }
