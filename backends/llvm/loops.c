@@ -23,14 +23,15 @@ void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool
     r.exit = block_new(e, "exit");
     e->l->BuildBr(e->at, r.head);
     e->l->PositionBuilderAtEnd(e->at, r.head);
-    r.counter = e->l->BuildPhi(e->at, e->i64, "");
+    r.counter = e->l->BuildPhi(e->at, e->l->TypeOf(begin), "");
     e->l->AddIncoming(r.counter, &begin, &before, 1);
     e->l->BuildCondBr(e->at, e->l->BuildICmp(e->at, LLVM_SLT, r.counter, end, ""), body, r.exit);
     e->l->PositionBuilderAtEnd(e->at, body);
     value i = r.counter;
     if (down)
         i = binary(e, LLVM_SUB,
-                   binary(e, LLVM_ADD, begin, binary(e, LLVM_SUB, end, const_int(e, e->i64, 1))),
+                   binary(e, LLVM_ADD, begin,
+                          binary(e, LLVM_SUB, end, const_int(e, e->l->TypeOf(end), 1))),
                    i);
     region_open(e, r);
     if (u)
@@ -52,7 +53,8 @@ void loop_close(struct emit *e)
         TGC_BUG(e->t, "a loop is closed that is not open");
     struct region *r = &e->region[--e->nregion];
     if (r->head) {
-        value next = binary(e, LLVM_ADD, r->counter, const_int(e, e->i64, 1));
+        value one = const_int(e, e->l->TypeOf(r->counter), 1);
+        value next = e->l->BuildNSWAdd(e->at, r->counter, one, "");
         LLVMBasicBlockRef here = e->l->GetInsertBlock(e->at);
         e->l->AddIncoming(r->counter, &next, &here, 1);
         if (r->u)
@@ -73,14 +75,22 @@ static bool loop_loads(const struct emit *e)
     return false;
 }
 
+/* size * part / parts; the product of an i32 and a number of threads fits in 64 bits. */
+static value share(struct emit *e, value size, value part)
+{
+    LLVMTypeRef type = e->l->TypeOf(size);
+    value product = binary(e, LLVM_MUL, cast_to(e, LLVM_ZEXT, size, e->i64), part);
+    return cast_to(e, LLVM_TRUNC, binary(e, LLVM_UDIV, product, e->parts), type);
+}
+
 void emit_range(struct emit *e, const struct uop *u)
 {
-    value size = operand(e, u->src[0]), begin = const_int(e, e->i64, 0), end = size;
+    value size = operand(e, u->src[0]), end = size;
+    value begin = const_int(e, e->l->TypeOf(size), 0);
     bool down = e->k->counts_down && e->nregion == 0 && loop_loads(e);
     if (range_is_shared(u) && e->part) {
-        value next = binary(e, LLVM_ADD, e->part, const_int(e, e->i64, 1));
-        begin = binary(e, LLVM_UDIV, binary(e, LLVM_MUL, size, e->part), e->parts);
-        end = binary(e, LLVM_UDIV, binary(e, LLVM_MUL, size, next), e->parts);
+        begin = share(e, size, e->part);
+        end = share(e, size, binary(e, LLVM_ADD, e->part, const_int(e, e->i64, 1)));
     }
     loop_open(e, u, begin, end, down);
 }
@@ -110,7 +120,8 @@ void emit_acc(struct emit *e, const struct uop *u)
         define(e, u, on_stack(e, u->nsrc > 1 ? e->l->ArrayType(type, (unsigned)lanes_of(u))
                                              : type));
     for (int k = 1; k < u->nsrc; k++)
-        loop_open(e, u->src[k], const_int(e, e->i64, 0), operand(e, u->src[k]->src[0]), false);
+        loop_open(e, u->src[k], const_int(e, type_of(e, u->src[k]->dtype, 1), 0),
+                  operand(e, u->src[k]->src[0]), false);
     acc_write(e, u, u->src[0]);
     for (int k = 1; k < u->nsrc; k++)
         loop_close(e);

@@ -174,7 +174,8 @@ void emit_prefetch(struct emit *e, const struct uop *u)
     const struct buffer *b = uop_buffer_of(u->src[0]);
     value nbytes = const_int(e, e->i64, (int64_t)dtype_nbytes(b->dtype));
     value at = pointer_at(e, place_of(e, b), e->i8,
-                          binary(e, LLVM_MUL, operand(e, u->src[1]), nbytes));
+                          binary(e, LLVM_MUL,
+                                 cast_to(e, LLVM_SEXT, operand(e, u->src[1]), e->i64), nbytes));
     value arg[4] = {at, const_int(e, e->i32, 0), const_int(e, e->i32, 2),
                     const_int(e, e->i32, 1)};
     LLVMTypeRef type = e->pointer;

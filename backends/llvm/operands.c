@@ -26,10 +26,11 @@ static value symbol(struct emit *e, const struct uop *u)
 {
     const struct var *v = u->arg.p;
     if (!e->k)
-        return load_as(e, e->i64, e->var[v->id], 8);
+        return cast_to(e, LLVM_TRUNC, load_as(e, e->i64, e->var[v->id], 8),
+                       type_of(e, u->dtype, 1));
     for (int i = 0; i < e->k->nvar; i++)
         if (e->k->var[i] == v)
-            return e->var[i];
+            return cast_to(e, LLVM_TRUNC, e->var[i], type_of(e, u->dtype, 1));
     TGC_BUG(e->t, "kernel %s reads the symbol %s, which is not among its parameters", e->k->name,
             v->name);
 }
@@ -44,7 +45,7 @@ value acc_place(struct emit *e, const struct uop *acc)
         value lane = map_get(&e->known, acc->src[k]);
         at = binary(e, LLVM_MUL, at, const_int(e, e->i64, acc->src[k]->src[0]->vmax));
         if (lane)
-            at = binary(e, LLVM_ADD, at, lane);
+            at = binary(e, LLVM_ADD, at, cast_to(e, LLVM_SEXT, lane, e->i64));
     }
     return acc->nsrc > 1 ? pointer_at(e, p, type_of(e, acc->dtype, acc->lanes), at) : p;
 }

@@ -1,11 +1,10 @@
 /* ops.c - the elementwise ops, on scalars and on vectors.
  *
- * Integers wrap, and have LLVM's operator where bounds exclude what that leaves undefined
- * (target/legal.h). What neither LLVM nor a processor has is a call of a function of runtime/, whose
+ * Integers wrap; where the program says so (ARG_PLAIN: target/widths.c) they cannot, nor divide by
+ * zero, and have LLVM's operator that need not. What neither LLVM nor a processor has is a call of a function of runtime/, whose
  * name is the op's and the type's: exp_f32, div_i64, tanh_f32x8.
  */
 #include "backends/llvm/emit.h"
-#include "passes/target/legal.h"
 
 #include <math.h>
 
@@ -56,16 +55,13 @@ value extreme(struct emit *e, enum op op, enum dtype d, value a, value b)
     return choose(e, binary(e, LLVM_OR, beyond, nan), b, a);
 }
 
-static bool is_number(const struct uop *u)
-{
-    return (u->op == OP_CONST && !isnan(u->arg.f)) || legal_is_number(u);
-}
-
-/* Of floats, one of which is known to be no NaN: one comparison, and processors have it. */
+/* Of floats, the first of which is known to be no NaN, or one is a number: one comparison, and
+ * processors have it. */
 static value maximum(struct emit *e, const struct uop *u, value *src)
 {
-    for (int k = 1; k >= 0 && dtype_is_float(u->dtype); k--)
-        if (is_number(u->src[k])) {
+    bool first = u->arg.i == ARG_PLAIN && u->lanes > 1;
+    for (int k = 0; k < 2 && dtype_is_float(u->dtype); k++)
+        if ((first && k == 0) || (u->src[k]->op == OP_CONST && !isnan(u->src[k]->arg.f))) {
             int is = u->op == OP_MAX ? LLVM_OGT : LLVM_OLT;
             return choose(e, e->l->BuildFCmp(e->at, is, src[k], src[1 - k], ""), src[k],
                           src[1 - k]);
@@ -121,14 +117,10 @@ static value apply_bool(struct emit *e, const struct uop *u, value *src)
     }
 }
 
-/* Whether the machine's operator has the op's meaning. */
-static bool is_plain(const struct uop *u, int bits)
+/* Whether a shift's count is less than the width. */
+static bool is_short(const struct uop *u, int bits)
 {
-    bool positive = dtype_min(u->dtype) == 0 && dtype_bits(u->dtype) >= 32;
-    const struct uop *b = u->nsrc > 1 ? u->src[1] : NULL;
-    if (u->op == OP_SHL || u->op == OP_SHR)
-        return b->vmin >= 0 && b->vmax < bits && u->dtype != DTYPE_U64;
-    return !positive && legal_is_plain(u, bits);
+    return u->src[1]->vmin >= 0 && u->src[1]->vmax < bits && u->src[1]->dtype != DTYPE_U64;
 }
 
 static value absolute(struct emit *e, const struct uop *u, value v)
@@ -154,7 +146,7 @@ static value power(struct emit *e, const struct uop *u, value *src)
 static value shift(struct emit *e, const struct uop *u, value *src)
 {
     bool is_signed = dtype_min(u->dtype) < 0;
-    if (is_plain(u, dtype_bits(u->dtype) == 64 ? 64 : 32))
+    if (is_short(u, dtype_bits(u->dtype) == 64 ? 64 : 32))
         return binary(e, u->op == OP_SHL ? LLVM_SHL : is_signed ? LLVM_ASHR : LLVM_LSHR, src[0],
                       src[1]);
     src[1] = cast_to(e, is_signed ? LLVM_SEXT : LLVM_ZEXT, src[1], e->i64);
@@ -163,15 +155,20 @@ static value shift(struct emit *e, const struct uop *u, value *src)
 
 static value apply_int(struct emit *e, const struct uop *u, value *src)
 {
-    int bits = dtype_bits(u->dtype) == 64 ? 64 : 32;
-    bool plain = u->lanes > 1 || is_plain(u, bits);
+    bool plain = u->arg.i == ARG_PLAIN;
     switch (u->op) {
     case OP_NEG: return e->l->BuildNeg(e->at, src[0], "");
     case OP_NOT: return e->l->BuildNot(e->at, src[0], "");
     case OP_ABS: return absolute(e, u, src[0]);
-    case OP_ADD: return binary(e, LLVM_ADD, src[0], src[1]);
-    case OP_SUB: return binary(e, LLVM_SUB, src[0], src[1]);
-    case OP_MUL: return binary(e, LLVM_MUL, src[0], src[1]);
+    case OP_ADD:
+        return plain ? e->l->BuildNSWAdd(e->at, src[0], src[1], "")
+                     : binary(e, LLVM_ADD, src[0], src[1]);
+    case OP_SUB:
+        return plain ? e->l->BuildNSWSub(e->at, src[0], src[1], "")
+                     : binary(e, LLVM_SUB, src[0], src[1]);
+    case OP_MUL:
+        return plain ? e->l->BuildNSWMul(e->at, src[0], src[1], "")
+                     : binary(e, LLVM_MUL, src[0], src[1]);
     case OP_MULACC: return binary(e, LLVM_ADD, binary(e, LLVM_MUL, src[0], src[1]), src[2]);
     case OP_AND: return binary(e, LLVM_AND, src[0], src[1]);
     case OP_OR: return binary(e, LLVM_OR, src[0], src[1]);

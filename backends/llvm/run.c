@@ -8,6 +8,7 @@
  * which is program.c's as well.
  */
 #include "backends/llvm/emit.h"
+#include "passes/target/legal.h"
 
 #include <string.h>
 
@@ -73,14 +74,19 @@ static void bind_symbols(struct emit *e, value in)
 static value scalar(struct emit *e, struct uop *root)
 {
     int n;
-    struct uop **order = uop_toposort(e->t, &root, 1, &n);
+    struct uop *last = legal_scalar(e->t, root);
+    struct uop **order = uop_toposort(e->t, &last, 1, &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op != OP_CONST && order[i]->op != OP_VAR && order[i]->op != OP_BUFFER) {
             if (order[i]->op != OP_LOAD && !op_is_elementwise(order[i]->op))
                 TGC_BUG(e->t, "%s in a scalar of the schedule", op_name(order[i]->op));
             emit_uop(e, order[i]);
         }
-    return operand(e, root);
+    value v = operand(e, last);
+    if (root->dtype == DTYPE_INDEX)
+        v = cast_to(e, LLVM_SEXT, v, e->i64);
+    define(e, root, v);
+    return v;
 }
 
 /* A part of another buffer begins at an offset that may be an expression. */
