@@ -1,9 +1,12 @@
 /* rule_facts.c - the facts for which guards of named sets of rules ask (RULE_FACT in
  * passes/rules/rules.def). */
 #include "passes/analysis/rule_facts.h"
+#include "passes/analysis/stationary.h"
 #include "passes/rules/rules.h"
 
 #include <math.h>
+
+enum { KNOWN_STEPS = 200 };
 
 double fact_lo(struct rule_facts *facts, const struct uop *u)
 {
@@ -37,6 +40,33 @@ bool fact_counted(struct rule_facts *facts, const struct uop *u)
         v = value_behind(v->src[0], MOVES_VIEW);
     return (v->op == OP_CAST && dtype_is_int(v->src[0]->dtype)) ||
            ((v->op == OP_REDUCE || v->op == OP_SUB) && value_is_whole(v, &steps));
+}
+
+/* *steps: how many uops may still be visited. */
+static bool is_known(const struct uop *u, int *steps)
+{
+    u = value_behind(u, MOVES_VIEW);
+    bool all = op_is_elementwise(u->op);
+    if (u->op == OP_CONST || known_buffer(u))
+        return true;
+    for (int k = 0; k < u->nsrc && all; k++)
+        all = --*steps > 0 && is_known(u->src[k], steps);
+    return all;
+}
+
+bool fact_known(struct rule_facts *facts, const struct uop *u)
+{
+    int steps = KNOWN_STEPS;
+    (void)facts;
+    return is_known(u, &steps);
+}
+
+bool fact_repeats(struct rule_facts *facts, const struct uop *u)
+{
+    (void)facts;
+    while (move_is(u, MOVES_VIEW) && u->op != OP_EXPAND)
+        u = u->src[0];
+    return u->op == OP_EXPAND;
 }
 
 bool fact_small(struct rule_facts *facts, const struct uop *u)

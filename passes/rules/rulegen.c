@@ -129,7 +129,7 @@ struct parser {
     enum part part;
     struct rule *rule;
     struct { const char *name; struct node *node; } alias[MAX_ALIAS];
-    int nalias;
+    int nalias, moved;
 };
 static struct source current; /* what errors point into; this program is no library */
 
@@ -393,6 +393,17 @@ static struct node *parse_unary(struct parser *s)
         struct node *n = parse_expr(s, 1);
         expect(s, ")");
         return parse_class(s, n);
+    }
+    if (accept(s, "[")) {
+        struct node *n = parse_expr(s, 1);
+        expect(s, "]");
+        bool on_left = s->part == PART_PATTERN && !s->rule->lhs;
+        if (on_left && s->moved++)
+            rule_error(at, "more than one part behind movement");
+        if (!s->moved)
+            rule_error(at, "the left side has no part behind movement");
+        n->moved = true;
+        return n;
     }
     if (s->part == PART_PATTERN && accept(s, "~")) {
         struct node *n = parse_unary(s);

@@ -25,6 +25,8 @@ struct node {
     int op, nchild;
     struct node *child[MAX_CHILD];
     bool rest; /* OP: "..." follows the children */
+    bool moved;  /* "[x]": behind movement, which the right side's "[y]" repeats */
+    uint32_t outer; /* CALL of a guard: the arguments that mean a "[x]" with its movement */
     bool spread; /* CONST, INT, FLOAT: "~", also where it is repeated over a tensor or a vector */
     int64_t i;
     double f;

@@ -94,6 +94,7 @@ struct writer {
     FILE *f;
     struct rule *r;
     char path[MAX_NODE][64];            /* by node id: the C expression of what it matched */
+    char outer[64];                     /* that of the part behind movement, with it */
     const struct node *first[MAX_NODE]; /* names seen so far */
     int nfirst, next;
     bool as_written;                    /* right sides are not simplified */
@@ -117,6 +118,11 @@ static void match_literal(struct writer *w, const struct node *n, const char *pa
 
 static void match_node(struct writer *w, const struct node *n, const char *path)
 {
+    if (n->moved) {
+        snprintf(w->outer, sizeof w->outer, "%.60s", path);
+        fprintf(w->f, "        const struct path p = path_down(%s, MOVES_VIEW);\n", path);
+        path = "p.base";
+    }
     for (int i = 0; (n->kind == NODE_VAR || n->kind == NODE_CONST) && i < w->nfirst; i++)
         if (!strcmp(w->first[i]->name, n->name)) {
             fprintf(w->f, "        if (%s != %s) break;\n", path, w->path[w->first[i]->id]);
@@ -203,7 +209,7 @@ static void write_guard_call(struct writer *w, const struct node *n)
     for (int i = 0; i < n->nchild; i++) {
         fprintf(w->f, i ? ", " : "");
         if (args[i] == 'u')
-            fprintf(w->f, "%s", w->path[n->child[i]->id]);
+            fprintf(w->f, "%s", n->outer >> i & 1 ? w->outer : w->path[n->child[i]->id]);
         else
             write_guard(w, n->child[i]);
     }
@@ -302,8 +308,25 @@ static void write_dtype(struct writer *w, const struct node *n)
         fprintf(w->f, "%s->dtype", w->path[like->id]);
 }
 
+static void build_node(struct writer *w, const struct node *n, char *path, size_t cap);
+
+/* "[x]": what was built for x, moved as what matched. */
+static void build_moved(struct writer *w, const struct node *n, char *path, size_t cap)
+{
+    struct node inner = *n;
+    char arg[64];
+    inner.moved = false;
+    build_node(w, &inner, arg, sizeof arg);
+    snprintf(path, cap, "r%d", w->next);
+    fprintf(w->f, "        struct uop *r%d = path_up(t, &p, %s);\n", w->next++, arg);
+}
+
 static void build_node(struct writer *w, const struct node *n, char *path, size_t cap)
 {
+    if (n->moved) {
+        build_moved(w, n, path, cap);
+        return;
+    }
     if (n->id >= 0 || n->kind == NODE_VAR || n->kind == NODE_CONST) {
         snprintf(path, cap, "%s", n->id >= 0 ? w->path[n->id] : name_path(w, n->name));
         return;

@@ -17,7 +17,7 @@ static int table_node(FILE *f, struct rule *r, const struct node *n, int *next)
             n->rest);
     for (int i = 0; i < MAX_CHILD; i++)
         fprintf(f, "%s%d", i ? ", " : "", child[i]);
-    fprintf(f, "}, %d, \"%s\", \"%s\", %d, %lld, ", n->spread,
+    fprintf(f, "}, %d, %d, \"%s\", \"%s\", %d, %lld, ", n->moved, n->spread,
             n->kind == NODE_VAR || n->kind == NODE_CONST ? n->name : "", gen_class(r, n, r->lhs),
             gen_type(r, n->type), (long long)n->i);
     fprintf(f,

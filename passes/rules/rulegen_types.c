@@ -163,6 +163,7 @@ static void check_guard(struct rule *r, struct node *n)
             continue;
         }
         struct node *found = find_pattern(r->lhs, n->child[i]);
+        n->outer |= (uint32_t)n->child[i]->moved << i;
         if (!found)
             rule_error(n->child[i]->at, "this does not stand on the left side");
         n->child[i] = found;

@@ -238,7 +238,7 @@ class Reals(Model):
             self.facts.append(bound <= x if name == "lo" else bound >= x)
             return bound
         known = {"number": lambda: z3.BoolVal(True), "whole": lambda: z3.IsInt(x), "small": lambda: z3.And(z3.IsInt(x), x >= -65536, x <= 65536),
-                 "counted": lambda: z3.BoolVal(True)}
+                 "counted": lambda: z3.BoolVal(True), "known": lambda: z3.BoolVal(True), "repeats": lambda: z3.BoolVal(True)}
         if name not in known:
             raise NotInteger(name)
         return known[name]()

@@ -23,6 +23,7 @@ enum node_kind { NODE_VAR, NODE_CONST, NODE_INT, NODE_FLOAT, NODE_OP };
 struct rule_node {
     enum node_kind kind;
     int op, nchild, rest, child[6];
+    int moved;  /* may be behind movement */
     int spread; /* a constant that may be repeated */
     const char *name, *class;
     int type;
@@ -73,6 +74,8 @@ static union scalar memory(const struct env *e, const struct buffer *b, int64_t 
                                       NAN, 0.5,  1e-320, -2.5e-7, 3e38,     -65504.0};
     struct random r = {mix(e->seed ^ mix((uint64_t)b->id * 8191 + (uint64_t)offset)) | 1};
     union scalar v = {.i = 0};
+    if (b->kind == BUFFER_WEIGHT)
+        return scalar_load(b->dtype, (const char *)b->data + (size_t)offset * dtype_nbytes(b->dtype));
     pick(&r, 2);
     if (dtype_is_float(b->dtype)) {
         double f = pick(&r, 3) ? (double)between(&r, -80, 80) / 8 : specials[pick(&r, 12)];
@@ -256,11 +259,26 @@ static struct uop *bounded_float(struct builder *b)
     }
 }
 
+/* Of the instance's shape, or a scalar. */
+static struct uop *weight(struct builder *b)
+{
+    int64_t n = b->tensor ? b->dim[0]->arg.i * b->dim[1]->arg.i : 1;
+    float *v = mem_array(b->t, (size_t)n, sizeof *v);
+    struct buffer *w = buffer_new(b->t, BUFFER_WEIGHT, DTYPE_F32, b->dim, b->tensor ? 2 : 0, "w");
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (float)between(&b->r, -80, 80) / 8;
+    w->data = v;
+    w->nbytes = (size_t)n * sizeof *v;
+    return uop_buffer(b->t, w);
+}
+
 /* Any uop of the dtype: unknown memory, or an integer with bounds; of the instance's shape if it is
  * a tensor. */
 static struct uop *operand(struct builder *b, enum dtype d)
 {
     struct tgc *t = b->t;
+    if (d == DTYPE_F32 && b->bounded && pick(&b->r, 8) == 0)
+        return weight(b);
     if (d == DTYPE_F32 && pick(&b->r, b->bounded ? 3 : 6) > (b->bounded ? 0 : 4))
         return bounded_float(b);
     if (b->tensor && pick(&b->r, 3))
@@ -436,6 +454,8 @@ static struct uop *named(struct names *names, const struct rule_node *n, struct 
 
 static struct uop *instance(struct builder *b, struct names *names, int node, bool raw,
                             enum op parent);
+static struct uop *instance_at(struct builder *b, struct names *names, int node, bool raw,
+                               enum op parent);
 
 /* A constant of the node, which may be a tensor that repeats it. */
 static struct uop *repeated(struct builder *b, const struct rule_node *n, struct uop *c)
@@ -485,8 +505,31 @@ static struct uop *random_stack(struct builder *b, struct uop *x, bool raw)
                : uop_stack(b->t, src[0], src + 1, n - 1);
 }
 
+/* A node behind movement to the instance's shape: rows or columns that repeat, reversed ones. */
+static struct uop *instance_moved(struct builder *b, struct names *names, int node, enum op parent)
+{
+    struct uop *dim[2] = {b->dim[0], b->dim[1]};
+    int form = (int)pick(&b->r, 3);
+    if (form < 2)
+        b->dim[form] = uop_int(b->t, 1);
+    struct uop *u = instance_at(b, names, node, false, parent);
+    b->dim[0] = dim[0];
+    b->dim[1] = dim[1];
+    if (!u || !u->ndim)
+        return u;
+    return form < 2 ? uop_expand(b->t, u, dim) : uop_flip(b->t, u, 1 + pick(&b->r, 3));
+}
+
 static struct uop *instance(struct builder *b, struct names *names, int node, bool raw,
                             enum op parent)
+{
+    return rule_nodes[node].moved && b->tensor && pick(&b->r, 2)
+               ? instance_moved(b, names, node, parent)
+               : instance_at(b, names, node, raw, parent);
+}
+
+static struct uop *instance_at(struct builder *b, struct names *names, int node, bool raw,
+                               enum op parent)
 {
     const struct rule_node *n = &rule_nodes[node];
     struct uop *src[6];

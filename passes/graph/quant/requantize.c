@@ -11,59 +11,33 @@
 #include "passes/graph/quant/byte_sums.h"
 #include "passes/rules/rules.h"
 
-#include <math.h>
-#include <string.h>
+/* What a constant that divides a sum of products has to pass. */
+static bool is_passed(const struct uop *v)
+{
+    return v->op == OP_ADD || v->op == OP_MAX || v->op == OP_MUL || move_is(v, MOVES_VIEW);
+}
 
-/* Computed from weights and constants. *steps: how many uops may still be visited, here and
- * below. */
-static bool is_constant(const struct uop *v, int *steps)
+/* Whether what is divided in v is computed from weights alone. *steps: how many uops may still be
+ * visited. */
+static bool divides_weights(const struct uop *v, int *steps)
 {
     v = value_behind(v, MOVES_VIEW);
-    if (v->op == OP_CONST || known_buffer(v))
-        return true;
-    bool all = op_is_elementwise(v->op);
-    for (int k = 0; k < v->nsrc && all; k++)
-        all = --*steps > 0 && is_constant(v->src[k], steps);
-    return all;
+    bool sum = v->op == OP_ADD || v->op == OP_MAX;
+    if (--*steps < 0 || (v->op == OP_DIV && !fact_known(NULL, v->src[0])))
+        return false;
+    return !sum || (divides_weights(v->src[0], steps) && divides_weights(v->src[1], steps));
 }
 
-/* v / c for a quotient v whose divisor is invariant along some axis; NULL: v is none. */
-static struct uop *divide_quotient(struct tgc *t, struct uop *v, double c)
+/* The quotient u without a division of what is known at run time alone; NULL: it has to stay. */
+static struct uop *divide(struct tgc *t, struct uop *u)
 {
-    struct path by = path_down(v->op == OP_DIV ? v->src[1] : v, MOVES_VIEW);
-    bool spread = false;
-    for (int i = 0; i < by.n; i++)
-        spread |= by.move[i]->op == OP_EXPAND;
-    if (v->op != OP_DIV || !spread || by.base->op == OP_CONST)
-        return NULL;
-    struct uop *factor = tensor_binary(t, OP_DIV, uop_constf(t, DTYPE_F32, 1 / c), by.base);
-    return uop_binary(t, OP_MUL, v->src[0], path_up(t, &by, factor));
-}
-
-/* v / c as a sum of products with divided constants; NULL: v is no such sum. */
-static struct uop *divide(struct tgc *t, struct uop *v, double c, int *steps)
-{
-    struct uop *src[MAX_RANK * 2 + 2];
-    if (--*steps < 0)
-        return NULL;
-    if (move_is(v, MOVES_VIEW)) {
-        memcpy(src, v->src, (size_t)v->nsrc * sizeof *src);
-        src[0] = divide(t, v->src[0], c, steps);
-        return src[0] ? uop_replace_src(t, v, src) : NULL;
-    }
-    if (is_constant(v, steps))
-        return tensor_binary(t, OP_DIV, v, uop_constf(t, DTYPE_F32, c));
-    for (int k = 0; k < 2 && v->op == OP_MUL; k++)
-        if (fact_counted(NULL, v->src[1 - k]) && is_constant(v->src[k], steps) &&
-            (src[k] = divide(t, v->src[k], c, steps)))
-            return tensor_binary(t, OP_MUL, v->src[1 - k], src[k]);
-    if (v->op != OP_ADD &&
-        !(v->op == OP_MAX && uop_is_constf(value_behind(v->src[1], MOVES_VIEW), 0.0)))
-        return NULL;
-    for (int k = 0; k < 2; k++)
-        if (!(src[k] = divide(t, v->src[k], c, steps)))
-            return NULL;
-    return tensor_binary(t, v->op, src[0], src[1]);
+    enum { LOOK_MAX = 200 };
+    int steps = LOOK_MAX;
+    struct mem_mark mark = scratch_mark(t);
+    struct rule_walk walk = {.t = t, .set = RULES_divisions, .enter = is_passed, .steps = LOOK_MAX};
+    struct uop *r = rules_walk(&walk, u);
+    scratch_release(t, mark);
+    return r != u && divides_weights(r, &steps) ? r : NULL;
 }
 
 /* The bytes q of which v is q - zero, cast to bytes with the same zero point again: q, through
@@ -94,9 +68,9 @@ static struct uop *same_bytes(struct tgc *t, const struct uop *u, struct uop *v,
 
 struct uop *requantize(struct tgc *t, struct uop *u)
 {
-    enum { LOOK_MAX = 200, STEPS = 4 };
+    enum { STEPS = 4 };
     struct uop *step[STEPS], *v = u->src[0];
-    int n = 0, steps = LOOK_MAX;
+    int n = 0;
     for (; n < STEPS && (v->op == OP_MIN || v->op == OP_MAX || v->op == OP_ADD); v = v->src[0])
         step[n++] = v;
     if (v->op != OP_ROUND || v->src[0]->op != OP_DIV || v->dtype != DTYPE_F32)
@@ -104,8 +78,8 @@ struct uop *requantize(struct tgc *t, struct uop *u)
     const struct uop *by = value_behind(v->src[0]->src[1], MOVES_VIEW);
     if (by->op != OP_CONST || !(by->arg.f > 0))
         return NULL;
-    struct uop *r = divide(t, v->src[0]->src[0], by->arg.f, &steps);
-    if (!r && !(r = divide_quotient(t, v->src[0]->src[0], by->arg.f)))
+    struct uop *r = divide(t, v->src[0]);
+    if (!r)
         return NULL;
     struct uop *same = same_bytes(t, u, r, step, n);
     if (same)
