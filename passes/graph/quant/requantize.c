@@ -6,8 +6,9 @@
  * The two sides differ only where the sum is within a rounding error of the middle between two
  * results. The second line is softmax's: one division a row, if the sum is that of a row. The scale
  * of dequantized bytes is merged with a constant divisor in the same way. Bytes requantized with
- * the same scale and zero point are the bytes themselves.
+ * the same scale and zero point are the bytes themselves. The rules: passes/rules/scales.rules.
  */
+#include "passes/analysis/rule_facts.h"
 #include "passes/graph/quant/byte_sums.h"
 #include "passes/rules/rules.h"
 
@@ -40,30 +41,24 @@ static struct uop *divide(struct tgc *t, struct uop *u)
     return r != u && divides_weights(r, &steps) ? r : NULL;
 }
 
-/* The bytes q of which v is q - zero, cast to bytes with the same zero point again: q, through
- * movement. NULL: they are others. */
-static struct uop *same_bytes(struct tgc *t, const struct uop *u, struct uop *v,
-                              struct uop *const *step, int n)
+/* What is computed of bytes before a cast to bytes. */
+static bool is_of_bytes(const struct uop *v)
 {
-    struct path p = path_down(v, MOVES_VIEW);
-    double zero = 0, least = (double)dtype_min(u->dtype), most = (double)dtype_max(u->dtype);
-    v = p.base;
-    if (v->op == OP_ADD && value_behind(v->src[1], MOVES_VIEW)->op == OP_CONST) {
-        zero -= value_behind(v->src[1], MOVES_VIEW)->arg.f;
-        v = v->src[0];
-    }
-    for (int i = 0; i < n; i++) {
-        const struct uop *c = value_behind(step[i]->src[1], MOVES_VIEW);
-        bool fits = c->op == OP_CONST && (step[i]->op == OP_MIN   ? c->arg.f >= most
-                                          : step[i]->op == OP_MAX ? c->arg.f <= least
-                                                                  : i == n - 1);
-        if (!fits)
-            return NULL;
-        zero -= step[i]->op == OP_ADD ? c->arg.f : 0;
-    }
-    return zero == 0 && v->op == OP_CAST && v->src[0]->dtype == u->dtype
-               ? path_up(t, &p, v->src[0])
-               : NULL;
+    return v->op == OP_ROUND || v->op == OP_MIN || is_passed(v);
+}
+
+/* The bytes q of the dtype d that v is, rounded and clamped; NULL: they are others. */
+static struct uop *same_bytes(struct tgc *t, enum dtype d, struct uop *v)
+{
+    enum { LOOK_MAX = 50 };
+    struct mem_mark mark = scratch_mark(t);
+    struct rule_facts facts = {.bounds = {.t = t}, .most = {.t = t, .most = true}};
+    struct rule_walk walk = {
+        .t = t, .set = RULES_bytes, .facts = &facts, .enter = is_of_bytes, .steps = LOOK_MAX};
+    struct path p = path_down(rules_walk(&walk, v), MOVES_VIEW);
+    scratch_release(t, mark);
+    bool same = p.base->op == OP_CAST && p.base->src[0]->dtype == d;
+    return same ? path_up(t, &p, p.base->src[0]) : NULL;
 }
 
 struct uop *requantize(struct tgc *t, struct uop *u)
@@ -81,14 +76,12 @@ struct uop *requantize(struct tgc *t, struct uop *u)
     struct uop *r = divide(t, v->src[0]);
     if (!r)
         return NULL;
-    struct uop *same = same_bytes(t, u, r, step, n);
-    if (same)
-        return same;
     r = uop_unary(t, OP_ROUND, r);
     while (n-- > 0)
         if (step[n]->op != OP_ADD || !uop_is_constf(value_behind(step[n]->src[1], MOVES_VIEW), 0))
             r = uop_binary(t, step[n]->op, r, step[n]->src[1]);
-    return uop_cast(t, u->dtype, r);
+    struct uop *same = same_bytes(t, u->dtype, r);
+    return same ? same : uop_cast(t, u->dtype, r);
 }
 
 struct uop *rescale(struct tgc *t, struct uop *u)
