@@ -38,7 +38,7 @@ NO_COST = {
 # By where they stand: functions whose purpose is a cost. Every number in them but 0, 1, 2 and -1
 # counts, whatever it is called or if it has no name at all.
 COST_FUNCTIONS = {
-    "graph/conv/winograd_cost.c": {"cost_of": "cycles of a convolution by tiles", "taps_pay": "of single taps",
+    "graph/conv/winograd_cost.c": {"cost_of": "cycles of a convolution by tiles", "cost_apart": "of single taps",
                                    "doubt": "what larger tiles have to be worth", "sides_weigh": "which channels are few"},
     "graph/matmul/strassen.c": {"weigh": "cycles saved by seven parts", "find_keys": "what keys are copied"},
     "graph/quant/byte_table.c": {"cost_of": "cost of an operation", "find_chain": "of a look-up",
@@ -71,7 +71,7 @@ COST_FUNCTIONS = {
 }
 GONE = {"move_panels", "cost_of", "value_cost"}                              # answered by target/cost.c since
 FORMER = {"saves_time": "weigh", "choose": "sides_weigh", "evenness": "tile_evenness",
-          "expand_panel": "prefetch_panel"}                   # names of before
+          "expand_panel": "prefetch_panel", "taps_pay": "cost_apart"}                   # names of before
 NUMBER = re.compile(r"(?<![\w.])(?:0x[0-9a-fA-F.]+(?:p[+-]?\d+)?|\d+\.?\d*(?:[eE][+-]?\d+)?)[uUlLfF]*(?![\w.])")
 TRIVIAL = {"0", "1", "2", "0.0", "1.0", "2.0"}
 
