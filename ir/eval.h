@@ -226,6 +226,7 @@ struct memory {
     int64_t nelem;
     bool own;
     struct touched *touch;       /* NULL: races are not looked for */
+    bool owns_touch;
 };
 /* What a kernel accesses: given by the caller, weights, and scratch that lives as long as this. */
 struct eval_memory {
@@ -235,6 +236,8 @@ struct eval_memory {
     struct memory *v;
     int n;
     size_t cap;
+    /* of the block's first thread, which has its local memory; or NULL */
+    struct eval_memory *block;
 };
 /* The buffer's index in v[]. Fresh scratch is filled with a value that shows in any result that
  * reads it. */

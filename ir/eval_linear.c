@@ -5,6 +5,10 @@
  * is execution order; a uop that occurs several times computes into the same register. A memory
  * access outside its buffer is a bug of the compiler and ends the evaluation as one, as does a
  * register that is read before anything was computed into it.
+ *
+ * The threads of a block are evaluations of their own, of the same part, that share local memory.
+ * They run one after the other up to the next barrier, which ends a phase: threads that access an
+ * element in one phase, one of them storing to it, are a race.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -28,6 +32,7 @@ enum code {
     CODE_GATHER,
     CODE_RAMP,
     CODE_SKIP_UNLESS,
+    CODE_BARRIER,
     CODE_LANES_INIT,
     CODE_LANES_GET,
     CODE_LANES_SET
@@ -44,7 +49,8 @@ struct linstr {
     int columns;                 /* LOAD, STORE of a tile: of a row; the rows are `stride` apart */
     bool grouped;                /* LOAD: of groups of bytes, whose bytes are `stride` apart */
     bool plain;   /* ALU: bounds exclude what a language's operator does not define */
-    bool shared;  /* OPEN, CLOSE: this run executes a part of the loop's iterations */
+    /* OPEN, CLOSE: this run executes a part of the loop's iterations, or this thread of a block */
+    bool shared, of_block;
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
      * instruction inside; INTRINSIC: index into meaning[]; PICK: the least index that takes the
@@ -83,6 +89,9 @@ struct linear_eval {
     int *open; int nopen; size_t cap_open;
     int64_t budget;
     bool failed;
+    int thread, threads;         /* of the block */
+    int phase;                   /* barriers that were passed */
+    int pc;                      /* where it goes on: behind a barrier, or at the end */
 };
 
 static bool reserve(struct linear_eval *e, void *array, size_t *cap, size_t n, size_t size)
@@ -271,7 +280,8 @@ static void close_region(struct linear_eval *e, const struct uop *u)
     if (at < 0 || e->of[e->code[at].dst] != u->src[0])
         TGC_BUG(e->t, "%s does not close what was opened last", op_name(u->op));
     if (u->op == OP_END)
-        emit(e, (struct linstr){.code = CODE_CLOSE, .target = at + 1, .shared = e->code[at].shared},
+        emit(e, (struct linstr){.code = CODE_CLOSE, .target = at + 1, .shared = e->code[at].shared,
+                                .of_block = e->code[at].of_block},
              u->src[0], 0);
     e->code[at].target = e->ncode;
 }
@@ -284,9 +294,13 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         break;
     case OP_RANGE:
         emit(e, (struct linstr){.code = CODE_OPEN,
-                                .shared = e->env->parts > 0 && range_is_shared(u)},
+                                .shared = e->env->parts > 0 && range_is_shared(u),
+                                .of_block = range_is_of_block(u)},
              u, 0);
         open_region(e);
+        break;
+    case OP_BARRIER:
+        append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
         break;
     case OP_GUARD:
         emit(e, (struct linstr){.code = CODE_SKIP_UNLESS}, u, 0);
@@ -389,22 +403,46 @@ static int64_t element(struct linear_eval *e, const struct linstr *in, const cha
     return offset;
 }
 
-/* Notes that this part reads or writes the element, and reports a race with another part. */
+/* Who is noted of an element: a thread's number from 1 on, several of one part, or of many. */
+enum { OF_MANY_PARTS = INT32_MIN };
+static int part_of(const struct linear_eval *e, int noted)
+{
+    return noted == OF_MANY_PARTS ? -1 : noted < 0 ? -noted - 1 : (noted - 1) / e->threads;
+}
+
+/* Whether who was noted in this phase excludes this thread: one of another part always, another one
+ * of the block in the same phase. */
+static bool meets(const struct linear_eval *e, int noted, int phase)
+{
+    if (!noted || noted == e->env->part * e->threads + e->thread + 1)
+        return false;
+    return part_of(e, noted) != e->env->part || phase == e->phase;
+}
+
+/* Notes that this thread reads or writes the element, and reports a race with another one. */
 static void touch(const struct linear_eval *e, const struct memory *m, int64_t at, bool writes)
 {
-    int me = e->env->part + 1;
+    int me = e->env->part * e->threads + e->thread + 1, n = e->threads;
     if (!m->touch)
         return;
     struct touched *c = &m->touch[at];
-    int other = c->writer && c->writer != me              ? c->writer
-                : writes && c->reader && c->reader != me ? c->reader
-                                                         : 0;
+    int other = meets(e, c->writer, c->write_phase)            ? c->writer
+                : writes && meets(e, c->reader, c->read_phase) ? c->reader
+                                                               : 0;
     if (other && !e->env->race->buffer)
-        *e->env->race = (struct race){m->buffer, at, {me - 1, other > 0 ? other - 1 : -1}};
-    if (writes)
+        *e->env->race = (struct race){m->buffer,
+                                      at,
+                                      {e->env->part, other > 0 ? (other - 1) / n : -1},
+                                      {e->thread, other > 0 ? (other - 1) % n : -1}};
+    if (writes) {
         c->writer = me;
-    else
-        c->reader = c->reader && c->reader != me ? -1 : me;
+        c->write_phase = e->phase;
+        return;
+    }
+    c->reader = !meets(e, c->reader, c->read_phase)       ? me
+                : part_of(e, c->reader) == e->env->part ? -e->env->part - 1
+                                                        : OF_MANY_PARTS;
+    c->read_phase = e->phase;
 }
 
 static void run_load(struct linear_eval *e, const struct linstr *in)
@@ -569,12 +607,16 @@ static void check_set(const struct linear_eval *e, const struct linstr *in)
 static int64_t loop_bound(const struct linear_eval *e, const struct linstr *in, int end)
 {
     int64_t n = e->reg[in->src[0]].i;
-    return in->shared ? n * (e->env->part + end) / e->env->parts : n * end;
+    return in->shared     ? n * (e->env->part + end) / e->env->parts
+           : in->of_block ? n * (e->thread + end) / e->threads
+                          : n * end;
 }
 
+/* Up to the next barrier, or to the end. */
 static bool run(struct linear_eval *e)
 {
-    for (int pc = 0; pc < e->ncode && !e->failed;) {
+    int pc = e->pc;
+    for (e->pc = e->ncode; pc < e->ncode && !e->failed;) {
         const struct linstr *in = &e->code[pc++];
         if (e->budget >= 0 && e->budget-- == 0)
             return false;
@@ -639,6 +681,10 @@ static bool run(struct linear_eval *e)
             if (++e->reg[in->dst].i < loop_bound(e, in, 1))
                 pc = in->target;
             break;
+        case CODE_BARRIER:
+            e->pc = pc;
+            e->phase++;
+            return true;
         case CODE_SKIP_UNLESS:
             if (!e->reg[in->src[0]].i)
                 pc = in->target;
@@ -647,6 +693,20 @@ static bool run(struct linear_eval *e)
         e->set[in->dst] = true;
     }
     return !e->failed;
+}
+
+/* All threads of the block, phase by phase. */
+static bool run_block(struct linear_eval *e)
+{
+    bool ok = true;
+    do {
+        for (int i = 0; i < e->threads && ok; i++) {
+            ok = run(&e[i]);
+            if (ok && e[i].pc != e[0].pc)
+                TGC_BUG(e->t, "threads of a block are at different barriers");
+        }
+    } while (ok && e->pc < e->ncode);
+    return ok;
 }
 
 static void linear_free(struct linear_eval *e)
@@ -662,32 +722,50 @@ static void linear_free(struct linear_eval *e)
     free(e->of);
     free(e->table);
     free(e->open);
+}
+
+static void block_free(struct linear_eval *e)
+{
+    for (int i = e->threads - 1; i >= 0; i--)
+        linear_free(&e[i]);
     free(e);
+}
+
+static void compile_all(struct linear_eval *e, struct uop *const *u, int n)
+{
+    for (int i = 0; i < n && !e->failed; i++)
+        compile_one(e, u[i]);
+    if (!e->failed && e->nopen)
+        TGC_BUG(e->t, "a linear program with %d open loops at its end", e->nopen);
 }
 
 bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_env *env)
 {
-    struct linear_eval *const e = calloc(1, sizeof *e);
+    int threads = env->block > 0 ? env->block : 1;
+    struct linear_eval *const e = calloc((size_t)threads, sizeof *e);
     jmp_buf outer;
     if (!e)
         return false;
-    e->t = t;
-    e->env = env;
-    e->memory = (struct eval_memory){.t = t, .env = env, .failed = &e->failed};
-    e->budget = env->budget;
+    for (int i = 0; i < threads; i++) {
+        e[i] = (struct linear_eval){
+            .t = t, .env = env, .budget = env->budget, .thread = i, .threads = threads};
+        e[i].memory = (struct eval_memory){
+            .t = t, .env = env, .failed = &e[i].failed, .block = i ? &e[0].memory : NULL};
+    }
     memcpy(&outer, &t->stop, sizeof outer);
     /* a stop of the compile must not leak */
     if (setjmp(t->stop)) {
         memcpy(&t->stop, &outer, sizeof outer);
-        linear_free(e);
+        block_free(e);
         tgc_stop(t);
     }
-    for (int i = 0; i < n && !e->failed; i++)
-        compile_one(e, u[i]);
-    if (!e->failed && e->nopen)
-        TGC_BUG(t, "a linear program with %d open loops at its end", e->nopen);
-    bool ok = !e->failed && run(e);
+    bool failed = false;
+    for (int i = 0; i < e->threads; i++) {
+        compile_all(&e[i], u, n);
+        failed |= e[i].failed;
+    }
+    bool ok = !failed && run_block(e);
     memcpy(&t->stop, &outer, sizeof outer);
-    linear_free(e);
+    block_free(e);
     return ok;
 }

@@ -39,6 +39,12 @@ static bool find_memory(const struct eval_env *env, struct memory *m)
         return false;
     m->data = malloc(nbytes);
     m->own = true;
+    if (env->race && buffer_space(b) == SPACE_LOCAL) {
+        m->touch = calloc((size_t)m->nelem + 1, sizeof *m->touch);
+        m->owns_touch = true;
+        if (!m->touch)
+            return false;
+    }
     union scalar poison = {.i = INT64_MIN + 12345};
     if (dtype_is_float(b->dtype))
         poison.f = NAN;
@@ -64,6 +70,12 @@ int eval_memory_of(struct eval_memory *m, const struct buffer *b)
         m->v = v;
         m->cap = cap;
     }
+    if (m->block && buffer_space(b) == SPACE_LOCAL) {
+        int first = eval_memory_of(m->block, b);
+        m->v[m->n] = m->block->v[first];
+        m->v[m->n].own = m->v[m->n].owns_touch = false;
+        return m->n++;
+    }
     m->v[m->n] = (struct memory){.buffer = b};
     *m->failed |= !find_memory(m->env, &m->v[m->n]);
     return m->n++;
@@ -81,6 +93,8 @@ void eval_memory_free(struct eval_memory *m)
         free(m->v[i].packed);
         if (m->v[i].own)
             free(m->v[i].data);
+        if (m->v[i].owns_touch)
+            free(m->v[i].touch);
     }
     free(m->v);
 }

@@ -221,6 +221,13 @@ enum buffer_kind {
     BUFFER_STATE,
     BUFFER_SCRATCH
 };
+enum space {
+#define SPACE(name, text) SPACE_##name,
+#include "ir/spaces.def"
+#undef SPACE
+    SPACE_COUNT
+};
+const char *space_name(enum space s);
 struct buffer {
     enum buffer_kind kind;
     enum dtype dtype;
@@ -245,6 +252,7 @@ struct buffer {
      * base_offset on */
     struct buffer *base;
     struct uop *base_offset;
+    bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
      * it */
@@ -345,7 +353,7 @@ int64_t perm_pack(const int *perm, int n);
 #define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
 /* RANGE: its number, what its loop becomes (the axis), and who runs its iterations (the worker).
  * The two are independent: a loop, a band or a part of a panel may be shared, and later passes
- * treat it no differently. A GPU's grid, blocks and warps would be workers, too. */
+ * treat it no differently. */
 enum axis {
 #define AXIS(name, text, letter, lane) AXIS_##name,
 #include "ir/axes.def"
@@ -355,7 +363,9 @@ enum axis {
 enum worker {
     WORKER_EACH,                 /* every thread that runs the kernel runs all iterations */
     /* threads share them: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1 */
-    WORKER_TEAM
+    WORKER_TEAM,
+    /* likewise the threads of a block: several that run the same part, and share local memory */
+    WORKER_BLOCK
 };
 #define RANGE_BITS(id, axis, worker)                                                               \
     ((int64_t)(id) | (int64_t)(axis) << 32 | (int64_t)(worker) << 40)
@@ -512,9 +522,11 @@ struct uop *uop_axis(struct tgc *t, struct uop *size, enum axis a, enum worker w
 /* Whether u is a RANGE of this kind; one of a lane's kind; one that threads share. */
 bool range_is(const struct uop *u, enum axis a);
 bool range_is_lane(const struct uop *u);
-bool range_is_shared(const struct uop *u);
+bool range_is_shared(const struct uop *u);               /* WORKER_TEAM */
+bool range_is_of_block(const struct uop *u);             /* WORKER_BLOCK */
 /* The buffer that b is a part of, or b itself. */
 const struct buffer *buffer_root(const struct buffer *b);
+enum space buffer_space(const struct buffer *b);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 /* Bounds of a weight's elements; whole: each is an integer. */
 struct element_bounds { union scalar lo, hi; bool whole; };
@@ -694,6 +706,9 @@ struct view {
     /* derived: strides proved row-major; the stride of an axis of size 1 does not matter */
     bool row_major;
 };
+/* The last element that a view of constant sizes and of strides that do not fall reaches. false: it
+ * is none, or there are more than can be counted. */
+bool view_last_element(const struct view *v, int64_t *last);
 /* Copies bytes [begin, begin + nbytes) of a weight in stored order; whole elements. needs:
  * storage's dimensions, strides and offset are constants. */
 void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsigned char *to);
@@ -839,9 +854,10 @@ struct tensor {
     void *data; /* double[] for floats, int64_t[] otherwise */
 };
 /* Which part wrote and read an element: part + 1; 0: none; reader -1: several. */
-struct touched { int writer, reader; };
-/* An element that one part writes and another one accesses; buffer NULL: no race. */
-struct race { const struct buffer *buffer; int64_t element; int part[2]; };
+struct touched { int writer, reader, write_phase, read_phase; };
+/* An element that one thread writes and another one accesses; buffer NULL: no race. By part, and by
+ * thread of a block in one phase, between two barriers; -1: several. */
+struct race { const struct buffer *buffer; int64_t element; int part[2], thread[2]; };
 struct eval_env {
     const struct uop **leaf; struct tensor **value; int n;        /* BUFFER uops -> values */
     const int64_t *var; int nvar;                                  /* by var->id */
@@ -852,6 +868,7 @@ struct eval_env {
     struct uop *const *host; int nhost;
     /* eval_linear(): the part of the shared loops to run, of `parts`; parts 0: all iterations */
     int part, parts;
+    int block;                   /* eval_linear(): how many threads a block has; 0 as 1 */
     /* likewise: NULL, or where the first race among all parts is noted. touched: what each part has
      * accessed of a leaf, [nelem], zeros before the first part; NULL for memory that each part has
      * for itself */

@@ -15,10 +15,10 @@
  * frontend/text/kernel.c has read prints the same. Integer arithmetic of a few operations is
  * written in place. In a linear program each value has its line, in the order of execution, and
  * loops are `for r4 < 8` to `end r4`; `range` declares an accumulator's lanes, which open later.
- * Not in the text: origins, titles, and the order of a weight's elements in the model.
+ * A weight that is stored in an order of its own says it: `order [3:1, 2:3] + 0` lists sizes and
+ * strides in the model's elements, and these follow as the model has them. Scratch of a block says
+ * `local`. Not in the text: origins and titles.
  */
-#include <stdlib.h>
-
 #include "ir/print.h"
 
 enum { INLINE_OPS = 12, WEIGHT_NELEM = 256 };       /* a table of bytes is read again */
@@ -176,6 +176,7 @@ static void print_argument(struct text *out, const struct uop *u)
         break;
     case OP_ACC:
     case OP_GUARD:
+    case OP_BARRIER:
         text_printf(out, " {id=%lld}", bits);
         break;
     default:
@@ -210,8 +211,8 @@ static void print_line(struct printer *p, const struct uop *u)
         text_putc(p->out, '\n');
         return;
     }
-    bool result =
-        u->op != OP_STORE && u->op != OP_PREFETCH && u->op != OP_ASSIGN && u->op != OP_ENDGUARD;
+    bool result = u->op != OP_STORE && u->op != OP_PREFETCH && u->op != OP_ASSIGN &&
+                  u->op != OP_ENDGUARD && u->op != OP_BARRIER;
     if (result && !map_get(&p->number, u))
         map_set(&p->number, u, (void *)++p->next);
     if (result) {
@@ -253,22 +254,36 @@ static void use_buffer(struct tgc *t, struct used *s, const struct buffer *b)
 
 static void print_elements(struct text *out, const struct buffer *b)
 {
-    int64_t n = 1, d;
-    void *packed;
+    int64_t n = 1, d, last;
     for (int a = 0; a < b->ndim; a++)
         n = uop_const_int(b->dim[a], &d) ? sat_mul(n, d) : INT64_MAX;
     size_t size = dtype_nbytes(b->dtype);
     if (b->kind != BUFFER_WEIGHT || !b->data || n < 1 || n > WEIGHT_NELEM ||
         b->dtype == DTYPE_STRING || b->nbytes < (size_t)n * size)
         return;
-    const char *data = view_stored_bytes(b, &packed);
-    text_puts(out, data ? " =" : "");
-    for (int64_t i = 0; data && i < n; i++) {
+    if (b->storage && (!view_last_element(b->storage, &last) || (n = last + 1) > WEIGHT_NELEM))
+        return;
+    const char *data = b->data;
+    text_puts(out, " =");
+    for (int64_t i = 0; i < n; i++) {
         union scalar v = scalar_load(b->dtype, data + (size_t)i * size);
         text_putc(out, ' ');
         print_const(out, &(struct uop){.op = OP_CONST, .dtype = b->dtype, .arg = {.i = v.i}});
     }
-    free(packed);
+}
+
+/* Where element i of the stored order lies in the model's: a view of constant strides. */
+static void print_storage(struct printer *p, const struct view *v)
+{
+    text_puts(p->out, " order");
+    for (int a = 0; a < v->ndim; a++) {
+        text_puts(p->out, a ? ", " : "[");
+        print_value(p, v->dim[a], 0);
+        text_puts(p->out, ":");
+        print_value(p, v->stride[a], 0);
+    }
+    text_puts(p->out, v->ndim ? "] + " : "[] + ");
+    print_value(p, v->offset, 0);
 }
 
 static void print_memory(struct printer *p, const struct buffer *b)
@@ -281,6 +296,10 @@ static void print_memory(struct printer *p, const struct buffer *b)
         print_value(p, b->dim[a], 0);
     }
     text_puts(p->out, b->ndim ? "]" : "");
+    if (buffer_space(b) == SPACE_LOCAL)
+        text_printf(p->out, " %s", space_name(SPACE_LOCAL));
+    if (b->kind == BUFFER_WEIGHT && b->storage)
+        print_storage(p, b->storage);
     if (b->base) {
         text_puts(p->out, " in ");
         print_buffer(p->out, b->base);

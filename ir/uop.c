@@ -324,6 +324,29 @@ bool range_is_shared(const struct uop *u)
 {
     return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_TEAM;
 }
+bool range_is_of_block(const struct uop *u)
+{
+    return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_BLOCK;
+}
+
+const char *space_name(enum space s)
+{
+    static const char *const text[SPACE_COUNT] = {
+#define SPACE(name, text) text,
+#include "ir/spaces.def"
+#undef SPACE
+    };
+    return text[s];
+}
+
+enum space buffer_space(const struct buffer *b)
+{
+    return b->kind == BUFFER_WEIGHT    ? SPACE_WEIGHTS
+           : b->kind != BUFFER_SCRATCH ? SPACE_GLOBAL
+           : b->is_local               ? SPACE_LOCAL
+                                       : SPACE_SCRATCH;
+}
+
 const struct buffer *buffer_root(const struct buffer *b)
 {
     while (b->base)

@@ -780,6 +780,13 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
                 "the condition is no bool, or not yet known");
         open_region(l, u);
         break;
+    case OP_BARRIER:
+        for (int r = l->current; r > 0; r = l->region[r].parent)
+            require(&l->v, u,
+                    l->region[r].opener->op == OP_RANGE &&
+                        !range_is_of_block(l->region[r].opener),
+                    "not all threads of a block come here equally often");
+        return;
     case OP_ACC:
         require(&l->v, u, !unfinished, "starts from a sum that is still under way");
         check_acc_init(l, u);

@@ -7,6 +7,9 @@
  *     loop's size may depend on the loops around it.
  *   - A STORE's bands come first, then loops, then its lanes; a REDUCE lists no lanes of its own.
  *   - Offsets are i64, gates are bool, values have the dtype of the memory.
+ *   - Threads of a block share loops of stores and of stages in local memory alone: one of each of
+ *     these then, so that no two threads store the same element. A local STAGE changes with no loop
+ *     but those of its store that stand outside of the block's: all threads come to its barriers.
  *   - A STAGE's memory is scratch of its own. Scratch that one store passes on to another is read
  *     after that store, in the same bands.
  */
@@ -195,6 +198,59 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
     }
 }
 
+/* --------------------------------------------------------------------------- what a block shares */
+
+static int count_block_loops(const struct uop *u)
+{
+    int n = 0;
+    for (int i = first_range_of(u); i < u->nsrc; i++)
+        n += range_is_of_block(u->src[i]);
+    return n;
+}
+
+static void check_stage_of(const struct kernel_verifier *k, const struct uop *store,
+                           const struct uop *stage)
+{
+    bool local = buffer_space(stage->arg.p) == SPACE_LOCAL;
+    uint64_t *left = scratch_array(k->v.t, k->nword, sizeof *left);
+    memcpy(left, free_of(k, stage), k->nword * sizeof *left);
+    require(&k->v, stage, count_block_loops(stage) == local,
+            local ? "no loop, or several, of what is stored in local memory are a block's"
+                  : "a block's threads share what each of them needs");
+    for (int i = first_range_of(store); i < store->nsrc && local; i++) {
+        if (range_is_of_block(store->src[i]))
+            break;
+        set_range(k, left, store->src[i], false);
+    }
+    for (size_t w = 0; w < k->nword && local; w++)
+        require(&k->v, stage, left[w] == 0, "a block's threads come to its barrier at other times");
+}
+
+/* needs: the free ranges of all uops. */
+static void check_block(const struct kernel_verifier *k, const struct uop *sink)
+{
+    bool any = false;
+    for (int i = 0; i < k->n; i++)
+        any |= range_is_of_block(k->order[i]) ||
+               (k->order[i]->op == OP_STAGE && buffer_space(k->order[i]->arg.p) == SPACE_LOCAL);
+    for (int i = 0; i < sink->nsrc && any; i++) {
+        int n;
+        struct mem_mark mark = scratch_mark(k->v.t);
+        struct uop *store = sink->src[i], **order = uop_toposort(k->v.t, &store, 1, &n);
+        require(&k->v, store, count_block_loops(store) == 1,
+                "no loop, or several, of a store are a block's");
+        require(&k->v, store, buffer_space(uop_buffer_of(store->src[0])) == SPACE_GLOBAL,
+                "a block's threads pass scratch on");
+        for (int j = 0; j < n; j++)
+            if (order[j]->op == OP_STAGE)
+                check_stage_of(k, store, order[j]);
+            else
+                require(&k->v, order[j], order[j]->op != OP_REDUCE || !count_block_loops(order[j]),
+                        "a block's threads share a sum");
+        scratch_release(k->v.t, mark);
+    }
+}
+
 /* -------------------------------------------------------------------------- what stores pass on */
 
 static int count_bands_of(const struct uop *store)
@@ -255,6 +311,7 @@ static bool verify_ast(struct verifier v, const struct uop *ast)
         check_uop(&k, k.order[i]);
         find_free(&k, i);
     }
+    check_block(&k, ast);
     check_passed(&k, ast);
     scratch_release(t, mark);
     return true;

@@ -805,6 +805,20 @@ void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsig
     }
 }
 
+bool view_last_element(const struct view *v, int64_t *last)
+{
+    int64_t n, stride;
+    if (v->has_mask || !uop_const_int(v->offset, last) || *last < 0)
+        return false;
+    for (int a = 0; a < v->ndim; a++) {
+        if (!uop_const_int(v->dim[a], &n) || !uop_const_int(v->stride[a], &stride) || n < 1 ||
+            stride < 0)
+            return false;
+        *last = sat_add(*last, sat_mul(n - 1, stride));
+    }
+    return *last < INT64_MAX;
+}
+
 const void *view_stored_bytes(const struct buffer *b, void **packed)
 {
     *packed = NULL;

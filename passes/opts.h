@@ -13,8 +13,6 @@ enum opt_op {
 /* The loops that an opt is about: of a store, of the STAGE or of the REDUCE number `number` of
  * those that the store is made of. */
 enum opt_of { OF_STORE, OF_STAGE, OF_SUM };
-/* Where a copy of values is kept: among the program's weights, or in a kernel's scratch. */
-enum space { SPACE_WEIGHTS, SPACE_SCRATCH, SPACE_COUNT };
 /* opts.def says what the fields of each are; the others are 0. */
 struct opt {
     enum opt_op op;
@@ -25,7 +23,7 @@ struct opt {
     int64_t n, from;
     int to;
     int operand;                 /* PACK: which load of the sum's, sources first */
-    enum space space;            /* PACK: of the copy */
+    enum space space;            /* PACK, STAGE: of the copy, of the sums */
     enum axis kind;              /* LANES: of the lane */
     bool column;                 /* LANES: it runs along a tile's columns, not its rows */
 };

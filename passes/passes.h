@@ -45,6 +45,7 @@ struct kernel {
     bool is_disjoint; /* its nests store to disjoint parts of a tensor */
     bool stores_twice;  /* stores some elements twice, so its operands must not be overwritten */
     bool is_shared;              /* by threads: each nest has a loop that they share */
+    int block;                   /* threads of a block, which share a loop of each nest; or 0 */
     bool counts_down;            /* the outermost loop of each nest counts down to 0 */
     double shared_ns;            /* the time that this is estimated to save; 0 to 1e9 */
     double flop, nbytes;         /* at the dimensions' upper bounds */
@@ -99,6 +100,7 @@ struct schedule {
 
 /* SCRATCH up to this size is on its kernel's stack, not in the arena */
 enum { STACK_SCRATCH_NBYTES = 256 };
+/* A variable of the kernel's function; local memory always, of a block or of a CPU's thread. */
 bool scratch_is_on_stack(const struct buffer *b);
 /* stack.c: an upper bound of the stack that a call of the kernel takes, in any variant, compiled by
  * gcc or clang at -O1 to -O3 or -Os. needs: planned linear programs */

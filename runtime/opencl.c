@@ -160,12 +160,14 @@ static int to_host(model_self *self)
     return cl->mapped ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
-/* One kernel, by so many work-items. Its arguments behind the memory and the weights are numbers:
- * where its tensors lie, and run-time sizes. */
-static int launch(model_self *self, int index, size_t items, const uint64_t *argument, uint32_t n)
+/* One kernel, by so many work-groups of so many work-items. Its arguments behind the memory and the
+ * weights are numbers: where its tensors lie, and run-time sizes. */
+static int launch(model_self *self, int index, size_t groups, size_t block,
+                  const uint64_t *argument, uint32_t n)
 {
     struct opencl *cl = &self->device;
     void *kernel = self->kernel[index];
+    const size_t items = groups * block;
     if (cl->mapped && cl->unmap(cl->queue, cl->memory, cl->mapped, 0, NULL, NULL) != 0)
         return MODEL_DEVICE_FAILED;
     cl->mapped = NULL;
@@ -175,7 +177,8 @@ static int launch(model_self *self, int index, size_t items, const uint64_t *arg
     for (uint32_t i = 0; i < n && error == 0; i++)
         error = cl->set_argument(kernel, 2 + i, sizeof *argument, &argument[i]);
     if (error == 0)
-        error = cl->enqueue(cl->queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL);
+        error = cl->enqueue(cl->queue, kernel, 1, NULL, &items, block > 1 ? &block : NULL, 0, NULL,
+                            NULL);
     if (error == 0 && self->options.on_kernel)       /* so that the hook's times are the kernels' */
         error = cl->finish(cl->queue);
     return error == 0 ? MODEL_OK : MODEL_DEVICE_FAILED;

@@ -41,15 +41,18 @@ static void set_tile_element(struct writer *w, const struct uop *acc)
 static void write_share(struct writer *w, const struct uop *u, const char *type,
                         const struct expr *size, const char **begin, const char **end)
 {
-    bool wide = strcmp(type, "int") != 0 || sat_mul(u->src[0]->vmax, w->p->threads) > UINT32_MAX;
+    bool of_block = range_is_of_block(u);
+    const char *part = of_block ? "thread" : "part", *parts = of_block ? "threads" : "parts";
+    int64_t most = of_block ? w->f->k->block : w->p->threads;
+    bool wide = strcmp(type, "int") != 0 || sat_mul(u->src[0]->vmax, most) > UINT32_MAX;
     const char *n = mem_printf(w->t, "(%s)%s", wide ? "uint64_t" : "unsigned",
                                expr_operand(w->p, size, PREC_UNARY));
     *begin = writer_local(w, "begin");
     *end = writer_local(w, "end");
-    writer_put(w, mem_printf(w->t, "const %s %s = (%s)(%s * part / parts);", type, *begin, type, n),
-              true);
-    writer_put(w, mem_printf(w->t, "const %s %s = (%s)(%s * (part + 1) / parts);", type, *end, type,
-                            n), true);
+    writer_put(w, mem_printf(w->t, "const %s %s = (%s)(%s * %s / %s);", type, *begin, type, n, part,
+                             parts), true);
+    writer_put(w, mem_printf(w->t, "const %s %s = (%s)(%s * (%s + 1) / %s);", type, *end, type, n,
+                             part, parts), true);
 }
 
 /* Whether the loop that begins here contains a load. */
@@ -83,7 +86,7 @@ void loops_range(struct writer *w, const struct uop *u)
     }
     const char *type = expr_type(w->p, &v->e), *begin = "0",
                *end = expr_operand(w->p, &size, PREC_SHIFT);
-    if (range_is_shared(u))
+    if (range_is_shared(u) || (range_is_of_block(u) && w->p->backend->barrier))
         write_share(w, u, type, &size, &begin, &end);
     const char *head = mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name,
                                   end, name);

@@ -226,6 +226,10 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_LOAD: write_load(w, u); break;
     case OP_STORE: write_store(w, u); break;
     case OP_PREFETCH: write_prefetch(w, u); break;
+    case OP_BARRIER:
+        if (w->p->backend->barrier)
+            writer_put(w, w->p->backend->barrier, false);
+        break;
     case OP_SINK: break;
     default:
         if (!op_is_elementwise(u->op))

@@ -57,6 +57,7 @@ void emit_uop(struct emit *e, const struct uop *u)
         return;
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK: break;
+    case OP_BARRIER: break;              /* a block has one thread */
     case OP_RANGE: emit_range(e, u); break;
     case OP_GUARD: guard_open(e, u, operand(e, u->src[0])); break;
     case OP_END: case OP_ENDGUARD: loop_close(e); break;

@@ -7,11 +7,12 @@
  *      kernel void NAME_conv1(global uchar *memory, global const uchar *weights,
  *                             ulong y_at, ulong x_at, ulong w_at)
  *
- * Kernels are the portable ones: loops, no vectors, no local memory. The loop that threads share on
- * a processor is the grid here, one work-item a part (passes/kernel/thread.c): results do not
- * depend on their number. Intermediates, inputs and results are in one buffer of the device, and a
- * kernel gets offsets in it (sub-buffers would need the device's alignment); the host maps it to
- * read a condition or to run a host step.
+ * Kernels are the portable ones: loops, no vectors. The loop that threads share on a processor is
+ * the grid here, one work-group a part (passes/kernel/thread.c): of one work-item, or of a block's
+ * threads, which share loops and local memory between barriers. Results do not depend on their
+ * numbers. Intermediates, inputs and results are in one buffer of the device, and a kernel gets
+ * offsets in it (sub-buffers would need the device's alignment); the host maps it to read a
+ * condition or to run a host step.
  */
 #include "backends/cstyle/cstyle.h"
 
@@ -104,8 +105,12 @@ static void write_locals(const struct signature *s, struct text *out)
     const struct function *f = &s->f;
     const struct kernel *k = f->k;
     if (k->is_shared)
-        text_puts(out, "    const uint part = (uint)get_global_id(0), parts = "
-                       "(uint)get_global_size(0);\n");
+        text_printf(out, "    const uint part = (uint)%s(0), parts = (uint)%s(0);\n",
+                    k->block ? "get_group_id" : "get_global_id",
+                    k->block ? "get_num_groups" : "get_global_size");
+    if (k->block)
+        text_puts(out, "    const uint thread = (uint)get_local_id(0), threads = "
+                       "(uint)get_local_size(0);\n");
     for (int i = 0; i < s->n; i++) {
         const struct parameter *a = &s->parameter[i];
         if (!a->b) {
@@ -122,13 +127,19 @@ static void write_locals(const struct signature *s, struct text *out)
         text_printf(out, "    %s%s%s = (%s)(%s + %s", type,
                     parameter_is_restrict(k, a) ? "restrict " : "", f->buffer_name[a->at], type,
                     space_of(s, a), s->at[i]);
-        if (k->is_shared && a->at >= k->nbuffer)     /* each part has its own scratch */
-            text_printf(out, " + part * %zul", scratch_stride(a->b));
+        if (a->at >= k->nbuffer && (k->is_shared || k->block))      /* each thread has its own */
+            text_printf(out, " + %s * %zul",
+                        !k->block       ? "part"
+                        : !k->is_shared ? "thread"
+                                        : "(part * threads + thread)",
+                        scratch_stride(a->b));
         text_puts(out, ");\n");
     }
     for (int i = 0; i < k->nscratch; i++)
         if (scratch_is_on_stack(k->scratch[i]) && f->is_used[k->nbuffer + i])
-            text_printf(out, "    %s %s[%zu];\n", dtype_ctype(k->scratch[i]->dtype),
+            text_printf(out, "    %s%s %s[%zu];\n",
+                        buffer_space(k->scratch[i]) == SPACE_LOCAL ? "local " : "",
+                        dtype_ctype(k->scratch[i]->dtype),
                         f->buffer_name[k->nbuffer + i],
                         k->scratch[i]->nbytes / dtype_nbytes(k->scratch[i]->dtype));
 }
@@ -224,8 +235,9 @@ static void opencl_call(struct program *p, const struct kernel *k, struct text *
     for (int i = 0; i < n; i++)
         list_put(&list, a[i].b ? place_of(p, a[i].b)
                                : mem_printf(p->t, "(uint64_t)(%s)", program_var_in_run(p, a[i].v)));
-    text_printf(out, "};\n    status = launch(self, %d, %d, argument, %d);\n}\n",
-                p->twin[k->index]->index, k->is_shared ? p->threads : 1, n);
+    text_printf(out, "};\n    status = launch(self, %d, %d, %d, argument, %d);\n}\n",
+                p->twin[k->index]->index, k->is_shared ? p->threads : 1, k->block ? k->block : 1,
+                n);
     write_check(p, out);
 }
 
@@ -378,4 +390,5 @@ static void opencl_close(struct program *p, struct text *out)
 static const struct device device = {
     opencl_begin, opencl_types, opencl_fields, opencl_kernels, opencl_open, opencl_close,
     opencl_host_view, opencl_to_host, opencl_begin_run, opencl_end_run};
-const struct backend backend_opencl = {"opencl", opencl_kernel, opencl_call, &device};
+const struct backend backend_opencl = {"opencl", opencl_kernel, opencl_call, &device,
+                                       "barrier(CLK_LOCAL_MEM_FENCE);"};

@@ -178,6 +178,7 @@ struct backend {
     /* Writes the statements of NAME_run that run it. */
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
     const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
+    const char *barrier;         /* where a block's threads wait; NULL: it has one thread */
 };
 extern const struct backend backend_c, backend_opencl;
 

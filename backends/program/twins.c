@@ -86,7 +86,8 @@ static bool buffers_are_alike(const struct kernel *a, const struct kernel *b)
     }
     for (int i = 0; i < a->nscratch; i++)
         if (a->scratch[i]->dtype != b->scratch[i]->dtype ||
-            a->scratch[i]->nbytes != b->scratch[i]->nbytes)
+            a->scratch[i]->nbytes != b->scratch[i]->nbytes ||
+            buffer_space(a->scratch[i]) != buffer_space(b->scratch[i]))
             return false;
     for (int i = 0; i < a->nvar; i++)
         if (a->var[i] != b->var[i])
@@ -100,7 +101,8 @@ static bool are_twins(struct tgc *t, const struct kernel *a, const struct kernel
     struct comparison c = {.t = t, .a = a, .b = b};
     bool alike = a->nbuffer == b->nbuffer && a->noutput == b->noutput &&
                  a->nscratch == b->nscratch && a->nvar == b->nvar && a->nvariant == b->nvariant &&
-                 a->is_shared == b->is_shared && a->counts_down == b->counts_down &&
+                 a->is_shared == b->is_shared && a->block == b->block &&
+                 a->counts_down == b->counts_down &&
                  buffers_are_alike(a, b) &&
                  programs_are_alike(&c, a->linear, a->nlinear, b->linear, b->nlinear);
     for (int i = 0; i < a->nvariant && alike; i++)

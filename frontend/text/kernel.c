@@ -3,12 +3,13 @@
  *
  *      file    = ( "kernel" | "linear" ) { line }
  *      line    = "symbol" 'N' least greatest [ "counter" ]
- *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "in" %kindM "+" expr ]
- *                [ string ] [ "=" { number } ]
- *              | ( "range" | "for" ) rN [ ".team" ] "<" expr [ string ]
+ *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" ] [ order ]
+ *                [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
+ *              | ( "range" | "for" ) rN [ ".team" | ".block" ] "<" expr [ string ]
  *              | "end" rN
  *              | [ "let" ] [ %k [ ":" dtype ] "=" ] op operands
  *                [ "{" argument { "," argument } "}" ]
+ *      order   = "order" "[" [ integer ":" integer { "," integer ":" integer } ] "]" "+" integer
  *      argument = name "=" ( integer | op )
  *      expr    = term { "+" term | "-" integer }
  *      term    = factor { ( "*" | "//" | "%" ) factor }
@@ -371,10 +372,41 @@ static bool read_dims(struct kernel_reader *k, struct uop **dim, int *n)
     return expect(&k->r, ']', "behind the shape");
 }
 
+/* The order of a weight's elements: sizes, and strides in those that the text lists. */
+static bool read_order(struct kernel_reader *k, struct buffer *b)
+{
+    struct token at = k->r.token;
+    struct view *v = MEM_NEW(k->r.t, struct view);
+    int64_t n, stride, last, total = 1, nelem = 1, d;
+    if (!accept_word(&k->r, "order"))
+        return true;
+    if (!expect(&k->r, '[', "and sizes and strides"))
+        return false;
+    while (!accept(&k->r, ']')) {
+        if (v->ndim == MAX_RANK || (v->ndim && !expect(&k->r, ',', "or ]")))
+            return found(k, "] behind an order of at most as many axes as tensors have");
+        if (!read_int(k, &n) || !expect(&k->r, ':', "and the stride") || !read_int(k, &stride))
+            return false;
+        total = sat_mul(total, n);
+        v->dim[v->ndim] = uop_int(k->r.t, n);
+        v->stride[v->ndim++] = uop_int(k->r.t, stride);
+    }
+    if (!expect(&k->r, '+', "and the first element") || !read_int(k, &n))
+        return false;
+    v->offset = uop_int(k->r.t, n);
+    for (int a = 0; a < b->ndim; a++)
+        nelem = uop_const_int(b->dim[a], &d) ? sat_mul(nelem, d) : INT64_MAX;
+    if (b->kind != BUFFER_WEIGHT || !view_last_element(v, &last) || total != nelem ||
+        last >= (int64_t)1 << 48)
+        return read_error(&k->r, &at, "no order of all elements of a weight");
+    b->storage = v;
+    return true;
+}
+
 static bool read_elements(struct kernel_reader *k, struct buffer *b)
 {
     struct token at = k->r.token;
-    int64_t n = 1, d;
+    int64_t n = 1, d, listed;
     size_t size = dtype_nbytes(b->dtype);
     if (!accept(&k->r, '='))
         return true;
@@ -382,8 +414,11 @@ static bool read_elements(struct kernel_reader *k, struct buffer *b)
         n = uop_const_int(b->dim[a], &d) ? sat_mul(n, d) : VALUES_MAX + 1;
     if (b->kind != BUFFER_WEIGHT || b->dtype == DTYPE_STRING || n > VALUES_MAX)
         return read_error(&k->r, &at, "values of what is no weight of at most %d", VALUES_MAX);
-    char *data = mem_alloc(k->r.t, (size_t)n * size + 1);
-    for (int64_t i = 0; i < n; i++) {
+    if (b->storage && (!view_last_element(b->storage, &listed) || ++listed > VALUES_MAX))
+        return read_error(&k->r, &at, "values of what is no weight of at most %d", VALUES_MAX);
+    listed = b->storage ? listed : n;
+    char *data = mem_alloc(k->r.t, (size_t)listed * size + 1);
+    for (int64_t i = 0; i < listed; i++) {
         union scalar v;
         if (!read_number(k, b->dtype, &v))
             return false;
@@ -415,6 +450,12 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     struct buffer *b = buffer_new(k->r.t, kind, d, dim, n, NULL);
     b->id = id;
     k->r.t->next_buffer = k->r.t->next_buffer > id ? k->r.t->next_buffer : id + 1;
+    struct token space = k->r.token;
+    b->is_local = accept_word(&k->r, space_name(SPACE_LOCAL));
+    if (b->is_local && kind != BUFFER_SCRATCH)
+        return read_error(&k->r, &space, "only scratch is local");
+    if (!read_order(k, b))
+        return false;
     if (accept_word(&k->r, "in")) {
         struct uop *base =
             k->r.token.kind == TOKEN_REF ? dict_get(&k->value, k->r.token.text) : NULL;
@@ -442,15 +483,17 @@ static bool read_range(struct kernel_reader *k, bool opens)
     struct token at = k->r.token;
     struct uop *size;
     const char *dot = at.kind == TOKEN_NAME ? strchr(at.text, '.') : NULL;
-    enum worker w = dot && !strcmp(dot, ".team") ? WORKER_TEAM : WORKER_EACH;
+    enum worker w = dot && !strcmp(dot, ".team")    ? WORKER_TEAM
+                    : dot && !strcmp(dot, ".block") ? WORKER_BLOCK
+                                                    : WORKER_EACH;
     int axis = 0, id = -1;
-    if (at.kind == TOKEN_NAME && (!dot || w == WORKER_TEAM) && at.text[0])
+    if (at.kind == TOKEN_NAME && (!dot || w != WORKER_EACH) && at.text[0])
         id = number_of(dot ? mem_printf(k->r.t, "%.*s", (int)(dot - at.text) - 1, at.text + 1)
                            : at.text + 1);
     while (id >= 0 && axis < AXIS_COUNT && axis_letter((enum axis)axis) != at.text[0])
         axis++;
     if (id < 0 || axis == AXIS_COUNT)
-        return found(k, "a range's name, as in r12 or r12.team");
+        return found(k, "a range's name, as in r12 or r12.team or r12.block");
     lex_next(&k->r);
     if (!expect(&k->r, '<', "and its size") || !read_size(k, &size, k->linear))
         return false;
@@ -588,6 +631,7 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
         return pack_params(a, bits);
     case OP_ACC:
     case OP_GUARD:
+    case OP_BARRIER:
         *bits = a->id;
         return is_between(a->id, 0, ID_MAX);
     default:
@@ -631,7 +675,8 @@ static bool read_op(struct kernel_reader *k, const struct token *name, enum dtyp
         return false;
     if (op != OP_STAGE && !pack_argument(op, &a, &arg.i))
         return read_error(&k->r, &at, "%s with arguments that are none of its own", op_name(op));
-    bool results = op != OP_STORE && op != OP_PREFETCH && op != OP_ASSIGN && op != OP_ENDGUARD;
+    bool results = op != OP_STORE && op != OP_PREFETCH && op != OP_ASSIGN && op != OP_ENDGUARD &&
+                   op != OP_BARRIER;
     if (results != (name->kind == TOKEN_REF) || (let && !op_is_elementwise(op)))
         return read_error(&k->r, &at, "%s %s", op_name(op),
                           results ? "whose result has no name" : "has no result here");

@@ -4,7 +4,8 @@
  * A value is computed as soon as the last range on which it depends is open, so invariant work is
  * hoisted by construction and nothing is recomputed. A REDUCE becomes
  *      ACC(init) · RANGE... · body · ASSIGN(acc, op(acc, value)) · END...
- * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch. So an
+ * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch;
+ * local scratch stands between two barriers, the first where loops around it store it again. So an
  * accumulator is always initialized outside its own loops and inside every loop that its value
  * depends on; ir/verify.c checks it again.
  *
@@ -259,6 +260,11 @@ static void emit_reduce(struct linear *l, struct uop *u)
     map_set(&l->made, u, acc);
 }
 
+static void emit_barrier(struct linear *l)
+{
+    push(l, uop_intern(l->t, OP_BARRIER, DTYPE_VOID, NULL, 0, (union arg){.i = l->next_acc++}));
+}
+
 static void emit_stage(struct linear *l, struct uop *u)
 {
     struct tgc *t = l->t;
@@ -266,6 +272,9 @@ static void emit_stage(struct linear *l, struct uop *u)
     double trips = l->trips;
     struct uop *outer = l->nest;
     struct part body = part_under(l, u->src, 2), outside = part_outside(l, u->src, 2);
+    bool local = buffer_space(u->arg.p) == SPACE_LOCAL;
+    if (local && l->open)
+        emit_barrier(l);
     l->nest = u;
     emit_opened(l, 0, &body); /* sums over its lanes, if it has no other loops */
     for (int k = 2; k < u->nsrc; k++)
@@ -274,6 +283,8 @@ static void emit_stage(struct linear *l, struct uop *u)
     push(l, uop_intern(t, OP_STORE, u->dtype, src, 3, (union arg){0}));
     for (int k = u->nsrc - 1; k >= 2; k--)
         close_range(l, u->src[k]);
+    if (local)
+        emit_barrier(l);
     l->nest = outer;
     l->trips = trips;
     map_set(&l->made, u, buffer);

@@ -108,7 +108,7 @@ bool work_take_axis(struct work *w, const struct opt *opt, struct uop **range, i
     *size = range_fixed_size(*range);
     if (range_is(*range, AXIS_BAND))
         return work_refuse(w, "a band's loop is that of other stores, too");
-    if (range_is_shared(*range))
+    if (range_is_shared(*range) || range_is_of_block(*range))
         return work_refuse(w, "threads share the loop");
     if (*size < 1)
         return work_refuse(w, "only the run knows how many turns the loop has");
@@ -162,6 +162,13 @@ void work_name_like(struct tgc *t, struct uop *u, const struct uop *from)
 {
     if (u->op == OP_RANGE && uop_get_axes(t, from))
         uop_name_axes(t, u, uop_get_axes(t, from));
+}
+
+struct buffer *work_new_memory(struct work *w, enum dtype d, int64_t nelem, enum space space)
+{
+    struct buffer *b = kernel_new_scratch(w->t, w->kernel, d, nelem);
+    b->is_local = space == SPACE_LOCAL;
+    return b;
 }
 
 struct uop *work_new_range(struct tgc *t, int64_t n, enum axis a)
@@ -278,9 +285,13 @@ static bool apply_unroll(struct work *w, const struct opt *opt)
     return true;
 }
 
+enum { BLOCK_MAX = 256 };
+
+/* THREAD and BLOCK. */
 static bool apply_thread(struct work *w, const struct opt *opt)
 {
     struct open *o = &w->open;
+    enum worker worker = opt->op == OPT_BLOCK ? WORKER_BLOCK : WORKER_TEAM;
     if (!open_nest(w, opt))
         return false;
     if (o->stage)
@@ -288,14 +299,19 @@ static bool apply_thread(struct work *w, const struct opt *opt)
     if (opt->axis < 0 || opt->axis >= loops_before_lanes(o))
         return work_refuse(w, "the nest has no such loop outside of its lanes");
     for (int i = 0; i < o->n; i++)
-        if (range_is_shared(o->range[i]))
+        if (RANGE_WORKER(o->range[i]->arg.i) == worker ||
+            (i == opt->axis && RANGE_WORKER(o->range[i]->arg.i) != WORKER_EACH))
             return work_refuse(w, "threads share a loop of the nest already");
     if (w->kernel->is_serial || kernel_reads_results(w->t, w->kernel))
         return work_refuse(w, "threads would meet in what the kernel stores");
+    if (worker == WORKER_BLOCK &&
+        (opt->n < 2 || opt->n > BLOCK_MAX || (w->block && w->block != opt->n)))
+        return work_refuse(w, "the blocks of a kernel have 2 to 256 threads, all of them as many");
+    w->block = worker == WORKER_BLOCK ? (int)opt->n : w->block;
     struct uop *r = o->range[opt->axis];
     struct uop *shared = uop_intern(w->t, OP_RANGE, r->dtype, r->src, r->nsrc,
                                     (union arg){.i = RANGE_BITS(RANGE_ID(r->arg.i),
-                                                             RANGE_AXIS(r->arg.i), WORKER_TEAM)});
+                                                             RANGE_AXIS(r->arg.i), worker)});
     work_name_like(w->t, shared, r);
     o->range[opt->axis] = shared;
     work_substitute(w, r, shared);
@@ -451,7 +467,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_PACK: return apply_pack(w, o);
     case OPT_JOIN: return apply_join(w, o);
     case OPT_FRAGMENT: return apply_fragment(w, o);
-    case OPT_THREAD: return apply_thread(w, o);
+    case OPT_THREAD: case OPT_BLOCK: return apply_thread(w, o);
     case OPT_ALONE: return apply_alone(w, o);
     case OPT_COUNT: break;
     }
@@ -482,20 +498,42 @@ static void drop_scratch(struct tgc *t, struct kernel *k, struct uop *ast, int n
     k->nscratch = n;
 }
 
+/* What a block's threads may share, and when, the verifier knows. Local memory is what each device
+ * of OpenCL 1.2 has. */
+static bool is_fit_for_blocks(struct work *w)
+{
+    enum { LOCAL_NBYTES = 32 << 10 };
+    struct violation found;
+    int64_t nbytes = 0;
+    for (int i = 0; i < w->kernel->nscratch; i++) {
+        const struct buffer *b = w->kernel->scratch[i];
+        if (b->is_local)
+            nbytes = sat_add(nbytes, sat_mul(b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype)));
+    }
+    if (nbytes > LOCAL_NBYTES)
+        return work_refuse(w, "a block has no more than 32 KB of local memory");
+    return kernel_check(w->t, w->ast, &found) || work_refuse(w, found.what);
+}
+
 bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n,
                const char **why)
 {
     struct opts *noted = v ? &v->opts : &k->opts;
     struct mem_mark mark = scratch_mark(t);
     struct work *w = scratch_array(t, 1, sizeof *w);
-    *w = (struct work){.t = t, .kernel = k, .ast = v ? v->ast : k->ast};
+    *w = (struct work){.t = t, .kernel = k, .ast = v ? v->ast : k->ast, .block = k->block};
     int nscratch = k->nscratch;
     bool ok = true;
     for (int i = 0; i < n && ok; i++)
         ok = apply(w, &opt[i]);
-    if (ok) {
+    if (ok)
         work_close(w);
+    if (ok)
         drop_scratch(t, k, w->ast, nscratch);
+    if (ok && w->block)
+        ok = is_fit_for_blocks(w);
+    if (ok) {
+        k->block = w->block;
         *(v ? &v->ast : &k->ast) = w->ast;
         k->stores_twice |= w->stores_twice;
         for (int i = 0; i < n; i++) {

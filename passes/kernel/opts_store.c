@@ -305,6 +305,8 @@ bool apply_stage(struct work *w, const struct opt *opt)
     int64_t size, nelem = 1;
     if (!sum || is_of_sum(w, store, sum))
         return work_refuse(w, "the store has no such sum, or it changes with another one's loops");
+    if (opt->space != SPACE_SCRATCH && opt->space != SPACE_LOCAL)
+        return work_refuse(w, "sums are kept in scratch or in local memory");
     struct uop *stage = work_stage_of(w, store, sum);
     const struct uop *nest = stage ? stage : store;
     int n = 2, first = stage ? 2 : store_first_range(store);
@@ -315,7 +317,8 @@ bool apply_stage(struct work *w, const struct opt *opt)
         if ((size = range_fixed_size(nest->src[i])) < 1 || range_is_lane(nest->src[i]) ||
             (nelem = sat_mul(nelem, size)) > INT32_MAX / 8)
             return work_refuse(w, "scratch is for loops of fixed sizes that are no lanes");
-        struct uop *r = uop_range(t, uop_int(t, size), t->next_range++);
+        struct uop *r = uop_axis(t, uop_int(t, size), AXIS_LOOP,
+                                 n == 2 && opt->space == SPACE_LOCAL ? WORKER_BLOCK : WORKER_EACH);
         work_name_like(t, r, nest->src[i]);
         map_set(&by, nest->src[i], r);
         src[1] = sym_add(t, sym_muli(t, src[1], size), r);
@@ -323,7 +326,7 @@ bool apply_stage(struct work *w, const struct opt *opt)
         src[n++] = r;
     }
     src[0] = uop_substitute_all(t, sum, &by);
-    union arg scratch = {.p = kernel_new_scratch(t, w->kernel, sum->dtype, nelem)};
+    union arg scratch = {.p = work_new_memory(w, sum->dtype, nelem, opt->space)};
     load[0] = uop_intern(t, OP_STAGE, sum->dtype, src, n, scratch);
     store = uop_substitute(t, store, sum, uop_intern(t, OP_LOAD, sum->dtype, load, 2, (union arg){0}));
     work_put_stores(w, opt->store, &store, 1);

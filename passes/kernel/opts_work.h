@@ -25,6 +25,7 @@ struct work {
     struct uop *ast;
     struct open open;
     bool stores_twice;
+    int block;                   /* the kernel's, then */
     const char *why;
 };
 
@@ -43,6 +44,8 @@ void work_insert_range(struct open *o, int at, struct uop *r, struct uop *was);
 /* r, one of the open nest's or one that has come since, is `by`. */
 void work_substitute(struct work *w, const struct uop *r, struct uop *by);
 /* A loop of n turns; the constant 0 for one. */
+/* New memory for a STAGE. */
+struct buffer *work_new_memory(struct work *w, enum dtype d, int64_t nelem, enum space space);
 struct uop *work_new_range(struct tgc *t, int64_t n, enum axis a);
 
 /* The store's part number `number` of this op, sources first; NULL: it has no such one. */

@@ -2,13 +2,15 @@
  *
  *      pack 0.sum0 operand=1 axis=3 n=16 space=weights      w[k][n]   -> [n/16][k][16]
  *      pack 0.sum0 operand=1 axis=0 n=224 space=scratch     k[j][e]   -> keys[e][j], j < 224
+ *      pack 0.sum0 operand=0 axis=1 n=64 space=local        x[i][k]   -> row[k], outside of loop 1
  *
  * The copy has one axis for each loop of the nest along which the operand changes, in this order:
  * the loops, the sum's, the part of a panel, lanes, `axis`, a group of bytes. A known operand is
- * copied at compile time, all of it (a storage view), once for all variants of the kernel. In
- * scratch the copy is a STAGE, at the loop outside of the nest on which the operand depends: what
- * is computed for a head's queries has that head's keys. A row of it may have more elements than
- * the loop has turns, zeros: then the nest's row gets them, too, for whole vectors.
+ * copied at compile time, all of it (a storage view), once for all variants of the kernel. In local
+ * memory the copy is a STAGE at the loop `axis`, which a block's threads share; they share the
+ * copying, too. In scratch the copy is a STAGE, at the loop outside of the nest on which the operand
+ * depends: what is computed for a head's queries has that head's keys. A row of it may have more
+ * elements than the loop has turns, zeros: then the nest's row gets them, too, for whole vectors.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/opts_work.h"
@@ -22,11 +24,14 @@ struct copied {
     int ndim;
 };
 
-/* A nest's ranges, a band's with them, in the order of a copy whose last axis is `inner`. */
+/* A nest's ranges, a band's with them, in the order of a copy whose last axis is `inner`. If a
+ * block's threads share that, without those outside of it: there the copy stands. */
 static int ranges_of(const struct nest *m, const struct uop *inner, struct uop **range)
 {
     int n = 0, first = store_first_range(m->store);
     struct uop *last = NULL;
+    while (inner && range_is_of_block(inner) && m->store->src[first] != inner)
+        first++;
     for (int lane = 0; lane < 2; lane++) {
         for (int k = first; k < m->store->nsrc; k++)
             if (m->store->src[k] == inner)
@@ -204,24 +209,27 @@ struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d,
 }
 
 /* The operand read from a STAGE, whose rows have `wide` elements, the last ones of which are zeros;
- * NULL: refused. */
+ * a block's threads share the copying to local memory, which has none of these. NULL: refused. */
 static struct uop *pack_in_scratch(struct work *w, const struct nest *m, const struct uop *load,
                                    const struct uop *inner, int64_t wide)
 {
+    bool local = range_is_of_block(inner);
     struct tgc *t = w->t;
     struct copied c;
     struct uop *src[MAX_RANK + 2], *from[4] = {load->src[0]}, *offset = uop_int(t, 0);
     if (load->src[0]->op == OP_STAGE || !find_copied(m, load, inner, &c) || c.ndim < 1 ||
-        c.at[c.ndim - 1] != inner) {
+        (!local && c.at[c.ndim - 1] != inner)) {
         work_refuse(w, "the operand is in scratch, or has no place for each turn of the loop");
         return NULL;
     }
-    int64_t pitch = scratch_pitch(t, wide), step = 1, size = c.n[c.ndim - 1];
+    int64_t step = 1, size = c.n[c.ndim - 1], pitch = local ? size : scratch_pitch(t, wide);
+    wide = local ? size : wide;
     from[1] = c.rest;
     src[1] = uop_int(t, 0);
     c.n[c.ndim - 1] = wide;
     for (int a = c.ndim - 1; a >= 0; a--) {
-        struct uop *r = uop_range(t, uop_int(t, c.n[a]), t->next_range++);
+        struct uop *r = uop_axis(t, uop_int(t, c.n[a]), AXIS_LOOP,
+                                 local && a == c.ndim - 1 ? WORKER_BLOCK : WORKER_EACH);
         from[1] = sym_add(t, from[1], sym_muli(t, r, c.stride[a]));
         src[1] = sym_add(t, src[1], sym_muli(t, r, step));
         offset = sym_add(t, offset, sym_muli(t, c.at[a], step));
@@ -235,7 +243,8 @@ static struct uop *pack_in_scratch(struct work *w, const struct nest *m, const s
     from[2] = sym_lt(t, src[2], uop_int(t, size));
     from[3] = uop_consti(t, load->dtype, 0);
     src[0] = uop_intern(t, OP_LOAD, load->dtype, from, wide > size ? 4 : 2, (union arg){0});
-    union arg scratch = {.p = kernel_new_scratch(t, w->kernel, load->dtype, step)};
+    union arg scratch = {.p = work_new_memory(w, load->dtype, step,
+                                              local ? SPACE_LOCAL : SPACE_SCRATCH)};
     struct uop *copy = uop_intern(t, OP_STAGE, load->dtype, src, c.ndim + 2, scratch);
     return load_at(t, load->dtype, copy, offset);
 }
@@ -298,9 +307,11 @@ bool apply_pack(struct work *w, const struct opt *opt)
         return work_refuse(w, "the sum has no such operand");
     struct uop *inner = m.store->src[at], *load = m.load[opt->operand];
     int64_t size = range_fixed_size(inner);
-    bool known = opt->space == SPACE_WEIGHTS;
+    bool known = opt->space == SPACE_WEIGHTS, local = opt->space == SPACE_LOCAL;
+    if (opt->space == SPACE_GLOBAL || local != range_is_of_block(inner) || (local && stage))
+        return work_refuse(w, "a copy in local memory is for a loop that a block's threads share");
     if (opt->n != size &&
-        (known || opt->n < size || !is_row(stage) || !may_widen(&m, stage, load)))
+        (known || local || opt->n < size || !is_row(stage) || !may_widen(&m, stage, load)))
         return work_refuse(w, "only a row in scratch that reads nothing else has more elements");
     for (int i = m.first; i < m.store->nsrc; i++)
         if (range_is(m.store->src[i], AXIS_PART))

@@ -92,7 +92,7 @@ static bool find_scores(struct tgc *t, struct uop *stage, struct nest *m, int64_
 static struct opt opt_of(struct tgc *t, const struct kernel *k, int at, const struct nest *m,
                          enum opt_op op)
 {
-    return (struct opt){.op = op, .store = at, .of = OF_SUM,
+    return (struct opt){.op = op, .store = at, .of = OF_SUM, .space = SPACE_SCRATCH,
                         .number = opt_number(t, k->ast->src[at], m->reduce)};
 }
 
@@ -115,7 +115,6 @@ static bool pack_keys(struct tgc *t, struct kernel *k, int at, struct uop *stage
     struct opt pack = opt_of(t, k, at, &m, OPT_PACK), scores = opt_of(t, k, at, &m, OPT_STAGE);
     pack.operand = keys;
     pack.n = wide;
-    pack.space = SPACE_SCRATCH;
     struct opt list[2] = {wide > ncolumn ? scores : pack, wide > ncolumn ? pack : scores};
     return opt_apply(t, k, NULL, masked ? list : &pack, masked ? 2 : 1, NULL);
 }

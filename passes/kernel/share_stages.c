@@ -234,7 +234,7 @@ int rows_share_stages(struct tgc *t, struct kernel *k, int at, int want)
 {
     struct uop *store = k->ast->src[at], *sum = find_row_sum(t, store);
     int64_t size, rows;
-    struct opt stage = {.op = OPT_STAGE, .store = at, .of = OF_SUM,
+    struct opt stage = {.op = OPT_STAGE, .store = at, .of = OF_SUM, .space = SPACE_SCRATCH,
                         .axis = store->nsrc - store_first_range(store)};
     if (sum) {
         stage.number = opt_number(t, store, sum);

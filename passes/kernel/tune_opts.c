@@ -88,7 +88,7 @@ static const char *forbids(const struct opts_choice *c, const struct opt *o, int
 {
     enum isa isa = c->of.taken.isa;
     bool fits = isa_is_portable(isa) ? false : o->n == isa_lanes(isa) || o->n == isa_half_lanes(isa);
-    if (o->op == OPT_THREAD || o->op == OPT_ALONE)
+    if (o->op == OPT_THREAD || o->op == OPT_ALONE || o->op == OPT_BLOCK)
         return "threads are another choice";
     if (o->op == OPT_FRAGMENT && !isa_has_tiles(isa))
         return "the instruction set multiplies no tiles";

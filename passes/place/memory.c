@@ -174,7 +174,8 @@ static bool lay_over(struct memory *m, struct slot *place, int n, int ndirection
 
 bool scratch_is_on_stack(const struct buffer *b)
 {
-    return b->kind == BUFFER_SCRATCH && b->nbytes > 0 && b->nbytes <= STACK_SCRATCH_NBYTES;
+    return b->kind == BUFFER_SCRATCH && b->nbytes > 0 &&
+           (b->nbytes <= STACK_SCRATCH_NBYTES || b->is_local);
 }
 
 size_t scratch_stride(const struct buffer *b)
@@ -183,18 +184,21 @@ size_t scratch_stride(const struct buffer *b)
 }
 
 /* How many copies of each buffer the arena holds: scratch of kernels that threads share has one per
- * thread. */
+ * thread, of a block, too. */
 static void find_copies(struct memory *m)
 {
     struct schedule *s = m->s;
     for (int i = 0; i < s->nbuffer; i++)
         m->tenant[i].copies = 1;
-    for (int i = 0; i < s->nkernel; i++)
-        for (int j = 0; s->kernel[i]->is_shared && j < s->kernel[i]->nscratch; j++) {
-            struct tenant *n = tenant_of(m, s->kernel[i]->scratch[j]);
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        for (int j = 0; j < k->nscratch; j++) {
+            struct tenant *n = tenant_of(m, k->scratch[j]);
             if (n)
-                n->copies = (size_t)s->threads;
+                n->copies = (size_t)(k->is_shared ? s->threads : 1) *
+                            (size_t)(k->block ? k->block : 1);
         }
+    }
 }
 
 static void find_tenants(struct memory *m)

@@ -25,7 +25,6 @@ static const struct { const char *text; int fields; } ops[OPT_COUNT] = {
 #include "passes/opts.def"
 };
 static const char *const of_text[] = {"", ".stage", ".sum"};
-static const char *const space_text[SPACE_COUNT] = {"weights", "scratch"};
 
 void opt_print(struct text *out, const struct opt *o)
 {
@@ -48,7 +47,7 @@ void opt_print(struct text *out, const struct opt *o)
     if (has & F_OPERAND)
         text_printf(out, " operand=%d", o->operand);
     if (has & F_SPACE)
-        text_printf(out, " space=%s", space_text[o->space]);
+        text_printf(out, " space=%s", space_name(o->space));
 }
 
 /* -------------------------------------------------------------------------------------- reading */
@@ -93,7 +92,7 @@ static const char *field_text(int i)
     return text[i];
 }
 static const char *as_text(int i) { return i ? "column" : "row"; }
-static const char *name_of_space(int i) { return space_text[i]; }
+static const char *space_text(int i) { return space_name((enum space)i); }
 static const char *nest_text(int i) { return i ? "sum" : "stage"; }
 
 static bool read_nest(const struct reader *r, const char **at, struct opt *o)
@@ -124,7 +123,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
     switch (1 << field) {
     case F_KIND: found = find_word(*at, &length, kind_text, AXIS_COUNT); break;
     case F_AS: found = find_word(*at, &length, as_text, 2); break;
-    case F_SPACE: found = find_word(*at, &length, name_of_space, SPACE_COUNT); break;
+    case F_SPACE: found = find_word(*at, &length, space_text, SPACE_COUNT); break;
     default:
         if (!read_number(r, at, field == 1 || field == 2 ? INT64_MAX / 16 : INT32_MAX, &n))
             return false;
@@ -133,7 +132,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
     if (found < 0)
         return wrong(r, *at, 1 << field == F_KIND ? "a kind of loop is expected"
                              : 1 << field == F_AS ? "'row' or 'column' is expected"
-                                                  : "'weights' or 'scratch' is expected");
+                                                  : "a space of spaces.def is expected");
     *at += length;
     switch (1 << field) {
     case F_AXIS: o->axis = (int)n; break;

@@ -105,7 +105,7 @@ ERRORS = [
     ("divide 0.loop1 axis=1 n=2\n", "1:10: 'stage' or 'sum' is expected"),
     ("\n\nlanes 0 axis=0 n=4 kind=wide as=row\n", "3:25: a kind of loop is expected"),
     ("divide 0 axis=0 n=99999999999999999999\n", "1:19: a number of at most"),
-    ("pack 0.sum0 axis=0 n=4 operand=1 space=far\n", "1:40: 'weights' or 'scratch' is expected"),
+    ("pack 0.sum0 axis=0 n=4 operand=1 space=far\n", "1:40: a space of spaces.def is expected"),
     ("divide 7 axis=0 n=2\n", "the kernel has no such store"),
     ("divide 0 axis=99 n=2\n", "the nest has no such loop"),
     ("lanes 0.stage3 axis=0 n=2 kind=lane as=row\n", "the store has no such stage"),

@@ -141,6 +141,13 @@ ERRORS = [
     ("kernel\ninput %input0 : f32[4] \"x\"\nrange r0 < 4\nstore(%input0, r0, f32(0.0), r0)\n", "4:1: store: writes to an input or a weight"),
     ("kernel\n%0 : f32 = add(f32(1.0), r7)\n", "2:26: there is no range 'r7' before this line"),
     ("kernel\n%0 : f32 = conv(%1)\n", "2:12: 'conv' is no op of a kernel"),
+    ("kernel\nweight %weight0 : f32[4] order[2:1] + 0 \"w\"\n", "2:26: no order of all elements of a weight"),
+    ("kernel\ninput %input0 : f32[4] order[4:1] + 0 \"w\"\n", "2:24: no order of all elements of a weight"),
+    ("kernel\nweight %weight0 : f32[4] order[4:-1] + 3 \"w\"\n", "2:26: no order of all elements of a weight"),
+    ("kernel\nweight %weight0 : f32[2] order[2:99999] + 0 \"w\" = 1.0\n", "values of what is no weight of at most"),
+    ("kernel\ntemp %temp0 : f32[4] local\n", "2:22: only scratch is local"),
+    ("kernel\nscratch %scratch0 : f32[4] local\noutput %output1 : f32[4]\nrange r0 < 4\nrange r1 < 4\n%0 : f32 = stage(%scratch0, f32(1.0), r1, r1)\n"
+     "%1 : f32 = load(%0, r0)\nstore(%output1, r0, %1, r0)\n", "8:1: store: no loop, or several, of a store are a block's"),
     ("kernel\nrange x1 < 4\n", "2:7: found 'x1', expected a range's name"),
     ("kernel\noutput %output0 : f32[4]\nrange v0 < 4\nrange r1 < 2\nstore(%output0, r1*4 + v0, f32(0.0), v0, r1)\n",
      "5:1: store: a loop inside of its lanes"),

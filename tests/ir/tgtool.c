@@ -16,12 +16,17 @@
  *      tgtool [-i ISA] [-t N] opts FILE           what the passes do to the loops of a kernel's AST
  *      tgtool [-i ISA] [-t N] loops FILE          and what they make of it
  *      tgtool [-t N] apply OPTS FILE              the AST after the opts that the file OPTS lists
+ *      tgtool [-B N] eval FILE                    a linear program, by blocks of N threads: fails if
+ *      two of them meet
+ *      tgtool [-t N] -s FOLDER opencl OPTS FILE   net.c and net.h of a graph of one kernel, whose
+ *      loops these opts make, not the passes
  *      tgtool passes                              the passes: their stages and names
  *
  * -O0: without folding. -s: weights beyond 4 elements go into SIDE. -l: with locations. Inputs of
  * eval hold 0.1 * (index % 7) - 0.2, and symbols are 2. Diagnostics go to standard error as
  * file:line:column: message, source line, caret; the status is 1 then.
  */
+#include "backends/backend.h"
 #include "frontend/text/text.h"
 #include "passes/plan/plan.h"
 #include "passes/target/target.h"
@@ -144,7 +149,7 @@ struct command {
     bool noopt, locations, before, strassen;
     const char *side, *verb, *pass, *opts, *path;
     enum isa isa;
-    int threads;
+    int threads, block;
     size_t cache;
     enum dtype weights;
     double tolerance, error;
@@ -207,12 +212,30 @@ static bool is_stored(const struct kernel_text *k, const struct buffer *b)
     return stored;
 }
 
-static int eval_text(struct tgc *t, const struct kernel_text *k)
+/* Where a race is noted, and of each element who has accessed it. */
+static void look_for_races(struct tgc *t, struct eval_env *env)
+{
+    env->race = MEM_NEW(t, struct race);
+    env->touch = mem_array(t, (size_t)env->n + 1, sizeof *env->touch);
+    for (int i = 0; i < env->n; i++)
+        env->touch[i] = mem_array(t, (size_t)env->value[i]->nelem + 1, sizeof **env->touch);
+}
+
+static int eval_text(struct tgc *t, const struct command *c, const struct kernel_text *k)
 {
     struct eval_env env = kernel_memory(t, k);
+    env.block = c->block;
+    if (c->block)
+        look_for_races(t, &env);
     bool ok = k->ast ? eval_kernel(t, k->ast, &env) : eval_linear(t, k->linear, k->nlinear, &env);
     if (!ok) {
         fprintf(stderr, "the kernel cannot be evaluated\n");
+        return 1;
+    }
+    if (env.race && env.race->buffer) {
+        fprintf(stderr, "threads %d and %d of a block meet at element %lld of %s memory\n",
+                env.race->thread[1], env.race->thread[0], (long long)env.race->element,
+                space_name(buffer_space(env.race->buffer)));
         return 1;
     }
     for (int i = 0; i < env.n; i++)
@@ -373,6 +396,45 @@ static int apply_to_kernel(struct tgc *t, const struct command *c, const struct 
     return 0;
 }
 
+static bool write_file(struct tgc *t, const char *folder, const char *name, const struct text *text)
+{
+    FILE *f = fopen(mem_printf(t, "%s/%s", folder, name), "wb");
+    return f && fwrite(text->s, 1, text->n, f) == text->n && fclose(f) == 0;
+}
+
+/* The device's program of a graph, its loops by opts. */
+static int opencl_of_graph(struct tgc *t, const struct command *c, struct graph *g)
+{
+    struct passing p = {.graph = g, .isa = 1u << isa_portable(), .threads = c->threads,
+                        .on_device = true, .facts = 1u << FACT_TENSORS};
+    struct program_options o = {.name = "net", .backend = backend_find("opencl"), .model = "net",
+                                .producer = "tgtool", .weights = WEIGHTS_STRING,
+                                .vectors_mode = VECTORS_NEVER};
+    struct opts list = {0};
+    struct text source = {.t = t}, header = {.t = t};
+    const char *why, *bytes;
+    size_t nbytes;
+    bool beside;
+    if (!(bytes = tg_load(t, c->opts, &nbytes)) || !opts_read(t, c->opts, 1, bytes, nbytes, &list) ||
+        !passes_run_rows(t, &p, pass_at(0)->name, "stacks"))
+        return 1;
+    struct kernel *k = p.schedule->kernel[0];
+    if (p.schedule->nkernel != 1 || !opt_apply(t, k, NULL, list.v, list.n, &why)) {
+        fprintf(stderr, "refused: %s\n", p.schedule->nkernel != 1 ? "several kernels" : why);
+        return 1;
+    }
+    for (int i = 0; i < list.n; i++)
+        k->is_shared |= list.v[i].op == OPT_THREAD;
+    schedule_collect_buffers(t, p.schedule);             /* scratch is new */
+    return kernel_verify(t, k->ast, "opts") && passes_run_rows(t, &p, "linearize", "linearize") &&
+                   passes_run_rows(t, &p, "legalize", "weights") &&
+                   program_write_c(t, p.schedule, &o, &source, &header, &beside) &&
+                   write_file(t, c->side, "net.c", &source) &&
+                   write_file(t, c->side, "net.h", &header)
+               ? 0
+               : 1;
+}
+
 /* All passes up to this one, or to the one before it. */
 static int passes_up_to(struct tgc *t, const struct command *c, struct graph *g)
 {
@@ -508,7 +570,7 @@ static int run_kernel(struct tgc *t, const struct command *c, const char *bytes,
         return apply_to_kernel(t, c, &k);
     if (!strcmp(c->verb, "opts") || !strcmp(c->verb, "loops"))
         return loops_of_kernel(t, c, &k);
-    return !strcmp(c->verb, "eval") ? eval_text(t, &k) : print_kernel(t, &k, c->path);
+    return !strcmp(c->verb, "eval") ? eval_text(t, c, &k) : print_kernel(t, &k, c->path);
 }
 
 static int run(struct tgc *t, const struct command *c)
@@ -535,6 +597,8 @@ static int run(struct tgc *t, const struct command *c)
         return 1;
     if (c->pass)
         return pass_on_graph(t, c, pass_find(c->pass), g);
+    if (!strcmp(c->verb, "opencl"))
+        return opencl_of_graph(t, c, g);
     if (!strcmp(c->verb, "run"))
         return run_graph(t, c, g);
     if (!strcmp(c->verb, "summary"))
@@ -562,6 +626,8 @@ static int usage(void)
                     "       tgtool [...] [-e TOLERANCE] run|summary FILE\n"
                     "       tgtool [-i ISA] [-t N] opts|loops FILE\n"
                     "       tgtool [-t N] apply OPTS FILE\n"
+                    "       tgtool [-B N] eval FILE\n"
+                    "       tgtool [-t N] -s FOLDER opencl OPTS FILE\n"
                     "       tgtool passes\n");
     return 2;
 }
@@ -573,6 +639,7 @@ static bool read_value(struct command *c, const char *option, const char *value)
     case 's': c->side = value; return true;
     case 'i': return read_isa(value, &c->isa);
     case 't': c->threads = atoi(value); return true;
+    case 'B': c->block = atoi(value); return true;
     case 'c': c->cache = (size_t)atoi(value) + 1; return true;       /* 0: as it is */
     case 'w': return dtype_parse(value, &c->weights);
     case 'e': c->tolerance = atof(value); return true;
@@ -606,8 +673,9 @@ int main(int argc, char **argv)
     if (i + 1 == argc && !strcmp(argv[i], "passes"))
         return list_passes();
     bool pass = i < argc && !strcmp(argv[i], "pass");
-    bool apply = i < argc && !strcmp(argv[i], "apply");
-    if (!ok || i + 2 + pass + apply != argc)
+    bool opencl = i < argc && !strcmp(argv[i], "opencl");
+    bool apply = opencl || (i < argc && !strcmp(argv[i], "apply"));
+    if (!ok || i + 2 + pass + apply != argc || (opencl && !c.side))
         return usage();
     c.verb = argv[i];
     c.pass = pass ? argv[i + 1] : NULL;

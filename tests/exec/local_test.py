@@ -1,0 +1,102 @@
+"""Local memory: stages that a block's threads share, by opts that no pass chooses yet.
+
+A matrix product whose blocks keep rows of one operand, or their sums, in local memory computes the same on OpenCL's device as in NumPy, and
+its program has barriers; without one of them the interpreter finds two threads that meet.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+from library import Library  # noqa: E402
+from opencl import need_device  # noqa: E402
+from suite import Suite, expect  # noqa: E402
+
+suite = Suite("local", jobs=1)      # a driver is one of the process
+KERNEL = ROOT / "tests/ir/golden/opts/block/kernel.tgk"
+ROWS = "divide 0 axis=0 n=4\norder 0 axis=1 to=2\nthread 0 axis=0\nblock 0 axis=1 n={n}\npack 0.sum0 axis=1 n=40 operand=0 space=local\n"
+SCHEDULES = {
+    "rows of the first operand": ROWS.format(n=8),
+    "more threads than turns": ROWS.format(n=64),
+    "columns of the second operand, no grid": "block 0 axis=1 n=5\npack 0.sum0 axis=1 n=40 operand=1 space=local\n",
+    "both operands": ROWS.format(n=8) + "pack 0.sum0 axis=1 n=40 operand=1 space=local\n",
+    "sums": "thread 0 axis=0\nblock 0 axis=1 n=8\nstage 0.sum0 axis=1 space=local\n",
+    "sums in scratch of each thread": "thread 0 axis=0\nblock 0 axis=1 n=8\nstage 0.sum0 axis=2 space=scratch\n",
+}
+
+
+def tgtool(*arguments, text=None):
+    command = [Path(suite.options.build).resolve() / "tests/ir/tgtool", *map(str, arguments)]
+    return subprocess.run(command, input=text, capture_output=True, timeout=60, text=True)
+
+
+def must(done):
+    expect(done.returncode == 0, f"ends with {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def linear(opts):
+    with tempfile.NamedTemporaryFile("w", suffix=".opts") as file:
+        file.write(opts)
+        file.flush()
+        ast = must(tgtool("apply", file.name, KERNEL))
+    return must(tgtool("pass", "linearize", "-", text=ast))
+
+
+@suite.case("the interpreter runs blocks phase by phase, and finds who meets without a barrier")
+def phases():
+    rows = "thread 0 axis=0\nblock 0 axis=1 n=4\npack 0.sum0 axis=1 n=10 operand=0 space=local\n"
+    want = must(tgtool("eval", KERNEL))
+    for opts in (rows, "block 0 axis=1 n=4\nstage 0.sum0 axis=1 space=local\n"):
+        text = linear(opts)
+        barriers = re.findall(r" *barrier\(\) \{id=\d+\}\n", text)
+        expect(len(barriers) == 2, f"{len(barriers)} barriers:\n{text}")
+        for block in (1, 2, 4, 7):
+            expect(must(tgtool("-B", block, "eval", "-", text=text)) == want, f"blocks of {block} compute other values")
+        for barrier in barriers if opts == rows else ():    # each thread reads the sums that it has made
+            done = tgtool("-B", 4, "eval", "-", text=text.replace(barrier, ""))
+            expect(done.returncode == 1 and "of a block meet at element" in done.stderr and "local memory" in done.stderr,
+                   f"without {barrier.strip()} nobody meets: {done.stderr}{done.stdout}")
+
+
+@suite.case("a barrier that not all threads of a block reach is refused")
+def divergence():
+    text = linear("block 0 axis=1 n=4\nstage 0.sum0 axis=1 space=local\n")
+    inside = re.sub(r"( *)end r\d+\.block\n", lambda found: f"{found[1]}    barrier() {{id=9}}\n{found[0]}", text, count=1)
+    done = tgtool("print", "-", text=inside)
+    expect(done.returncode == 1 and "not all threads of a block come here equally often" in done.stderr, f"{done.returncode}: {done.stderr}")
+
+
+def on_device(opts):
+    need_device()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "net.tg").write_text("tg 1\ninput %a : f32[24, 64]\ninput %b : f32[64, 40]\n%c = matmul(%a, %b)\noutput %c\n")
+        (folder / "net.opts").write_text(opts)
+        must(tgtool("-t", 6, "-s", folder, "opencl", folder / "net.opts", folder / "net.tg"))
+        local = "space=local" in opts
+        source = (folder / "net.c").read_text()
+        expect(("local float " in source) == local and ("barrier(CLK_LOCAL_MEM_FENCE)" in source) == local, "local memory, or none")
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "net.c", "-o", "net.so", "-ldl"], cwd=folder, check=True)
+        random = np.random.default_rng(1)
+        a, b = random.standard_normal((24, 64), np.float32), random.standard_normal((64, 40), np.float32)
+        library = Library(folder / "net.so", "net")
+        got = list(library.run({"a": a, "b": b}, {}).values())[0]
+        expect(np.allclose(got, a @ b, rtol=1e-5, atol=1e-5), f"off by {np.abs(got - a @ b).max()}")
+
+
+def main():
+    suite.parse()
+    for name, opts in SCHEDULES.items():
+        suite.add(f"OpenCL: {name}", on_device, opts)
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()
