@@ -295,6 +295,18 @@ static bool is_of_sum(struct work *w, struct uop *store, struct uop *sum)
     return false;
 }
 
+/* Whether a stage that the sum reads changes with r: with another range for r it would be a second
+ * stage in the same scratch. */
+static bool reads_stage_of(struct work *w, struct uop *sum, const struct uop *r)
+{
+    int n;
+    struct uop **order = uop_toposort(w->t, &sum, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_STAGE && is_free_in(w, order[i], r))
+            return true;
+    return false;
+}
+
 bool apply_stage(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -317,6 +329,8 @@ bool apply_stage(struct work *w, const struct opt *opt)
         if ((size = range_fixed_size(nest->src[i])) < 1 || range_is_lane(nest->src[i]) ||
             (nelem = sat_mul(nelem, size)) > INT32_MAX / 8)
             return work_refuse(w, "scratch is for loops of fixed sizes that are no lanes");
+        if (reads_stage_of(w, sum, nest->src[i]))
+            return work_refuse(w, "the sum reads a stage that changes with the loop");
         struct uop *r = uop_axis(t, uop_int(t, size), AXIS_LOOP,
                                  n == 2 && opt->space == SPACE_LOCAL ? WORKER_BLOCK : WORKER_EACH);
         work_name_like(t, r, nest->src[i]);

@@ -48,10 +48,13 @@ def legal(folder):
     expect(after == expected.read_text(), f"differs from {expected.name}:\n{after}")
     listed = [line.split()[0] for line in (folder / "legal.opts").read_text().splitlines() if line and line[0] != "#"]
     expect(folder.name in listed, f"legal.opts lacks {folder.name}")
-    want, have = values(before), values(after)
+    compare(values(before), values(after), after)
+
+
+def compare(want, have, text):
     for name in want:
         close = all(a == b or abs(a - b) <= 1e-6 * (1 + abs(a)) for a, b in zip(want[name], have[name]))
-        expect(len(want[name]) == len(have[name]) and close, f"%{name} has other values:\n{after}")
+        expect(len(want[name]) == len(have[name]) and close, f"%{name} has other values:\n{text}")
 
 
 def forbidden(path):
@@ -140,6 +143,38 @@ def deep(folder):
             expect(done.returncode == 0 or done.stderr, "refused without a word")
 
 
+def varied(lines):
+    """Each line of a list, behind those before it, with one of its numbers, loops or nests changed, and each once more, said twice."""
+    for i, line in enumerate(lines):
+        number = [(found.span(1), str(by)) for found in re.finditer(r"=(\d+)", line) for by in (0, 1, 2, 3, 5, 1 << 40) if str(by) != found[1]]
+        nest = re.match(r"\w+ (\d+)(\.\w+)?", line)
+        place = [(nest.span(1), nest[1] + of) for of in (".sum0", ".stage0") if not nest[2]]
+        place += [(nest.span(1), str(by)) for by in (0, 1, 9) if str(by) != nest[1]]
+        for (begin, end), by in number + place:
+            yield [*lines[:i], line[:begin] + by + line[end:]]
+        yield [*lines[:i + 1], line]
+
+
+def near(folder):
+    """Lists next to a legal one are refused by a message, or leave what the kernel computes."""
+    want = values((folder / "kernel.tgk").read_text())
+    lines = [line for line in (folder / "legal.opts").read_text().splitlines() if line and line[0] != "#"]
+    tried = applied = 0
+    for opts in varied(lines):
+        said = "\n".join(opts)
+        with tempfile.NamedTemporaryFile("w", suffix=".opts") as file:
+            file.write(said + "\n")
+            file.flush()
+            done = tgtool("apply", file.name, folder / "kernel.tgk")
+        expect(done.returncode in (0, 1), f"{said}\nends with {done.returncode}: {done.stderr.decode()}")
+        expect(done.returncode == 0 or done.stderr, f"{said}\nis refused without a word")
+        tried += 1
+        if done.returncode == 0:
+            applied += 1
+            compare(want, values(done.stdout.decode()), f"{said}\n{done.stdout.decode()}")
+    expect(tried > applied, f"all of {tried} lists are legal")
+
+
 def all_have_texts():
     """Each opt has a folder with both sides."""
     rows = re.findall(r'^OPT\(\w+,\s*"([\w-]+)"', (ROOT / "passes/opts.def").read_text(), re.M)
@@ -152,6 +187,7 @@ def main():
     for folder in sorted(OPTS.iterdir()):
         suite.add(f"{folder.name}: legal", legal, folder)
         suite.add(f"{folder.name}: nests of many loops", deep, folder)
+        suite.add(f"{folder.name}: lists next to the legal one", near, folder)
         for path in sorted(folder.glob("forbidden*.opts")):
             suite.add(f"{folder.name}: {path.stem}", forbidden, path)
     for path in sorted(PASSES.glob("*/*.tgk")):
