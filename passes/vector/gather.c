@@ -78,17 +78,22 @@ static bool multiply(const struct index *a, const struct index *b, struct index 
     return exact || (b->exact == INT64_MAX && b->lo == b->hi && b->lo > 0);
 }
 
-/* The maximum or minimum of two indices: of an inexact one and one nearer to 0 than its `exact`. */
-static bool extreme(const struct index *a, const struct index *b, bool larger, struct index *x)
+/* Whether two indices compare as the true ones do: an inexact one with what is nearer to 0. */
+static bool compares(const struct index *a, const struct index *b)
 {
     int64_t exact = a->exact < b->exact ? a->exact : b->exact;
     const struct index *other = a->exact < b->exact ? b : a;
-    if (exact != INT64_MAX && (other->exact != INT64_MAX || magnitude(other) >= exact))
-        return false;
+    return exact == INT64_MAX || (other->exact == INT64_MAX && magnitude(other) < exact);
+}
+
+/* The maximum or minimum of two indices. One that is not the true index is on its side, at least
+ * `exact` from 0; so it is not taken for one that is nearer, and if it is taken, so might be the
+ * true one, which is on that side, too. */
+static void extreme(const struct index *a, const struct index *b, bool larger, struct index *x)
+{
     x->lo = (a->lo > b->lo) == larger ? a->lo : b->lo;
     x->hi = (a->hi > b->hi) == larger ? a->hi : b->hi;
-    x->exact = exact;
-    return true;
+    x->exact = a->exact < b->exact ? a->exact : b->exact;
 }
 
 /* The index of u from its operands: floats, integers already in lanes, or other indices. */
@@ -121,10 +126,12 @@ static bool find_index(const struct gather *g, struct uop *u, struct index *x)
     case OP_ADD: case OP_SUB: case OP_MUL: case OP_MAX: case OP_MIN:
         if (!index_of(g, u->src[0], &a) || !index_of(g, u->src[1], &b))
             return false;
-        return u->op == OP_MUL   ? multiply(&a, &b, x) || multiply(&b, &a, x)
-               : u->op == OP_ADD ? add(&a, b, false, x)
-               : u->op == OP_SUB ? add(&a, b, true, x)
-                                 : extreme(&a, &b, u->op == OP_MAX, x);
+        if (u->op == OP_MAX || u->op == OP_MIN) {
+            extreme(&a, &b, u->op == OP_MAX, x);
+            return true;
+        }
+        return u->op == OP_MUL ? multiply(&a, &b, x) || multiply(&b, &a, x)
+                               : add(&a, b, u->op == OP_SUB, x);
     default: return false;
     }
 }
@@ -318,7 +325,7 @@ bool gather_value(struct gather *g, struct uop *u)
                a.exact == INT64_MAX;
     case OP_LT: case OP_EQ: case OP_NE:
         return index_of(g, u->src[0], &a) && index_of(g, u->src[1], &b) &&
-               extreme(&a, &b, true, &a);
+               compares(&a, &b);
     default: return false;
     }
 }
