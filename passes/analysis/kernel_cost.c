@@ -12,8 +12,8 @@
  * smallest that holds what this kernel accesses, since they were stored shortly before.
  *
  * Computation and traffic overlap: the longest counts, the others partly (RATIO_HIDDEN).
- * Data-dependent indices, guards and trip counts that depend on other loops are counted as if all
- * iterations ran.
+ * A loop whose length depends on other loops counts with its mean. Data-dependent indices and guards
+ * are counted as if all iterations ran.
  */
 #include "passes/analysis/kernel_cost.h"
 
@@ -126,15 +126,78 @@ static void tally(const struct machine *m, const struct uop *u, struct cost_body
 
 /* ------------------------------------------------------------------------------------- the walk */
 
-static double trips_of(const struct uop *range)
+static double most_trips(const struct uop *range)
 {
     return range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1;
+}
+
+/* Sample number i of a sequence that fills the unit cube evenly, along dimension d (Roberts, "The
+ * Unreasonable Effectiveness of Quasirandom Sequences"). */
+static double sample_at(int i, int d)
+{
+    double step = 1, x;
+    for (int k = 0; k <= d % 4; k++)
+        step *= 0.8566748838545029;                  /* 1 / phi of four dimensions */
+    x = 0.5 + i * step;
+    return x - (double)(int64_t)x;
+}
+
+/* The value of index arithmetic at a sample of the loops that it depends on, symbols at their upper
+ * bounds; *turns: those of these loops there. false: it reads data. */
+static bool value_at(struct tgc *t, struct uop *u, int sample, double *value, double *turns)
+{
+    struct mem_mark mark = scratch_mark(t);
+    int n, nrange = 0;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    struct uop_map place = {.t = t, .scratch = true};
+    union scalar *of = scratch_array(t, (size_t)n, sizeof *of);
+    bool ok = true;
+    *turns = 1;
+    for (int i = 0; i < n && ok; i++) {
+        const struct uop *x = order[i];
+        union scalar v[3] = {{0}};
+        map_set(&place, x, (void *)(uintptr_t)(i + 1));
+        for (int k = 0; k < x->nsrc && k < 3; k++)
+            v[k] = of[(uintptr_t)map_get(&place, x->src[k]) - 1];
+        if (x->op == OP_CONST || x->op == OP_VAR) {
+            of[i].i = x->op == OP_CONST ? x->arg.i : x->vmax;
+            continue;
+        }
+        if (x->op == OP_RANGE) {
+            double size = v[0].i > 0 ? (double)v[0].i : 0;
+            of[i].i = (int64_t)(sample_at(sample, nrange++) * size);
+            *turns *= size;
+            continue;
+        }
+        ok = op_is_elementwise(x->op) && x->nsrc > 0 && x->nsrc <= 3 && !dtype_is_float(x->dtype);
+        ok = ok && scalar_apply(x->op, x->dtype, x->src[x->op == OP_WHERE]->dtype, v, &of[i]);
+    }
+    *value = ok ? (double)of[n - 1].i : 0;
+    scratch_release(t, mark);
+    return ok;
+}
+
+/* The mean over the turns of the loops around it: behind a mask each row of scores has as many keys
+ * as it sees. */
+static double trips_of(struct tgc *t, const struct uop *range)
+{
+    enum { SAMPLES = 64 };
+    double sum = 0, all = 0, value, turns;
+    if (range->src[0]->op == OP_CONST)
+        return most_trips(range);
+    for (int i = 0; i < SAMPLES; i++) {
+        if (!value_at(t, range->src[0], i, &value, &turns))
+            return most_trips(range);
+        sum += value > 0 ? value * turns : 0;
+        all += turns;
+    }
+    return all > 0 ? sum / all : 0;
 }
 
 static void open_loop(struct walk *w, const struct uop *range)
 {
     struct turns l = {.range = range, .outer = w->depth ? w->open[w->depth - 1] : -1,
-                     .trips = range ? trips_of(range) : 1,
+                     .trips = range ? trips_of(w->t, range) : 1,
                      .body.instructions = range ? 2 : 0};
     if (w->depth == DEPTH_MAX)
         TGC_BUG(w->t, "more than %d loops in each other", w->depth);
@@ -280,6 +343,20 @@ static void find_bytes(struct walk *w, const struct schedule *s, double *nbytes)
     }
 }
 
+/* The variant that the machine would run: the widest that its vectors hold, by tiles if it multiplies
+ * them; NULL: the portable program. */
+static const struct variant *variant_of(const struct machine *m, const struct kernel *k)
+{
+    const struct variant *best = NULL;
+    for (int i = 0; i < k->nvariant; i++) {
+        const struct variant *v = &k->variant[i];
+        bool fits = isa_lanes(v->isa) <= m->lanes && (m->tile_cycles > 0 || !isa_has_tiles(v->isa));
+        if (fits && (!best || v->isa > best->isa))
+            best = v;
+    }
+    return best ? best : k->nvariant ? &k->variant[k->nvariant - 1] : NULL;
+}
+
 struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -287,7 +364,7 @@ struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const st
     struct kernel_cost c = {0};
     if (s->on_device)
         return c;
-    const struct variant *v = k->nvariant ? &k->variant[k->nvariant - 1] : NULL;
+    const struct variant *v = variant_of(w.m, k);
     double cycles = v ? walk_program(&w, v->linear, v->nlinear)
                       : walk_program(&w, k->linear, k->nlinear);
     double longest = c.compute_ns = cost_of_cycles(w.m, cycles), sum = c.compute_ns;
