@@ -32,6 +32,7 @@ SUITES = [
     ("summary", "tests/ir/summary_test.py", 300, 300),
     ("rulegen", "tests/rules/rulegen_test.py", 60, 60),
     ("exec", "tests/exec/emitted_test.py", 600, 600),
+    ("together", "tests/exec/together_test.py", 300, 300),
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
     ("products", "tests/exec/products_test.py", 300, 300),
     ("influence", "tests/exec/influence_test.py", 300, 600),

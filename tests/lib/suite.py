@@ -85,12 +85,16 @@ class Suite:
         self.options = parser.parse_args()
         return self.options
 
-    def main(self):
-        options = self.options or self.parse()
+    def chosen(self):
+        """The cases that the command line asks for, in their order."""
         chosen = [case for case in self.cases
-                  if (options.all or not case[3]) and re.search(options.filter, case[0])]
-        part, parts = map(int, options.part.split("/"))
-        chosen = chosen[part - 1::parts]
+                  if (self.options.all or not case[3]) and re.search(self.options.filter, case[0])]
+        part, parts = map(int, self.options.part.split("/"))
+        return chosen[part - 1::parts]
+
+    def main(self):
+        options = self.options = self.options or self.parse()
+        chosen = self.chosen()
         if options.list:
             for case in chosen:
                 print(case[0])

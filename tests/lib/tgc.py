@@ -202,6 +202,13 @@ def parse_ahead(folder, compiler, flags):
     return ["-Winvalid-pch", "-include", folder / "ahead.h"]
 
 
+def headers_ahead(text, compiler, flags):
+    """The options of parse_ahead(), where that compiler has them and the text has the header."""
+    if compiler != "gcc" or "\n#include <immintrin.h>\n" not in text:
+        return []
+    return shared("ahead", parse_ahead, compiler, tuple(flags))
+
+
 def compile_main(folder, tgc, stem, compiler, flags):
     """The object of the main program that emitted files of that stem hold. All that it knows
     of a model, but for its selftest, it asks the library; so one serves them all."""
@@ -224,8 +231,7 @@ def build(source, exe, compiler="gcc", flags=("-O2",), timeout=300, libraries=()
         main = shared("main", compile_main, main_by, source.stem, compiler, tuple(flags))
     else:
         main = f"-D{source.stem.upper()}_MAIN"
-    if compiler == "gcc" and "\n#include <immintrin.h>\n" in head:
-        flags = (*flags, *shared("ahead", parse_ahead, compiler, tuple(flags)))
+    flags = (*flags, *headers_ahead(head, compiler, flags))
     return must(run([compiler, *WARNINGS, *flags, source.name, main, "-o", Path(exe).resolve(),
                      *libraries, "-lm", "-lpthread"], timeout=timeout, cwd=source.parent))
 

@@ -3,7 +3,8 @@
 The node tests are models of one operator (or of its expansion into a function's body) with
 inputs and expected outputs; beside them stand small models converted from PyTorch, and a few
 simple ones. Each goes the users' way: tgc writes C, the system compiler builds it, the program
-runs on .npy files; only its main, which all emitted files share, is compiled once for all.
+runs on .npy files; only its main, which all emitted files share, is compiled once for all, and
+some dozens of files are built together (together.py), each to a program that runs alone.
 Tolerances are the tests' own; integers and bools are exact.
 
     passing.txt   the tests that pass; one of them failing is a regression
@@ -18,6 +19,7 @@ passes with that value told to the compiler (-i NAME=FILE); passing.txt then say
 import functools
 import shutil
 import sys
+import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 import support
 import tgc as T
+import together
 from borders import Unfit, as_array, border, graph_inputs
 from suite import Failure, Skip, Suite
 
@@ -189,22 +192,109 @@ def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc", told
         emit_case(tgc, case, folder, options, told)
         T.build(folder / "node.c", folder / "node", compiler, flags, libraries=libraries_of(case),
                 main_by=tgc)
-        for inputs, outputs in case.data_sets:
-            given, _ = border(graph_inputs(case.model), inputs)
-            wanted, _ = border(case.model.graph.output, outputs)
-            program = T.Program(folder / "node", [name for name, _ in wanted])
-            results = program.run([array for _, array in given], timeout=60)
-            dropout = training_dropout(case.model)
-            if dropout:
-                compare_dropout(dropout, dict(given), dict(wanted), results)
-                continue
-            for name, expected in wanted:
-                if is_random(case.model):
-                    compare_form(name, results[name], expected)
-                else:
-                    T.compare(name, results[name], expected, case.rtol, case.atol)
+        check_results(case, folder / "node")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_results(case, exe):
+    """Runs the program on the test's inputs."""
+    for inputs, outputs in case.data_sets:
+        given, _ = border(graph_inputs(case.model), inputs)
+        wanted, _ = border(case.model.graph.output, outputs)
+        program = T.Program(exe, [name for name, _ in wanted])
+        results = program.run([array for _, array in given], timeout=60)
+        compare_results(case, given, wanted, results)
+
+
+def compare_results(case, given, wanted, results):
+    dropout = training_dropout(case.model)
+    if dropout:
+        compare_dropout(dropout, dict(given), dict(wanted), results)
+        return
+    for name, expected in wanted:
+        if is_random(case.model):
+            compare_form(name, results[name], expected)
+        else:
+            T.compare(name, results[name], expected, case.rtol, case.atol)
+
+
+class Batch:
+    """Tests whose emitted files are built together, when the first of them runs."""
+
+    def __init__(self, folder, build):
+        self.folder, self.build = folder, build
+        self.cases, self.built, self.ran = {}, {}, set()
+        self.lock = threading.Lock()
+        self.started = False
+
+    def add(self, case, told):
+        """The name by which the batch knows the test."""
+        name = f"m{len(self.cases)}"
+        self.cases[name] = (case, told)
+        return name
+
+    def make(self, tgc, options):
+        with self.lock:
+            if self.started:
+                return
+            self.started = True
+            sources = {}
+            for name, (case, told) in self.cases.items():
+                try:
+                    emit_case(tgc, case, self.folder / name, options, told)
+                    sources[name] = self.folder / name / "node.c"
+                except Exception as why:     # the test's own, and raised where it runs
+                    self.built[name] = why
+            self.built |= self.build(sources, T.scratch(self.folder / "built"))
+
+    def program(self, name, tgc, options=()):
+        self.make(tgc, options)
+        if isinstance(self.built[name], Exception):
+            raise self.built[name]
+        return self.built[name]
+
+    def done(self, name):
+        """The test has run; the files go with the last one."""
+        with self.lock:
+            self.ran.add(name)
+            if len(self.ran) == len(self.cases):
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Batches:
+    """Every test that is asked for, in batches of some dozens, in the suite's order."""
+    SIZE = 128
+
+    def __init__(self, folder, build, options=()):
+        self.folder, self.build, self.options = folder, build, options
+        self.batches, self.places = [], {}
+
+    def add(self, case, told):
+        if len(self.places) % self.SIZE == 0:
+            self.batches.append(Batch(self.folder / f"batch{len(self.batches)}", self.build))
+        batch = self.batches[-1]
+        self.places[case.name] = (batch, batch.add(case, told))
+
+    def program(self, tgc, case):
+        """What was built of the test, and its name there. While another thread builds its batch,
+        this one builds a later one."""
+        batch, name = self.places[case.name]
+        if batch.lock.locked():
+            ahead = next((later for later in self.batches if not later.started), batch)
+            ahead.make(tgc, self.options)
+        return batch.program(name, tgc, self.options), name
+
+    def done(self, case):
+        batch, name = self.places[case.name]
+        batch.done(name)
+
+
+def run_together(tgc, case, batches):
+    try:
+        check_results(case, batches.program(tgc, case)[0])
+    finally:
+        batches.done(case)
 
 
 def record(path, info, value):
@@ -367,6 +457,7 @@ def main():
     if options.support:
         support.DOCUMENT.write_text(support.document(tgc, cases, passing, rest))
         return
+    batches = Batches(scratch, functools.partial(together.build, main_by=tgc))
     suite.add("the two lists name every test", lists_are_whole)
     if not options.sanitize:
         suite.add("docs/onnx-support.md is current", support_is_current)
@@ -378,7 +469,10 @@ def main():
                   "clang", slow=not options.sanitize)
         if options.sanitize:
             continue
-        suite.add(name, run, scratch / flat(name))
+        if libraries_of(cases[name]):
+            suite.add(name, run, scratch / flat(name))
+        else:
+            suite.add(name, run_together, tgc, cases[name], batches)
         if is_for_verify(cases[name]):
             suite.add(f"{name}: tgc verify", verify_case, tgc, cases[name],
                       scratch / f"{flat(name)}-verify")
@@ -390,6 +484,9 @@ def main():
             suite.add(f"{name} is refused", check_refusal, tgc, cases[name], scratch / flat(name))
         suite.add(f"{name} is not passing yet", check_rest, tgc, cases[name],
                   scratch / f"{flat(name)}-rest", slow=True)
+    for name, function, arguments, _ in suite.chosen():
+        if function is run_together:
+            batches.add(cases[name], passing[name])
     suite.main()
 
 
