@@ -11,7 +11,6 @@ import numpy as np
 
 import tgc as T
 import together
-from library import Library
 from suite import Failure, Suite, expect
 
 suite = Suite("together")
@@ -149,15 +148,6 @@ def _(folder):
     said = verdicts(sources, folder)
     for text in said.values():
         expect(text and "builds alone, not beside others" in text, f"{said}")
-
-
-@case("as a shared object")
-def _(folder):
-    sources = emit(folder)
-    built = together.build(sources, T.scratch(folder / "built"), TGC, shared=True)
-    for name, path in built.items():
-        got = Library(path, f"{name}_net").run({"x": X})["y"]
-        T.compare("y", got, X * float(name[1:]), 1e-6, 1e-6)
 
 
 @case("names at file scope, of every form of declaration")

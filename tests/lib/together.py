@@ -3,7 +3,7 @@
 Each file is still C of its own: what it declares at file scope is renamed by macros before its
 text, which go, with its own macros, behind it, and so do its pragmas for warnings. Files stand in
 one unit only if they include the same headers, so a header that one forgets is still missed. The
-program is called by a file's name and then is that file's program; or all are a shared object.
+program is called by a file's name and then is that file's program.
 
     built = together.build({"m1": folder1 / "net.c", "m2": folder2 / "net.c"}, folder, tgc)
     built["m1"]         the path of its program, or the Failure to raise
@@ -168,39 +168,33 @@ def units(sources):
     return groups.values()
 
 
-def build(sources, folder, main_by, flags=("-O1",), shared=False):
+def build(sources, folder, main_by, flags=("-O1",)):
     """Builds the files, all of one stem, each in a folder of its own. By name: the path of its
-    program, or of the shared object, whose functions begin with NAME_STEM; or its Failure."""
+    program, or its Failure."""
     built = {}
     for number, unit in enumerate(units(sources)):
         if len(unit) == 1:
-            built |= each_alone(unit, folder, main_by, flags, shared)
+            built |= each_alone(unit, main_by, flags)
             continue
         try:
-            exe = build_unit(unit, T.scratch(folder / f"unit{number}"), main_by, flags, shared)
+            exe = build_unit(unit, T.scratch(folder / f"unit{number}"), main_by, flags)
         except Failure as failure:
-            alone = each_alone(unit, folder, main_by, flags, shared)
+            alone = each_alone(unit, main_by, flags)
             if not any(isinstance(result, Failure) for result in alone.values()):
                 alone = dict.fromkeys(unit, Failure(f"builds alone, not beside others: {failure}"))
             built |= alone
             continue
         for name in unit:
-            built[name] = exe
-            if not shared:
-                built[name] = exe.with_name(name)
-                built[name].symlink_to(exe.name)
+            built[name] = exe.with_name(name)
+            built[name].symlink_to(exe.name)
     return built
 
 
-def build_unit(unit, folder, main_by, flags, shared):
+def build_unit(unit, folder, main_by, flags):
     stem = next(iter(unit.values()))[0].stem
     (folder / "unit.c").write_text("".join(section(name, *part) for name, part in unit.items()))
     ahead = T.headers_ahead((folder / "unit.c").read_text(), "gcc", flags)
     command = ["gcc", *T.WARNINGS, *flags, *ahead]
-    if shared:
-        T.must(T.run([*command, "-shared", "-fPIC", "unit.c", "-o", "unit.so", "-lm", "-lpthread"],
-                     timeout=300, cwd=folder))
-        return folder / "unit.so"
     main = T.shared("main", T.compile_main, main_by, stem, "gcc", tuple(flags))
     (folder / "called.c").write_text((DISPATCHER % (
         "\n".join(f"DECLARE({name}_{stem})" for name in unit),
@@ -211,16 +205,12 @@ def build_unit(unit, folder, main_by, flags, shared):
     return folder / "program"
 
 
-def each_alone(unit, folder, main_by, flags, shared):
+def each_alone(unit, main_by, flags):
     built = {}
     for name, (source, _) in unit.items():
         try:
-            if shared:
-                place = T.scratch(folder / name)
-                built[name] = build_unit({name: unit[name]}, place, main_by, flags, shared)
-            else:
-                built[name] = source.with_suffix("")
-                T.build(source, built[name], "gcc", flags, main_by=main_by)
+            built[name] = source.with_suffix("")
+            T.build(source, built[name], "gcc", flags, main_by=main_by)
         except Failure as failure:
             built[name] = failure
     return built
