@@ -1,4 +1,4 @@
-/* tile.h - private to choose_tile.c, optimize.c, tile.c: a loop nest with one reduction, and its
+/* tile.h - private to choose_tile.c, tile_nest.c, tile.c: a loop nest with one reduction, and its
  * tiling.
  *
  * Vectors run along columns, rows reuse them:
@@ -100,7 +100,7 @@ int divide_ranges(struct tgc *t, struct kernel *k, int at);
 /* The same for the ranges of its sums, if they divide exactly; stage: of the sums of this one of
  * the store's stages alone, -1: of all. v: of a variant, or NULL. */
 void divide_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
-/* optimize.c: the store's sum of that number, sources first; its STORE instead, if the sum is no
+/* tile_nest.c: the store's sum of that number, sources first; its STORE instead, if the sum is no
  * part of the stage (-1: all are). NULL: there are no more. */
 struct uop *store_sum(struct tgc *t, struct uop *store, int stage, int number);
 /* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of
@@ -137,6 +137,13 @@ struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d,
 /* A STAGE as the nest of a store to its scratch, and back. */
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
 struct uop *store_as_stage(struct tgc *t, const struct uop *store);
+/* tile_nest.c: tiles store `at` of the variant; returns the store behind what is made of it. nest:
+ * its number before all this; like: in and out, a tile whose panel is kept. */
+int tile_nest(struct tgc *t, struct kernel *k, struct variant *v, int at, int nest,
+               struct tile *like);
+/* The loops of the sums of the store, or of its stage of that number (-1: of none), in the order of
+ * what they read. */
+void order_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
 /* tune_key.c: the key of choices about a store in a tune file. */
 uint64_t tune_key_of_store(struct tgc *t, struct uop *store);
 /* tune_opts.c: what a pass does to store `at`, of the variant or, if that is NULL, of the kernel, as

@@ -14,7 +14,7 @@
  * The products of a group of bytes and their sum are one dot product, see byte_groups.c.
  *
  * A value that two lanes share is computed once. A product that is added becomes one MULACC. needs:
- * optimize.c has made sure that everything that varies along a vector's lane has an operation on
+ * tile_nest.c has made sure that everything that varies along a vector's lane has an operation on
  * vectors, and is loaded and stored with stride 1.
  */
 #include "passes/vector/expand.h"
