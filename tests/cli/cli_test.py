@@ -59,6 +59,23 @@ def _(folder):
         expect(option in text, f"{option} is not in --help")
 
 
+@case("no tensor has the name of a macro of an emitted file")
+def _(folder):
+    """The macros are read from files of several kinds; a tensor of such a name has another one in C."""
+    macros = set()
+    for model in sorted((HERE.parents[1] / "models").glob("*.tg")):
+        for options in ([], ["--threads=2", "--weights=incbin"], ["--cpu=amx"], ["--target=opencl"]):
+            tgc(folder, model, "-o", "qq.c", "--name=qq", "--vectors=never", *options)
+            macros |= set(re.findall(r"(?m)^ *# *define (\w+)", (folder / "qq.c").read_text()))
+    macros = sorted(name for name in macros if not re.match(r"(?i)qq_|_|restrict$", name))
+    expect({"KEEP_LOOP", "IN_f32x8"} <= set(macros), f"{macros}")
+    lines = [f"input %{name} : f32[8]\n%v{i} = exp(%{name})\noutput %v{i} as \"{name}_\"\n" for i, name in enumerate(macros)]
+    (folder / "names.tg").write_text('tg 1\ngraph "g"\n' + "".join(lines))
+    tgc(folder, "names.tg", "-o", "names.c")
+    fields = re.findall(r"\*(\w+); ", (folder / "names.h").read_text())
+    expect({f"{name}_2" for name in macros} <= set(fields) and not set(fields) & set(macros), f"{fields}")
+
+
 @case("--version names the version and exits with 0")
 def _(folder):
     expect(re.search(rb"tgc \d+\.\d+", tgc(folder, "--version").out), "no version in --version")
