@@ -108,6 +108,9 @@ size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k);
 /* stack.c: by position in a linear program, the loops that compilers must not unroll, since that
  * would need more registers than there are */
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n);
+/* unroll.c: whether gcc's predictive commoning would carry more loads from one iteration of a loop
+ * to the next ones than there are registers */
+bool stack_carries(struct tgc *t, enum isa isa, struct uop *const *u, int n);
 /* Intermediates of no more than this in total are on the stack of a run. */
 enum { STACK_RUN_NBYTES = 256 };
 /* Stride in bytes between the scratch of one thread and the next: whole cache lines. */

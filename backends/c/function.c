@@ -51,6 +51,9 @@ static void write_signature(struct function *f, struct text *out)
     struct program *p = f->p;
     if (k->nvariant == 0)                             /* others are called by their address */
         text_puts(out, "OWN_FRAME\n");
+    if (stack_carries(p->t, f->v ? f->v->isa : ISA_GENERIC, f->v ? f->v->linear : k->linear,
+                      f->v ? f->v->nlinear : k->nlinear))
+        text_puts(out, PROGRAM_LOAD_AGAIN "\n");
     struct text_list list = {
         .out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
     int n;

@@ -315,6 +315,14 @@ static const char no_invented_stores[] =
     "#pragma GCC optimize(\"no-predictive-commoning\")\n"
     "#endif\n\n";
 
+/* With few registers, kernels load elements again instead. */
+static const char load_again[] =
+    "/* A kernel whose loops' iterations share more elements than there are registers: each loads its\n"
+    " * own. gcc's predictive commoning would keep them. */\n"
+    "#if defined __GNUC__ && !defined __clang__\n"
+    "#define " PROGRAM_LOAD_AGAIN " __attribute__((optimize(\"no-predictive-commoning\")))\n"
+    "#else\n#define " PROGRAM_LOAD_AGAIN "\n#endif\n\n";
+
 /* The processor's code: kernels, and how threads share them. */
 static void write_kernels(struct program *p, const char *kernels, struct text *out)
 {
@@ -327,6 +335,8 @@ static void write_kernels(struct program *p, const char *kernels, struct text *o
     text_puts(out, own_frame);
     if (p->threads > 1)
         text_puts(out, no_invented_stores);
+    if (strstr(kernels, PROGRAM_LOAD_AGAIN))
+        text_puts(out, load_again);
     text_puts(out, kernels);
 }
 

@@ -4,7 +4,7 @@
  * What is certain: the arrays that it declares (small scratch, accumulators of the portable tile)
  * and the registers that it saves: 160 bytes on aarch64, so no kernel has a smaller bound. What
  * compilers decide is how many values are live at once. For vectors these are the following, and
- * each one without a register takes two slots:
+ * each one without a register takes two slots, in straight-line code without functions one:
  *   - the linear program's values, most of them sums of a tile, or the values that straight-line
  *     code (Winograd's transforms) has loaded; beyond the registers, early loads are added;
  *   - constants of the functions that are inlined, such as tanh, a dozen or two each; a quarter of
@@ -21,6 +21,7 @@
  * Loops that would take much are not unrolled at all (unroll.c). tests/exec/stack_test.py holds the
  * bound against -fstack-usage.
  */
+#include "passes/analysis/access.h"
 #include "passes/place/stack.h"
 
 enum {
@@ -36,6 +37,12 @@ enum {
     FUNCTION = 64,  /* bytes, for an inlined function of a float */
     FUNCTION_DOUBLE = 160,  /* ... of a double: pairs of registers on thumbv7em */
     FUNCTION_LONG = 320,    /* ... that clang vectorizes, and that consists of two: sinh */
+    UNROLLED_TRIPS = 16,    /* of a loop that clang unrolls around a function, and vectorizes */
+    SPLAT_LANES = 4,        /* of an element that a loop repeats, in a vector of 16 bytes */
+    TAPS_UNROLLED = 64,     /* taps of a window that gcc unrolls completely */
+    TAPS_FEW = 32,          /* ... which are loaded where they are needed */
+    TAPS_HELD = 256,        /* bytes of others in registers: SSE's */
+    SPLATS_HELD = 128,      /* bytes of these in registers, half of SSE's */
     BYTES_OF_DOUBLES = 160, /* gcc makes a vector of bytes from eight vectors of doubles */
     LANE_APART = 12,        /* each lane's address and its index in an array */
     FEW_CONSTANTS = 11,     /* of a vector's exp */
@@ -134,7 +141,7 @@ int stack_around(const struct stack *s, int at)
     return at;
 }
 
-static int64_t array_nbytes(const struct uop *u)
+int64_t stack_array_nbytes(const struct uop *u)
 {
     int64_t size = u->op == OP_ACC && u->nsrc > 1 ? (int64_t)dtype_nbytes(u->dtype) : 0;
     for (int k = 1; k < u->nsrc && size; k++)
@@ -149,8 +156,8 @@ static void find_arrays(const struct stack *s, int64_t *values, int64_t *memory)
     *values = *memory = 0;
     for (int i = 0; i < s->n; i++) {
         int64_t total[2] = {0};
-        for (int k = 0; k <= i && array_nbytes(s->u[i]); k++) {
-            int64_t size = array_nbytes(s->u[k]);
+        for (int k = 0; k <= i && stack_array_nbytes(s->u[i]); k++) {
+            int64_t size = stack_array_nbytes(s->u[k]);
             int in = stack_around(s, k);
             if (size && (in < 0 || s->close[in] > i))
                 total[size > ARRAY_UNROLLED] = sat_add(total[size > ARRAY_UNROLLED], size);
@@ -177,23 +184,124 @@ int64_t stack_widest_vector(struct uop *const *u, int n)
 
 static bool is_byte(enum dtype d) { return dtype_nbytes(d) == 1; }
 
-/* Bytes for the functions inlined in one line of a portable program. */
-static int64_t inlined_nbytes(const struct stack *s)
+static bool is_scalar_function(const struct uop *u)
+{
+    return (u->op >= OP_EXP && u->op <= OP_EXP1) || u->op == OP_POW ||
+           (u->op == OP_MOD && dtype_is_float(u->dtype));
+}
+
+/* How many other kinds of functions the loop around `at` calls before it, which are vectorized with
+ * this one; an unrolled loop calls its function several times. */
+static int count_beside(const struct stack *s, int at)
+{
+    int loop = stack_around(s, at), kinds = 0;
+    int64_t trips;
+    for (int i = loop + 1; i < at; i++) {
+        bool first = stack_around(s, i) == loop && is_scalar_function(s->u[i]) &&
+                     s->u[i]->op != s->u[at]->op;
+        for (int k = loop + 1; k < i && first; k++)
+            first = s->u[k]->op != s->u[i]->op || stack_around(s, k) != loop;
+        kinds += first;
+    }
+    bool unrolled = loop >= 0 && stack_around(s, loop) >= 0 &&
+                    uop_const_int(s->u[loop]->src[0], &trips) && trips > 1 &&
+                    trips <= UNROLLED_TRIPS;
+    return kinds + unrolled;
+}
+
+/* Bytes for the functions inlined in one line of a portable program. `arrays`: they are counted with
+ * the arrays' elements (called_halves). */
+static int64_t inlined_nbytes(const struct stack *s, bool arrays)
 {
     int64_t most = 0;
     for (int i = 0; i < s->n; i++) {
         const struct uop *u = s->u[i];
-        bool function = (u->op >= OP_EXP && u->op <= OP_EXP1) || u->op == OP_POW ||
-                        (u->op == OP_MOD && dtype_is_float(u->dtype));
-        int64_t n = function ? u->dtype == DTYPE_F64                ? FUNCTION_DOUBLE
-                               : u->op == OP_SINH || u->op == OP_COSH ? FUNCTION_LONG
-                                                                      : FUNCTION
+        bool function = is_scalar_function(u), floats = u->dtype == DTYPE_F32;
+        int beside = function && floats && !arrays ? count_beside(s, i) : 0;
+        int64_t n = beside ? FUNCTION_LONG + (beside - 1) * FUNCTION
+                    : function ? u->dtype == DTYPE_F64                ? FUNCTION_DOUBLE
+                                 : u->op == OP_SINH || u->op == OP_COSH ? FUNCTION_LONG
+                                                                        : FUNCTION
                     : u->op == OP_CAST && is_byte(u->dtype) && u->src[0]->dtype == DTYPE_F64
                         ? BYTES_OF_DOUBLES
                         : 0;
         most = n > most ? n : most;
     }
     return most;
+}
+
+/* Whether a loop that has nothing to do with an array reads its elements: `at` is the reader, `def`
+ * where the array begins. */
+static bool is_repeated(const struct stack *s, int def, int at)
+{
+    const struct uop *acc = s->u[def];
+    for (int r = stack_around(s, at); r > def; r = stack_around(s, r)) {
+        bool own = false;
+        for (int k = 1; k < acc->nsrc; k++)
+            own |= acc->src[k] == s->u[r];
+        if (!own)
+            return true;
+    }
+    return false;
+}
+
+/* Sums that a loop behind theirs reads again and again: vectorized along that loop, each is a
+ * vector of equal lanes. */
+static int64_t repeated_nbytes(const struct stack *s)
+{
+    int64_t most = 0;
+    for (int def = 0; def < s->n; def++) {
+        int64_t size = stack_array_nbytes(s->u[def]);
+        int last = def;
+        for (int i = def + 1; i < s->n && size && size <= ARRAY_UNROLLED; i++)
+            if (s->u[i]->op == OP_ASSIGN && s->u[i]->src[0] == s->u[def])
+                last = i;
+        for (int i = last + 1; i < s->n && last > def; i++)
+            for (int k = 0; k < s->u[i]->nsrc && !is_closer(s->u[i]); k++)
+                if (s->u[i]->src[k] == s->u[def] && is_repeated(s, def, i) && size > most)
+                    most = size;
+    }
+    return SPLAT_LANES * most > SPLATS_HELD ? SPLAT_LANES * most - SPLATS_HELD : 0;
+}
+
+/* How many taps a load reads in the loops inside `around` if windows overlap along that one; 0: they
+ * do not, or compilers do not unroll these loops. */
+static int64_t count_taps(const struct stack *s, int load, int around)
+{
+    int64_t taps = 1, trips, step, stride;
+    int inner = stack_around(s, load);
+    struct uop *offset = s->u[load]->src[1];
+    if (inner == around || s->u[load]->nsrc > 2 ||
+        !index_stride(s->t, offset, s->u[inner], &step) || step == 0 ||
+        !index_stride(s->t, offset, s->u[around], &stride) || stride != step)
+        return 0;
+    for (int r = inner; r > around; r = stack_around(s, r)) {
+        if (!uop_const_int(s->u[r]->src[0], &trips))
+            return 0;
+        taps = sat_mul(taps, trips);
+    }
+    return taps > TAPS_FEW && taps <= TAPS_UNROLLED ? taps : 0;
+}
+
+/* A sum of a window, whose loops gcc unrolls: it vectorizes the loop over windows, and shares
+ * what neighbouring ones have in common, so that each tap is a vector. */
+static int64_t taps_nbytes(const struct stack *s)
+{
+    int64_t most = 0, n;
+    for (int def = 0; def < s->n; def++) {
+        int around = stack_around(s, def);
+        bool sums = false;
+        if (s->u[def]->op != OP_ACC || s->u[def]->nsrc > 1 || around < 0)
+            continue;
+        for (int i = def + 1; i < s->close[around]; i++)
+            if (s->u[i]->op == OP_ASSIGN && s->u[i]->src[0] == s->u[def])
+                sums |= s->u[i]->src[1]->op == OP_ADD;
+        for (int i = def + 1; i < s->close[around] && sums; i++)
+            if (s->u[i]->op == OP_LOAD && (n = count_taps(s, i, around)) > most)
+                most = n;
+    }
+    int64_t size = most * SPLAT_LANES * WORD / 2;
+    return size > TAPS_HELD ? size - TAPS_HELD : 0;
 }
 
 /* Vectors whose lanes are loaded one by one: they are in arrays, and gcc keeps the addresses of
@@ -354,7 +462,7 @@ static bool has_taps(const struct stack *s)
     for (int i = 0; i < s->n; i++) {
         const struct uop *acc = s->u[i]->op == OP_ASSIGN ? s->u[i]->src[0] : NULL;
         int at = i, loops = 0;
-        if (!acc || array_nbytes(acc) == 0)
+        if (!acc || stack_array_nbytes(acc) == 0)
             continue;
         while (s->u[at] != acc && at > 0)
             at--;
@@ -392,7 +500,8 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
         many *= has_taps(&s) ? SLOTS_TAPS : SLOTS;
         int64_t some = few > many ? few : many;
         some = (some < most ? some : most) * called_halves(u, n) / 2;
-        int64_t apart = words * WORD + more + some + inlined_nbytes(&s);
+        int64_t apart = words * WORD + more + some + inlined_nbytes(&s, values > 0) +
+                        repeated_nbytes(&s) + taps_nbytes(&s);
         return SAVED + apart + apart / 4 + memory + locals;
     }
     int64_t splats = splats_nbytes(&s), calls = calls_nbytes(&s, isa, widest);
@@ -415,7 +524,9 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
              * for them and widens bytes to pairs, which gcc hoists */
             early = isa_lanes(isa) == 8 ? vectors / 2 * 7 : vectors / 4 * 3;
     int64_t saved = isa_lanes(isa) > 4 ? SAVED_X86 : SAVED_NEON;
-    int64_t spilled = alive > 0 ? SPILLED * alive : 0;
+    /* straight-line code computes each value once, and leaves constants in memory: one slot */
+    bool straight = copies && constants == 0 && calls == 0;
+    int64_t spilled = alive > 0 ? (straight ? 1 : SPILLED) * alive : 0;
     if (constants && vectors <= file / 4 * 3 && !locals) {
         /* the rest is read from memory, as the constants are; AVX-512 has operands for that, which
          * compilers use for all but a tile's functions */

@@ -20,6 +20,7 @@ struct stack {
 
 void stack_find_loops(struct stack *s);
 int stack_around(const struct stack *s, int at); /* the loop around it; -1: none */
+int64_t stack_array_nbytes(const struct uop *u); /* of an accumulator with lanes; 0: none */
 int64_t stack_value_nbytes(const struct uop *u);
 int64_t stack_widest_vector(struct uop *const *u, int n);  /* 0: the program is portable */
 bool stack_is_function(enum isa isa, const struct uop *u); /* of vectors, inlined */

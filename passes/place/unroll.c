@@ -1,7 +1,8 @@
 /* unroll.c - which loops the compiler is asked not to unroll, at any -O: unrolled, their bodies
- * would need more registers than there are, and spill. Such loops hoist invariant loads, share loads with
- * neighbouring iterations, pass values on through memory, gather, or inline functions, whose
- * instructions would be interleaved. stack.c bounds the stack of those that may be unrolled.
+ * would need more registers than there are, and spill. Such loops hoist invariant loads, share loads
+ * with neighbouring iterations, pass values on through memory, gather, or inline functions, whose
+ * instructions would be interleaved. And in which programs gcc is not to carry loads on. stack.c
+ * bounds the stack of those that may be unrolled.
  */
 #include "passes/analysis/access.h"
 #include "passes/place/stack.h"
@@ -9,6 +10,7 @@
 enum {
     SCALARS_FEW = 32, /* registers for floats of the smallest processor with an FPU, a Cortex-M4 */
     WORD_FEW = 4,
+    CARRIED_MAX = 8,    /* iterations in which gcc keeps what it has loaded */
     CALL_SIZE = 32,     /* operations of a function */
     UNROLLED_MAX = 1024 /* operations of a loop that compilers unroll completely */
 };
@@ -152,6 +154,79 @@ static bool loop_calls(const struct stack *s, enum isa isa, int loop, int64_t wi
                isa_register_nbytes(isa);
 }
 
+/* A loop around sums that take all registers: unrolled, each iteration has its own addresses. */
+static bool holds_sums(const struct stack *s, int loop, int64_t registers)
+{
+    int64_t trips, size;
+    if (!uop_const_int(s->u[loop]->src[0], &trips) || trips < 2)
+        return false;
+    for (int i = loop + 1; i < s->close[loop]; i++)
+        if ((size = stack_array_nbytes(s->u[i])) >= registers && stack_around(s, i) == loop &&
+            sat_mul(trips, size / (int64_t)dtype_nbytes(s->u[i]->dtype)) <= UNROLLED_MAX)
+            return true;
+    return false;
+}
+
+/* The iterations of an innermost loop in which gcc keeps what a load has read, for the other loads
+ * of these elements; it reaches CARRIED_MAX iterations. 0: another load keeps it. */
+static int64_t carried_trips(const struct stack *s, int load, int loop, int64_t trips)
+{
+    int64_t stride, at, other, most = 0;
+    struct uop *base = without_constant(s->u[load]->src[1], &at);
+    if (!index_stride(s->t, s->u[load]->src[1], s->u[loop], &stride) || stride == 0)
+        return 0;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        if (s->u[i]->op != OP_LOAD || s->u[i]->src[0] != s->u[load]->src[0] ||
+            s->u[i]->lanes != s->u[load]->lanes ||
+            without_constant(s->u[i]->src[1], &other) != base || (at - other) % stride != 0)
+            continue;
+        int64_t ahead = (at - other) / stride;
+        if (ahead > most && ahead < trips && ahead <= CARRIED_MAX)
+            most = ahead;
+        if (ahead < 0 && -ahead < trips && -ahead <= CARRIED_MAX)
+            return 0; /* it is carried from that one */
+    }
+    return most;
+}
+
+/* The bytes of vectors that a loop adds to, next to what it loads. */
+static int64_t sums_nbytes(const struct stack *s, int loop)
+{
+    int64_t total = 0;
+    for (int i = loop + 1; i < s->close[loop]; i++)
+        if (s->u[i]->op == OP_ASSIGN && s->u[i]->lanes > 1 && stack_around(s, i) == loop)
+            total += stack_value_nbytes(s->u[i]);
+    return total;
+}
+
+/* Whether an innermost loop's sums and what gcc carries from one iteration to the next ones are more
+ * than the registers hold. */
+static bool loop_carries(const struct stack *s, enum isa isa, int loop)
+{
+    int64_t carried = 0, trips;
+    if (!uop_const_int(s->u[loop]->src[0], &trips))
+        trips = INT64_MAX;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        if (s->u[i]->op == OP_RANGE)
+            return false;
+        if (s->u[i]->op == OP_LOAD)
+            carried += carried_trips(s, i, loop, trips) * stack_value_nbytes(s->u[i]);
+    }
+    return carried > 0 && sums_nbytes(s, loop) + carried > isa_register_nbytes(isa);
+}
+
+bool stack_carries(struct tgc *t, enum isa isa, struct uop *const *u, int n)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct stack s = {.t = t, .u = u, .n = n};
+    bool carries = false, widest = stack_widest_vector(u, n) > 0;
+    stack_find_loops(&s);
+    for (int i = 0; i < n && widest && !carries; i++)
+        carries = u[i]->op == OP_RANGE && loop_carries(&s, isa, i);
+    scratch_release(t, mark);
+    return carries;
+}
+
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
 {
     bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
@@ -163,10 +238,13 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
     for (int i = 0; i < n; i++) {
         if (u[i]->op != OP_RANGE)
             continue;
-        int64_t shared = shared_nbytes(&s, i, widest);
-        kept[i] |= invariant_nbytes(&s, i, widest) > registers || shared > registers / 2 ||
-                   passes_on(&s, i, registers) || loop_gathers(&s, i) ||
-                   loop_calls(&s, isa, i, widest);
+        int64_t shared = shared_nbytes(&s, i, widest), invariant = invariant_nbytes(&s, i, widest);
+        /* a tile's sums stay in registers, next to few others */
+        int64_t sums = widest ? sums_nbytes(&s, i) : 0;
+        int64_t room = sums > registers / 2 ? registers - sums : registers;
+        kept[i] |= invariant > room || shared > registers / 2 || passes_on(&s, i, registers) ||
+                   loop_gathers(&s, i) || loop_calls(&s, isa, i, widest) ||
+                   (widest ? loop_carries(&s, isa, i) : holds_sums(&s, i, registers));
         /* gcc carries loads to the next iteration of an innermost loop that is not unrolled, too */
         for (int k = i + 1; k < s.close[i] && shared > registers; k++)
             kept[k] |= u[k]->op == OP_RANGE;

@@ -139,6 +139,18 @@ def excite():
     return net.model(net("Mul", "x", net("HardSigmoid", gate)))
 
 
+layer("conv 1x1 of 8 to 64 channels", 24, 8, 64, 1, "Relu")
+layer("conv depthwise 5x5, dilated", 24, 16, 16, 5, "Relu", group=16, dilations=[2, 2], pads=[4, 4, 4, 4])
+layer("conv 3x3x3 and sigmoid", 6, 3, 12, (3, 3, 3), "Sigmoid", strides=[2, 2, 2])
+layer("conv 3x3 of stride 2 and gelu", 20, 12, 20, 3, gelu, strides=[2, 2])
+
+
+@small("resized and convolved")
+def resized():
+    net = Net(x=[1, 8, 10, 10])
+    return net.model(net.conv(net("Resize", "x", "", net.data([1, 1, 2, 2], np.float32), mode="nearest"), 8, 12, 3))
+
+
 # ----------------------------------------------------------------------------- products of matrices
 
 
@@ -222,6 +234,19 @@ def causal():
     return net.model(attend(net, 96, 2, 16, np.triu(np.full((96, 96), -1e9), 1)))
 
 
+@small("attention with a bias for each distance")
+def distances():
+    net = Net(x=[40, 32])
+    return net.model(attend(net, 40, 2, 16, np.random.default_rng(3).standard_normal((2, 40, 40))))
+
+
+@small("normalized, two layers")
+def normalized():
+    net = Net(x=[12, 64])
+    x = net("LayerNormalization", "x", net.w(64), net.w(64))
+    return net.model(net("Add", "x", net("MatMul", gelu(net, net("MatMul", x, net.w(64, 128))), net.w(128, 64))))
+
+
 @small("layer normalization")
 def layer_normalization():
     net = Net(x=[20, 96])
@@ -277,6 +302,9 @@ chain("instance normalization", [1, 8, 12, 12], lambda net, x: net("InstanceNorm
 chain("local response", [1, 12, 9, 9], lambda net, x: net("LRN", x, size=5))
 chain("max pool", [1, 16, 20, 20], lambda net, x: net("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]))
 chain("average pool", [1, 16, 20, 20], lambda net, x: net("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
+chain("average pool of large windows", [1, 16, 20, 20], lambda net, x: net("AveragePool", x, kernel_shape=[7, 7]))
+chain("average pool of 5x5", [1, 16, 20, 20], lambda net, x: net("AveragePool", x, kernel_shape=[5, 5]))
+chain("max pool of large windows", [1, 16, 20, 20], lambda net, x: net("MaxPool", x, kernel_shape=[7, 7]))
 chain("transposition", [12, 20, 24], lambda net, x: net("Transpose", x, perm=[2, 0, 1]))
 chain("transposition of five axes", [2, 3, 12, 5, 8], lambda net, x: net("Transpose", x, perm=[3, 0, 4, 2, 1]))
 chain("pixel shuffle", [1, 16, 10, 10], lambda net, x: net("DepthToSpace", x, blocksize=2))
@@ -352,6 +380,20 @@ def quantized_conv():
     one, zero = net.data(0.05, np.float32), net.data(128, np.uint8)
     return net.model(net("QLinearConv", "x", one, zero, net.w(24, 16, 3, 3, dtype=np.int8), one, net.data(0, np.int8), one, zero,
                          net.w(24, dtype=np.int32), pads=[1, 1, 1, 1]), dtype=P.UINT8)
+
+
+@small("quantized conv 1x1")
+def quantized_pointwise():
+    net = Net(x=([1, 32, 14, 14], P.UINT8))
+    one, zero = net.data(0.05, np.float32), net.data(128, np.uint8)
+    return net.model(net("QLinearConv", "x", one, zero, net.w(48, 32, 1, 1, dtype=np.int8), one, net.data(0, np.int8), one, zero,
+                         net.w(48, dtype=np.int32)), dtype=P.UINT8)
+
+
+@small("product of bytes")
+def bytes_product():
+    net = Net(x=([16, 64], P.UINT8))
+    return net.model(net("MatMulInteger", "x", net.w(64, 64, dtype=np.int8)), dtype=P.INT32)
 
 
 @small("quantized depthwise conv")
