@@ -395,54 +395,66 @@ void graph_print(struct text *out, struct tgc *t, const struct graph *g)
 /* ------------------------------------------------------------------------------ linear programs */
 
 /* In a linear program each value has its line; constants, symbols, memory, loop variables and
- * accumulators are named in place. */
-static void print_operand(struct text *out, const struct uop *u)
+ * accumulators are named in place. Values are numbered by line, so that what was built before does
+ * not show. */
+struct lines {
+    struct text *out;
+    struct tgc *t;
+    struct uop_map number; /* of a value, from 1 on */
+    uintptr_t next;
+};
+
+static void print_operand(struct lines *x, const struct uop *u)
 {
     if (op_class(u->op) == CLASS_LEAF || u->op == OP_RANGE || u->op == OP_ACC || u->op == OP_STAGE)
-        uop_print(out, u);
+        uop_print(x->out, u);
     else
-        text_printf(out, "%%%u", u->id);
+        text_printf(x->out, "%%%u", (unsigned)(uintptr_t)map_get(&x->number, u) - 1);
 }
 
-static void print_operation(struct text *out, const struct uop *u)
+static void print_operation(struct lines *x, const struct uop *u)
 {
+    struct text *out = x->out;
     const char *sign = "";
     int p = precedence(u->op, &sign);
     if (p > 1 && u->nsrc == 2) {
-        print_operand(out, u->src[0]);
+        print_operand(x, u->src[0]);
         text_printf(out, "%s%s%s", p == 9 ? " " : "", sign, p == 9 ? " " : "");
-        print_operand(out, u->src[1]);
+        print_operand(x, u->src[1]);
         return;
     }
     text_printf(out, "%s(", uop_op_name(u));
     for (int k = 0; k < u->nsrc; k++) {
         if (k)
             text_puts(out, ", ");
-        print_operand(out, u->src[k]);
+        print_operand(x, u->src[k]);
     }
     text_putc(out, ')');
 }
 
 /* "%12 : f32 = ", "%13 : f32x8 = " */
-static void print_result(struct text *out, const struct uop *u)
+static void print_result(struct lines *x, const struct uop *u)
 {
-    text_printf(out, "%%%u : %s", u->id, dtype_name(u->dtype));
+    struct text *out = x->out;
+    map_set(&x->number, u, (void *)++x->next);
+    text_printf(out, "%%%u : %s", (unsigned)x->next - 1, dtype_name(u->dtype));
     if (u->lanes > 1)
         text_printf(out, "x%d", u->lanes);
     text_puts(out, " = ");
 }
 
-static void print_linear_line(struct text *out, struct tgc *t, const struct uop *u)
+static void print_linear_line(struct lines *x, const struct uop *u)
 {
+    struct text *out = x->out;
     switch (u->op) {
     case OP_RANGE:
         text_puts(out, "for ");
-        print_operand(out, u);
+        print_operand(x, u);
         text_puts(out, " < ");
-        print_operand(out, u->src[0]);
-        if (uop_get_axes(t, u)) {
+        print_operand(x, u->src[0]);
+        if (uop_get_axes(x->t, u)) {
             text_puts(out, "   # ");
-            print_name(out, uop_get_axes(t, u));
+            print_name(out, uop_get_axes(x->t, u));
         }
         break;
     case OP_END: case OP_ENDGUARD:
@@ -450,60 +462,61 @@ static void print_linear_line(struct text *out, struct tgc *t, const struct uop 
         break;
     case OP_GUARD:
         text_puts(out, "if ");
-        print_operand(out, u->src[0]);
+        print_operand(x, u->src[0]);
         break;
     case OP_ACC:
         text_printf(out, "acc%lld", (long long)u->arg.i);
         for (int k = 1; k < u->nsrc; k++) {
             text_puts(out, k == 1 ? "[" : ", ");
-            print_operand(out, u->src[k]);
+            print_operand(x, u->src[k]);
         }
         text_printf(out, "%s : %s := ", u->nsrc > 1 ? "]" : "", dtype_name(u->dtype));
-        print_operand(out, u->src[0]);
+        print_operand(x, u->src[0]);
         break;
     case OP_ASSIGN:
-        print_operand(out, u->src[0]);
+        print_operand(x, u->src[0]);
         text_puts(out, " := ");
-        print_operand(out, u->src[1]);
+        print_operand(x, u->src[1]);
         break;
     case OP_PREFETCH:
         text_puts(out, "prefetch ");
-        print_operand(out, u->src[0]);
+        print_operand(x, u->src[0]);
         text_putc(out, '[');
-        print_operand(out, u->src[1]);
+        print_operand(x, u->src[1]);
         text_putc(out, ']');
         break;
     case OP_STORE:
-        print_operand(out, u->src[0]);
+        print_operand(x, u->src[0]);
         text_putc(out, '[');
-        print_operand(out, u->src[1]);
+        print_operand(x, u->src[1]);
         text_puts(out, "] := ");
-        print_operand(out, u->src[2]);
+        print_operand(x, u->src[2]);
         break;
     case OP_LOAD:
-        print_result(out, u);
-        print_operand(out, u->src[0]);
+        print_result(x, u);
+        print_operand(x, u->src[0]);
         text_putc(out, '[');
-        print_operand(out, u->src[1]);
+        print_operand(x, u->src[1]);
         text_putc(out, ']');
         if (u->nsrc > 3) {
             text_puts(out, " if ");
-            print_operand(out, u->src[2]);
+            print_operand(x, u->src[2]);
             text_puts(out, " else ");
-            print_operand(out, u->src[3]);
+            print_operand(x, u->src[3]);
         }
         break;
     default:
-        print_result(out, u);
-        print_operation(out, u);
+        print_result(x, u);
+        print_operation(x, u);
     }
     if (op_is_elementwise(u->op))
-        print_location(out, t, u);
+        print_location(out, x->t, u);
     text_putc(out, '\n');
 }
 
 void linear_print(struct text *out, struct tgc *t, struct uop *const *u, int n)
 {
+    struct lines x = {.out = out, .t = t, .number = {.t = t}};
     int depth = 0;
     for (int i = 0; i < n; i++) {
         bool closes = u[i]->op == OP_END || u[i]->op == OP_ENDGUARD;
@@ -512,7 +525,7 @@ void linear_print(struct text *out, struct tgc *t, struct uop *const *u, int n)
         depth -= closes && depth > 0;
         for (int k = 0; k < depth; k++)
             text_puts(out, "    ");
-        print_linear_line(out, t, u[i]);
+        print_linear_line(&x, u[i]);
         depth += u[i]->op == OP_RANGE || u[i]->op == OP_GUARD;
     }
 }

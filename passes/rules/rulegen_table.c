@@ -13,8 +13,8 @@ static int table_node(FILE *f, struct rule *r, const struct node *n, int *next)
                                         "NODE_OP"};
     for (int i = 0; i < n->nchild; i++)
         child[i] = table_node(f, r, n->child[i], next);
-    fprintf(f, "    {%s, %d, %d, %d, {", kinds[n->kind], n->kind == NODE_OP ? n->op : 0, n->nchild,
-            n->rest);
+    fprintf(f, "    {%s, %s%s, %d, %d, {", kinds[n->kind], n->kind == NODE_OP ? "OP_" : "0",
+            n->kind == NODE_OP ? gen_op_id(n->op) : "", n->nchild, n->rest);
     for (int i = 0; i < MAX_CHILD; i++)
         fprintf(f, "%s%d", i ? ", " : "", child[i]);
     fprintf(f, "}, %d, %d, \"%s\", \"%s\", %d, %lld, ", n->moved, n->spread,
@@ -43,9 +43,11 @@ void emit_table(FILE *f, struct rule *rule, int nrule)
         fprintf(f, "    {\"%s\", \"%s\", %d, %d, %d, %s%s},\n", rule[i].name, rule[i].file,
                 rule[i].line, (int)rule[i].level, root[i], rule[i].set ? "RULES_" : "",
                 rule[i].set ? rule[i].set : "-1");
-    fprintf(f, "};\n\nstatic const unsigned char rule_commutes[] = {");
+    fprintf(f, "};\n\nstatic const unsigned char rule_commutes[OP_COUNT] = {\n");
     int op = 0;
-#define OP(name, text, class, nsrc, arg) fprintf(f, "%d,", gen_op_commutes(op++));
+#define OP(name, text, class, nsrc, arg) \
+    if (gen_op_commutes(op++)) \
+        fprintf(f, "    [OP_" #name "] = 1,\n");
 #include "ir/ops.def"
 #undef OP
     fprintf(f, "};\n");
