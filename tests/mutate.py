@@ -66,6 +66,7 @@ TESTS = [
     ("narrow", "graph/|analysis/", ["{build}/tests/unit/test_narrow"], {}, 5),
     ("tune", "kernel/|target/", ["{build}/tests/unit/test_tune"], {}, 5),
     ("target", "target/", ["{build}/tests/unit/test_target"], {}, 5),
+    ("bounds", "rules/|target/", ["{build}/tests/unit/test_bounds"], {}, 5),
     ("fold", "rules/", ["{build}/tests/unit/test_fold"], {}, 5),
     ("rules", "rules/", ["{build}/tests/unit/test_rules"], {}, 10),
     ("access", "rules/|analysis/", ["{build}/tests/unit/test_access"], {}, 10),
