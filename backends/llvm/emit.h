@@ -84,7 +84,9 @@ struct emit {
     LLVMModuleRef module;
     LLVMBuilderRef at;
     LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, pointer, nothing;
-    const char *cpu, *features;  /* of the functions */
+    const char *name;            /* of the program */
+    const char *arch;            /* as in isa.def */
+    const char *cpu, *features;  /* of the functions; LLVM's "+avx2,-amx" */
     const struct kernel **twin;  /* by position in schedule->kernel, see twins.c */
     value *kernel;               /* their functions, likewise */
     /* the functions of runtime/ that are called */
@@ -163,6 +165,17 @@ void emit_assign(struct emit *e, const struct uop *u);
 void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal);
 void emit_uop(struct emit *e, const struct uop *u);
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
+
+/* module.c */
+struct llvm_machine;
+void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, const char *name);
+bool module_supports(struct tgc *t, const struct schedule *s); /* false: an error says what is missing */
+void module_emit(struct emit *e, const char *function);        /* the kernels and the run */
+void module_end(struct emit *e);
+
+/* describe.c */
+void describe_program(struct tgc *t, const struct schedule *s, const char *name,
+                      const char *producer, struct program_info *info);
 
 /* run.c */
 /* Bytes in front of the arena's buffers. */

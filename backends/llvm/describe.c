@@ -1,0 +1,79 @@
+/* describe.c - what NAME_describe() returns: the tables of tensors, symbols and kernels, by the same
+ * layout of inputs and outputs as in an emitted program. */
+#include "backends/llvm/emit.h"
+
+static struct program_dim *describe_dims(struct tgc *t, const struct buffer *b)
+{
+    struct program_dim *dim = mem_array(t, (size_t)b->ndim + 1, sizeof *dim);
+    for (int a = 0; a < b->ndim; a++) {
+        struct text symbol = {.t = t};
+        if (b->dim[a]->op == OP_VAR)
+            text_puts(&symbol, ((const struct var *)b->dim[a]->arg.p)->name);
+        else if (b->dim[a]->op != OP_CONST)
+            uop_print(&symbol, b->dim[a]);
+        dim[a] = (struct program_dim){dim_bound(b->dim[a]), symbol.s};
+    }
+    return dim;
+}
+
+/* *nbytes: of the struct that has their pointers. */
+static struct program_tensor *describe_tensors(struct tgc *t, struct buffer *const *b, int n,
+                                               bool outputs, size_t *nbytes)
+{
+    struct program_tensor *x = mem_array(t, (size_t)n + 1, sizeof *x);
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        bool shape = outputs && program_has_shape_field(b[i]);
+        x[i] = (struct program_tensor){
+            .name = b[i]->name ? b[i]->name : "", .dtype = dtype_name(b[i]->dtype),
+            .element_bytes = dtype_nbytes(b[i]->dtype), .rank = b[i]->ndim,
+            .dim = b[i]->ndim ? describe_dims(t, b[i]) : NULL, .offset = at,
+            .shape_offset = shape ? at + 8 : PROGRAM_NO_OFFSET};
+        at += 8 + (shape ? 8 * (size_t)b[i]->ndim : 0);
+    }
+    *nbytes = at;
+    return x;
+}
+
+static void describe_symbols(struct tgc *t, const struct schedule *s, struct program_info *info)
+{
+    struct program_symbol *x = mem_array(t, (size_t)s->nvar + 1, sizeof *x);
+    for (int i = 0; i < s->nvar; i++) {
+        const struct var *v = s->var[i];
+        if (v->is_counter)
+            continue;
+        x[info->symbol_count] =
+            (struct program_symbol){v->name, v->min, v->max, PROGRAM_NO_OFFSET};
+        if (schedule_passes_var(s, v)) {
+            x[info->symbol_count].offset = info->inputs_bytes;
+            info->inputs_bytes += 8;
+        }
+        info->symbol_count++;
+    }
+    info->symbols = x;
+}
+
+void describe_program(struct tgc *t, const struct schedule *s, const char *name,
+                      const char *producer, struct program_info *info)
+{
+    struct program_kernel *kernel = mem_array(t, (size_t)s->nkernel + 1, sizeof *kernel);
+    *info = (struct program_info){.version = PROGRAM_INFO_VERSION, .name = name,
+                                  .producer = producer, .target = "llvm",
+                                  .input_count = s->ninput, .output_count = s->noutput,
+                                  .kernel_count = s->nkernel, .arena_align = 64,
+                                  .weights_bytes = s->weight_nbytes};
+    for (int i = 0; i < s->nkernel; i++)
+        kernel[i] = (struct program_kernel){s->kernel[i]->name,
+                                            s->kernel[i]->title ? s->kernel[i]->title : "",
+                                            s->kernel[i]->flop, s->kernel[i]->nbytes};
+    info->kernels = kernel;
+    info->inputs = describe_tensors(t, s->input, s->ninput, false, &info->inputs_bytes);
+    info->outputs = describe_tensors(t, s->output, s->noutput, true, &info->outputs_bytes);
+    describe_symbols(t, s, info);
+    for (int i = 0; i < s->nstep; i++)
+        info->flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
+    if (!size_align(s->arena_nbytes, 64, &info->arena_bytes) ||
+        !size_add(info->arena_bytes, LLVM_HEAD_NBYTES, &info->arena_bytes))
+        TGC_BUG(t, "the arena's size overflows");
+    info->stack_bytes = program_stack_bytes(t, s);
+}
