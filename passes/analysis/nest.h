@@ -35,7 +35,7 @@ struct nest {
     struct uop *store;
     int first;                   /* store->src[first..]: its ranges, without a band's */
     struct uop *reduce;          /* the innermost reduction, or NULL */
-    bool contraction;            /* a sum of products with several operands */
+    bool contraction;            /* a sum of terms of several operands: products, distances */
     bool bytes;                  /* of bytes; its innermost range is a group */
     bool staged;                 /* inside a kernel, to scratch: its weights are not packed */
     struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */

@@ -3,7 +3,7 @@
  */
 #include "passes/analysis/stationary.h"
 #include "passes/plan/band.h"
-#include "passes/analysis/access.h"
+#include "passes/analysis/nest.h"
 
 #include <math.h>
 
@@ -38,6 +38,30 @@ static uint32_t axes_of_no_effect(struct tgc *t, struct uop *u, const struct seg
     return on ? off : 0;
 }
 
+/* Axes along which the weights of a sum in the kernel vary. */
+static uint32_t columns_of_sum(struct tgc *t, struct uop *ast, struct uop *sum,
+                               const struct segment *s)
+{
+    struct nest m;
+    uint32_t columns = 0;
+    if (sum->op != OP_REDUCE || !nest_find_sum(t, ast->src[0], sum, &m))
+        return 0;
+    for (int a = 0; a < s->value->ndim; a++)
+        if (s->axis[a]->op == OP_RANGE && nest_axis(&m, s->axis[a]).weights)
+            columns |= 1u << a;
+    return columns;
+}
+
+/* Axes on which some choice depends. */
+static uint32_t axes_of_choice(struct tgc *t, struct uop *u, const struct segment *s)
+{
+    uint32_t axes = 0;
+    for (int a = 0; a < s->value->ndim && u->op == OP_LT; a++)
+        if (s->axis[a]->op == OP_RANGE && uop_depends_on(t, u, s->axis[a]))
+            axes |= 1u << a;
+    return axes;
+}
+
 const struct work *band_work(struct banding *w, struct segment *s)
 {
     struct plan *p = w->p;
@@ -64,10 +88,8 @@ const struct work *band_work(struct banding *w, struct segment *s)
             nbytes > 0 ? nbytes : buffer_most_nbytes(b);
     }
     for (int i = 0; i < n; i++) {
-        bool weight = order[i]->op == OP_LOAD && load_is_stationary(order[i]);
-        for (int a = 0; a < s->value->ndim && (weight || order[i]->op == OP_LT); a++)
-            if (s->axis[a]->op == OP_RANGE && uop_depends_on(p->t, order[i], s->axis[a]))
-                *(weight ? &k->columns : &k->chooses) |= 1u << a;
+        k->columns |= columns_of_sum(p->t, ast, order[i], s);
+        k->chooses |= axes_of_choice(p->t, order[i], s);
         k->repeats |= axes_of_no_effect(p->t, order[i], s);
     }
     scratch_release(p->t, mark);
