@@ -35,12 +35,13 @@ static bool machine_has(const struct emit *e, enum isa isa)
     return true;
 }
 
-/* The best of the kernel's variants that the machine runs; NULL: the portable one. */
+/* The widest of the kernel's variants that the machine runs, in whatever order they are; NULL: the
+ * portable one. */
 static const struct variant *pick(const struct emit *e, const struct kernel *k)
 {
     const struct variant *best = NULL;
     for (int i = 0; i < k->nvariant; i++)
-        if (machine_has(e, k->variant[i].isa))
+        if ((!best || k->variant[i].isa > best->isa) && machine_has(e, k->variant[i].isa))
             best = &k->variant[i];
     return best;
 }

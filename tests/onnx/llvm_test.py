@@ -94,6 +94,19 @@ def check_absent(tgc, folder):
            f"status {done.status}: {done.err}")
 
 
+def check_widest(tgc, folder):
+    """Kernels are made for the widest vectors that this processor has."""
+    need_llvm(tgc)
+    cpuinfo = Path("/proc/cpuinfo")
+    has = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
+    lanes = (16 if {"avx512f", "avx512vl", "avx512dq", "avx512bw", "avx2", "fma"} <= has
+             else 8 if {"avx2", "fma"} <= has else 4)
+    T.scratch(folder)
+    done = T.must(T.run([tgc, "run", ROOT / "models" / "mlp.tg", LLVM, "--out-dir", "out"], cwd=folder,
+                        env={**os.environ, "DEBUG": "3"}))
+    expect(f"@llvm.fma.v{lanes}f32(" in done.err, f"no sum of products has {lanes} lanes")
+
+
 def check_refusals(tgc, folder):
     """What the target does not do yet is an error, never another way in its place."""
     T.scratch(folder)
@@ -112,6 +125,7 @@ def main():
     tgc = T.find_tgc(options.build)
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "llvm")
     suite.add("absent", check_absent, tgc, scratch / "absent")
+    suite.add("widest", check_widest, tgc, scratch / "widest")
     suite.add("refusals", check_refusals, tgc, scratch / "refusals")
     for path in sorted((ROOT / "models").glob("*.tg")):
         for how in ((), ("--cpu=generic",), ("--cpu=avx2",), ("-O0",)):
