@@ -172,13 +172,20 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
 
 /* ------------------------------------------------------------------------------------ compile.c */
 
+/* A compiler, what it is told before all else, and the archiver for its objects (NULL: $AR, else
+ * ar). */
+struct compiler {
+    const char *command;
+    const char *const *word; int nword;
+    const char *archiver;
+};
 enum binary_kind { BINARY_OBJECT, BINARY_SHARED, BINARY_ARCHIVE, BINARY_PROGRAM };
 struct compile_request {
     enum binary_kind kind;
     const char *c_path;          /* the emitted file, next to its header and weights */
     const char *out_path;
     const char *subject;         /* the file that messages name, which the user knows; NULL: out_path */
-    const char *compiler;        /* NULL: $CC, else cc */
+    const struct compiler *compiler;       /* NULL: $CC, else cc */
     /* besides the defaults, which the compiler's own words replace: -O2 -std=c11, and -fPIC in
      * objects and libraries */
     const char *const *flags; int nflag;

@@ -1,7 +1,7 @@
 /* compile.c - runs the system's C compiler on an emitted file: .o, .so, .a, or the -DNAME_MAIN
  * program.
  *
- * The compiler is $CC or cc. It runs in the emitted file's folder, so that it finds the header and
+ * The compiler is $CC or cc, or what the request names. It runs in the emitted file's folder, so that it finds the header and
  * the weights; no shell is involved.
  */
 #include "backends/backend.h"
@@ -22,9 +22,9 @@ static void add(struct command *c, const char *word)
 }
 
 /* $CC may contain options, separated by blanks. */
-static void add_compiler(struct command *c, const char *compiler)
+static void add_compiler(struct command *c)
 {
-    const char *s = compiler ? compiler : getenv("CC");
+    const char *s = getenv("CC");
     if (!s || !s[strspn(s, " ")])
         s = "cc";
     while (*(s += strspn(s, " "))) {
@@ -62,6 +62,13 @@ static const char *absolute(struct tgc *t, const char *path)
     if (*path == '/' || !getcwd(cwd, sizeof cwd))
         return path;
     return mem_printf(t, "%s/%s", cwd, path);
+}
+
+/* NAME.o beside NAME.c: an archive has its members' names. */
+static const char *member_of(struct tgc *t, const char *c_path)
+{
+    const char *path = absolute(t, c_path);
+    return mem_printf(t, "%.*s.o", (int)(strlen(path) - strlen(".c")), path);
 }
 
 /* In the child: only calls that are safe after fork(). Failures are reported through the pipe. */
@@ -127,9 +134,14 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
 {
     struct command c = {.t = t}, archive = {.t = t};
     const char *folder = folder_of(t, r->c_path), *out = absolute(t, r->out_path);
-    const char *object = r->kind == BINARY_ARCHIVE ? mem_printf(t, "%s.o", out) : out;
+    const char *object = r->kind == BINARY_ARCHIVE ? member_of(t, r->c_path) : out;
     const char *subject = r->subject ? r->subject : r->out_path;
-    add_compiler(&c, r->compiler);
+    if (r->compiler)
+        add(&c, r->compiler->command);
+    else
+        add_compiler(&c);
+    for (int i = 0; r->compiler && i < r->compiler->nword; i++)
+        add(&c, r->compiler->word[i]);
     add_default(&c, "-O2", "-O");
     add_default(&c, "-std=c11", "-std=");
     if (r->kind != BINARY_PROGRAM)
@@ -149,7 +161,10 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
         return false;
     if (r->kind != BINARY_ARCHIVE)
         return true;
-    add(&archive, getenv("AR") && *getenv("AR") ? getenv("AR") : "ar");
+    const char *ar = getenv("AR");
+    add(&archive, ar && *ar                               ? ar
+                  : r->compiler && r->compiler->archiver ? r->compiler->archiver
+                                                         : "ar");
     add(&archive, "rcsD");                                       /* D: without times or owners */
     add(&archive, out);
     add(&archive, object);

@@ -12,6 +12,7 @@
 #define TGC_CLI_H
 
 #include "backends/backend.h"
+#include "backends/clang/clang.h"
 #include "backends/llvm/llvm.h"
 #include "frontend/onnx/onnx.h"
 #include "frontend/text/text.h"
@@ -92,6 +93,7 @@ struct options {
     const char *depfile_name;
     struct depfile_target *depfile_target; int ndepfile_target; size_t cap_depfile_target;
     enum target target;
+    const char *triple;             /* NULL: this machine */
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
     enum dtype weight_dtype;        /* VOID: as in the model */
@@ -308,9 +310,8 @@ const char *image_formats(void);
 struct instance {
     const struct program_info *info;
     void *handle, *arena, *model, *weights;
-    /* NULL: a shared object; else code in this process, and what made it */
-    const struct llvm_program *code;
-    const char *made_by;
+    const struct llvm_program *code;           /* in this process; NULL: a shared object */
+    const char *made_by;            /* NULL: the C compiler */
     int (*init)(void **model, void *arena, size_t nbytes,
                 const struct program_run_options *options);
     int (*run)(void *model, const void *inputs, void *outputs);
@@ -351,7 +352,7 @@ bool instance_run(struct tgc *t, struct instance *p);
 /* The same for repeated runs: if a state is full, all of them are reset. */
 bool instance_run_again(struct tgc *t, struct instance *p);
 void instance_close(struct instance *p);
-/* "ran by LLVM 19", if it was not the C compiler's code that ran */
+/* "ran by LLVM 19" or "ran by clang 19.1.7", if it was not the C compiler's code that ran */
 void instance_print_maker(const struct instance *p);
 
 /* Prepares again with the present p->on_kernel; needs: instance_prepare(). */

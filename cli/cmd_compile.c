@@ -238,7 +238,7 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
            (!e.beside || put_weights_beside(t, o, m, files, name));
 }
 
-/* .o, .so and .a: the C file is in a private directory while the system's compiler runs. */
+/* .o, .so and .a: the C file is in a private directory while the compiler runs. */
 static bool write_binary(struct tgc *t, const struct options *o, const struct model *m,
                          struct outputs *files, const char *name)
 {
@@ -248,6 +248,9 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     if (strcmp(o->output, "-") == 0)
         return diag_error(t, NULL, "-o - is for text; a .%s needs a file", emit_extension(o->emit));
     struct emission e = {.name = name};
+    const struct compiler *compiler = NULL;
+    if (o->target == TARGET_CLANG && !(compiler = clang_compiler(clang_open(t, o->triple))))
+        return false;
     const char *out = outputs_reserve(files, o->output);
     if (!out || !emit(t, o, m, &e) || !put_text(t, files, sibling(t, o->output, "h"), &e.h))
         return false;
@@ -266,6 +269,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
                                 .c_path = c_path,
                                 .out_path = out,
                                 .subject = o->output,
+                                .compiler = compiler,
                                 .flags = flags,
                                 .nflag = nflag};
     bool ok = put_text(t, inside, c_path, &e.c) &&

@@ -117,7 +117,9 @@ static uint64_t identity_of(const struct search *s, const struct round *r)
     uint64_t h = tune_key_of_numbers(numbers, sizeof numbers / sizeof *numbers);
     hash_text(&h, TGC_VERSION);
     hash_text(&h, o->machine ? o->machine->text : "");
+    hash_text(&h, target_name(o->target));
     hash_text(&h, getenv("CC") ? getenv("CC") : "");
+    hash_text(&h, getenv("TGC_CLANG") ? getenv("TGC_CLANG") : "");
     for (int i = 0; i < r->n; i++)
         h = tune_key_of_numbers((int64_t[]){(int64_t)h, (int64_t)r->record[i].taken.key}, 2);
     return h;

@@ -124,8 +124,8 @@ void version_write(struct text *out)
     text_puts(out, "tgc " TGC_VERSION "\ntargets:");
     for (size_t i = 0; i < COUNT(targets); i++)
         text_printf(out, " %s%s", targets[i].name, targets[i].built ? "" : "(no)");
-    const char *llvm = llvm_found(out->t);
-    text_printf(out, "\nlibLLVM: %s", llvm ? llvm : "none");
+    const char *clang = clang_found(out->t), *llvm = llvm_found(out->t);
+    text_printf(out, "\nclang: %s\nlibLLVM: %s", clang ? clang : "none", llvm ? llvm : "none");
     text_puts(out, "\noutputs:");
     for (size_t i = 0; i < COUNT(emits); i++)
         text_printf(out, " .%s%s", emits[i].extension, emits[i].built ? "" : "(no)");

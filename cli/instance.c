@@ -1,5 +1,6 @@
-/* instance.c - a compiled model in this process: emitted, compiled by the system's compiler, opened
- * with dlopen and run; or made by LLVM in this process (--target=llvm), which looks the same.
+/* instance.c - a compiled model in this process: emitted, compiled by the system's compiler or
+ * by clang (--target=clang), opened with dlopen and run; or made by LLVM in this process
+ * (--target=llvm), which looks the same.
  *
  * Nothing here knows a model: NAME_describe() gives each tensor's dtype, shape and the offset of
  * its field in NAME_inputs and NAME_outputs, so that the structs can be filled without their
@@ -111,7 +112,7 @@ static const char **decoder_flags(struct tgc *t, const char *name, int *n)
 }
 
 static bool compile_shared(struct tgc *t, const struct options *o, const struct model *m,
-                           const char *dir, const char *name)
+                           const struct compiler *compiler, const char *dir, const char *name)
 {
     const char *flags[] = {"-pthread", "-g"};
     int nlibrary = 0;
@@ -121,6 +122,7 @@ static bool compile_shared(struct tgc *t, const struct options *o, const struct 
         .c_path = mem_printf(t, "%s/%s.c", dir, name),
         .out_path = mem_printf(t, "%s/%s.so", dir, name),
         .subject = o->model,
+        .compiler = compiler,
         .flags = flags,
         .nflag = o->debug_info ? 2 : 1,
         .library = library,
@@ -266,20 +268,25 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
         return build_here(t, o, m, p);
     double start = clock_seconds();
     const char *name = o->name ? o->name : program_name(t, m->stem);
+    struct clang *clang = o->target == TARGET_CLANG ? clang_open(t, NULL) : NULL;
+    const struct compiler *compiler = clang ? clang_compiler(clang) : NULL;
+    if (clang && !compiler)
+        return false;
     const char *dir = check_values_fit(t, o, m->graph) ? directory_make(t) : NULL;
     if (!dir)
         return false;
-    const char *compiler = getenv("CC");
+    const char *cc = getenv("CC");
     progress(o, "%s: writing C", name);
     bool ok = emit_files(t, o, m, name, dir);
     report_stage(t, o, "emit C", start);
     start = clock_seconds();
-    progress(o, "%s: compiling by %s", name, compiler && *compiler ? compiler : "cc");
-    ok = ok && compile_shared(t, o, m, dir, name);
+    progress(o, "%s: compiling by %s", name, clang ? clang->title : cc && *cc ? cc : "cc");
+    ok = ok && compile_shared(t, o, m, compiler, dir, name);
     report_stage(t, o, "C compiler", start);
     progress_end(o);
     ok = ok && instance_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
          load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
+    p->made_by = clang ? clang->title : NULL;
     if (!ok && o->keep) {
         struct outputs *inputs = outputs_new(t);
         model_protect_files(o, m, inputs);

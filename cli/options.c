@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum kind { FLAG, VALUE, LIST };
+#define TRIPLE_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-"
 enum { MAX_FILE_DEPTH = 8, MAX_OPTION_FILE = 1 << 20, MAX_THREADS = 1024 };
 
 static const struct {
@@ -428,6 +429,19 @@ static bool read_layout(struct parser *p, const struct given *g)
     return true;
 }
 
+/* "c, clang and llvm": the targets that are built. */
+static const char *targets_built(struct parser *p)
+{
+    struct text x = {.t = p->t};
+    int last = 0;
+    for (int i = 0; i < TARGET_COUNT; i++)
+        last = targets[i].built ? i : last;
+    for (int i = 0; i <= last; i++)
+        if (targets[i].built)
+            text_printf(&x, "%s%s", !x.n ? "" : i == last ? " and " : ", ", targets[i].name);
+    return x.s;
+}
+
 static bool set_target(struct parser *p, const char *name, const char *from)
 {
     for (int i = 0; i < TARGET_COUNT; i++) {
@@ -436,10 +450,10 @@ static bool set_target(struct parser *p, const char *name, const char *from)
         p->o->target = (enum target)i;
         return targets[i].built
                    ? true
-                   : usage(p, "%s: the target '%s' is not in this version of tgc; it has c, llvm and opencl",
-                           from, name);
+                   : usage(p, "%s: the target '%s' is not in this version of tgc; it has %s", from,
+                           name, targets_built(p));
     }
-    return usage(p, "%s: there is no target '%.100s'; c, llvm and opencl are", from, name);
+    return usage(p, "%s: there is no target '%.100s'; %s are", from, name, targets_built(p));
 }
 
 static bool set_emit(struct parser *p, const char *kind, const char *from)
@@ -581,8 +595,10 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_MACHINE:
         return read_machine(p, g);
     case OPTION_TRIPLE:
-        return usage(p, "--triple is not in this version of tgc; compile the emitted C with a "
-                        "cross compiler (CC=...)");
+        o->triple = g->value;
+        return (strspn(g->value, TRIPLE_LETTERS) == strlen(g->value) && strchr(g->value, '-') &&
+                g->value[0] != '-') ||
+               usage(p, "--triple=%.200s: a machine like aarch64-linux-gnu is expected", g->value);
     case OPTION_LEVEL:
         if (!read_int(g->value, &end, 0, 3, &n) || *end)
             return bad_value(p, g);
@@ -816,6 +832,12 @@ static bool check_operands(struct parser *p)
     if (on_device && o->isa && o->isa != (1u << ISA_COUNT) - 1)
         return usage(p, "--cpu names no device of --target=%s in this version",
                      target_name(o->target));
+    if (o->triple && o->target != TARGET_CLANG)
+        return usage(p, "--triple is for --target=clang; with --target=c CC=TRIPLE-gcc compiles for "
+                        "another machine");
+    if (o->triple && o->emit != EMIT_C && o->emit != EMIT_OBJECT && o->emit != EMIT_SHARED &&
+        o->emit != EMIT_ARCHIVE)
+        return usage(p, "--triple is for what a compiler makes, .o, .so and .a, and for .c");
     if (o->target == TARGET_LLVM && o->command == COMMAND_COMPILE)
         return usage(p, "--target=llvm runs a model in this process (tgc run, verify, bench) and writes "
                         "no file yet; --target=c writes .c, .o, .so and .a");

@@ -77,6 +77,7 @@ SUITES = [
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
     ("opencl", "tests/onnx/opencl_test.py", 600, 3600),
     ("llvm", "tests/onnx/llvm_test.py", 600, 3600),
+    ("clang", "tests/onnx/clang_test.py", 600, 3600),
     ("local", "tests/exec/local_test.py", 120, 120),
     ("models", "tests/models/models_test.py", 1800, 10800),
 ]

@@ -356,10 +356,15 @@ static void write_pieces(struct program *p, struct text *out)
 const struct backend *backend_find(const char *target)
 {
     static const struct backend in_process = {"llvm", NULL, NULL, NULL};     /* writes no program */
-    static const struct backend *const all[] = {&backend_c, &in_process, &backend_opencl};
+    static const struct { const char *target; const struct backend *backend; } all[] = {
+        {"c", &backend_c},
+        {"clang", &backend_c},   /* the same C */
+        {"llvm", &in_process},
+        {"opencl", &backend_opencl},
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (strcmp(all[i]->name, target) == 0)
-            return all[i];
+        if (strcmp(all[i].target, target) == 0)
+            return all[i].backend;
     return NULL;
 }
 

@@ -22,12 +22,23 @@ EVERY = 12
 LLVM = "--target=llvm"
 
 
-def need_llvm(tgc):
-    if "libLLVM: none" in T.must(T.run([tgc, "--version"])).out.decode():
-        raise Skip("libLLVM is not installed (libllvm19), or tgc was built without the LLVM target")
+class Way:
+    """How a model is run other than by the C compiler: the option, what the last line of run and verify
+    begins with, and what --version says if it is not there."""
+
+    def __init__(self, option, maker, absent, reason):
+        self.option, self.maker, self.absent, self.reason = option, maker, absent, reason
+
+    def need(self, tgc):
+        if self.absent in T.must(T.run([tgc, "--version"])).out.decode():
+            raise Skip(self.reason)
 
 
-def check_random(tgc, case, folder):
+BY_LLVM = Way(LLVM, "LLVM ", "libLLVM: none",
+              "libLLVM is not installed (libllvm19), or tgc was built without the LLVM target")
+
+
+def check_random(tgc, way, case, folder):
     """What is drawn at random has only a form."""
     for inputs, outputs in case.data_sets:
         given, options = border(graph_inputs(case.model), inputs)
@@ -36,7 +47,7 @@ def check_random(tgc, case, folder):
         for k, (name, array) in enumerate(given):
             np.save(folder / f"{k}.npy", T.as_npy(array))
             words += ["-i", f"{name}={k}.npy"]
-        T.must(T.run([tgc, "run", "model.onnx", LLVM, "--out-dir", "out", *words, *options], cwd=folder,
+        T.must(T.run([tgc, "run", "model.onnx", way.option, "--out-dir", "out", *words, *options], cwd=folder,
                      timeout=60))
         results = {name: np.load(folder / "out" / f"{name}.npy") for name, _ in wanted}
         dropout = N.training_dropout(case.model)
@@ -47,37 +58,37 @@ def check_random(tgc, case, folder):
             N.compare_form(name, results[name], expected)
 
 
-def check_case(tgc, case, folder):
-    need_llvm(tgc)
+def check_case(tgc, way, case, folder):
+    way.need(tgc)
     T.scratch(folder)
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     try:
         if N.is_random(case.model) or N.training_dropout(case.model):
-            check_random(tgc, case, folder)
+            check_random(tgc, way, case, folder)
             return
         for inputs, outputs in case.data_sets:
             for kind, infos, values in (("input", graph_inputs(case.model), inputs),
                                         ("output", case.model.graph.output, outputs)):
                 for k, (info, value) in enumerate(zip(infos, values)):
                     N.record(folder / f"{kind}_{k}.pb", info, value)
-            done = T.run([tgc, "verify", "model.onnx", LLVM, "--data", ".", "--rtol", case.rtol,
+            done = T.run([tgc, "verify", "model.onnx", way.option, "--data", ".", "--rtol", case.rtol,
                           "--atol", case.atol], cwd=folder, timeout=60)
             if done.status == 1 and "image's format needs a library" in done.err:
                 raise Skip("tgc itself is built with no decoder of this format")
             T.must(done)
             *lines, last = done.out.decode().splitlines()
-            expect(last.startswith("ran by LLVM "), f"the last line is {last!r}")
+            expect(last.startswith(f"ran by {way.maker}"), f"the last line is {last!r}")
             expect(len(lines) >= len(outputs) and all(line.startswith("ok ") for line in lines),
                    f"{len(outputs)} outputs: {lines}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_model(tgc, path, folder, options):
+def check_model(tgc, way, path, folder, options):
     """The same inputs by both targets."""
-    need_llvm(tgc)
+    way.need(tgc)
     T.scratch(folder)
-    for out, target in (("c", "--target=c"), ("l", LLVM)):
+    for out, target in (("c", "--target=c"), ("l", way.option)):
         T.must(T.run([tgc, "run", path, target, "--out-dir", out, *options], cwd=folder, timeout=120))
     files = sorted(path.name for path in (folder / "c").iterdir())
     expect(files and files == sorted(path.name for path in (folder / "l").iterdir()), "other outputs")
@@ -130,12 +141,12 @@ def main():
     for path in sorted((ROOT / "models").glob("*.tg")):
         for how in ((), ("--cpu=generic",), ("--cpu=avx2",), ("-O0",)):
             name = f"{path.stem} {' '.join(how)}".strip()
-            suite.add(name, check_model, tgc, path, scratch / N.flat(name), how, slow=how == ("--cpu=avx2",))
+            suite.add(name, check_model, tgc, BY_LLVM, path, scratch / N.flat(name), how, slow=how == ("--cpu=avx2",))
     cases = N.load_cases()
     passing, _ = N.read_lists()
     for number, name in enumerate(passing):
         if name in cases:
-            suite.add(name, check_case, tgc, cases[name], scratch / N.flat(name),
+            suite.add(name, check_case, tgc, BY_LLVM, cases[name], scratch / N.flat(name),
                       slow=number % EVERY != 0)
     suite.main()
 

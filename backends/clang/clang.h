@@ -1,0 +1,31 @@
+/* clang.h - the clang target: the C target's C, checked by libclang and built by the clang program,
+ * for this machine or another one.
+ *
+ *      NAME.c ──check.c──> diagnostics with the model's nodes
+ *         └─────driver.c──> what compile.c runs: clang --target=TRIPLE ...
+ */
+#ifndef TGC_CLANG_H
+#define TGC_CLANG_H
+
+#include "backends/backend.h"
+
+struct clang {
+    struct tgc *t;
+    const char *triple;          /* NULL: this machine */
+    const char *driver;          /* the program's name, "clang-19"; NULL: there is none */
+    int version;                 /* its major version */
+    const char *title;           /* "clang 19.1.7" */
+    const char **word; int nword; size_t cap;  /* what both take: --target and folders of headers */
+};
+
+/* driver.c. Finds what there is of clang. NULL: an error names the package. */
+struct clang *clang_open(struct tgc *t, const char *triple);
+/* The program for compile_c(). NULL: an error names the package. */
+const struct compiler *clang_compiler(struct clang *l);
+/* "clang 19.1.7 (clang-19)"; NULL: none of the known versions is on PATH. */
+const char *clang_found(struct tgc *t);
+/* "; Debian: apt-get install libc6-dev-arm64-cross", where libc's headers for the triple may be;
+ * "" if that is not known. */
+const char *clang_headers_hint(const struct clang *l);
+
+#endif

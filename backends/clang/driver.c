@@ -1,0 +1,154 @@
+/* driver.c - the clang program on PATH, its version, and what it is told for another machine. */
+#include "backends/clang/clang.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NEWEST = 19, OLDEST = 13 };
+
+static const struct sysroot { const char *architecture, *system, *folder, *package; } sysroots[] = {
+#define SYSROOT(architecture, system, folder, package) {architecture, system, folder, package},
+#include "backends/clang/sysroots.def"
+#undef SYSROOT
+};
+
+static bool is_on_path(struct tgc *t, const char *name)
+{
+    const char *path = getenv("PATH");
+    for (const char *s = path; s && *s;) {
+        size_t n = strcspn(s, ":");
+        if (n && access(mem_printf(t, "%.*s/%s", (int)n, s, name), X_OK) == 0)
+            return true;
+        s += n + (s[n] == ':');
+    }
+    return false;
+}
+
+/* The first line that a command prints; "" if it fails. Its words are tgc's own. */
+static const char *answer_of(struct tgc *t, const char *command)
+{
+    char line[PATH_MAX] = "";
+    FILE *f = popen(mem_printf(t, "%s 2>/dev/null", command), "re");
+    if (f && !fgets(line, sizeof line, f))
+        line[0] = 0;
+    if (!f || pclose(f) != 0)
+        return "";
+    line[strcspn(line, "\n")] = 0;
+    return mem_str(t, line);
+}
+
+/* clang, clang-19 ... clang-13; TGC_CLANG=15 asks for a version. */
+static const char *find_driver(struct tgc *t, const char **version)
+{
+    const char *wanted = getenv("TGC_CLANG");
+    int only = wanted ? atoi(wanted) : 0;
+    for (int v = NEWEST + 1; v >= OLDEST; v--) {
+        const char *name = v > NEWEST ? "clang" : mem_printf(t, "clang-%d", v);
+        if (!is_on_path(t, name))
+            continue;
+        *version = answer_of(t, mem_printf(t, "%s -dumpversion", name));
+        int major = atoi(*version);
+        if (major >= OLDEST && (!only || major == only))
+            return name;
+    }
+    return NULL;
+}
+
+const char *clang_found(struct tgc *t)
+{
+    const char *version, *name = find_driver(t, &version);
+    return name ? mem_printf(t, "%s (%s)", version, name) : NULL;
+}
+
+static const struct sysroot *find_sysroot(const char *triple)
+{
+    for (size_t i = 0; i < sizeof sysroots / sizeof *sysroots; i++) {
+        const struct sysroot *s = &sysroots[i];
+        size_t n = strlen(triple), tail = strlen(s->system);
+        if (strncmp(triple, s->architecture, strlen(s->architecture)) == 0 && n >= tail &&
+            strcmp(triple + n - tail, s->system) == 0)
+            return s;
+    }
+    return NULL;
+}
+
+const char *clang_headers_hint(const struct clang *l)
+{
+    const struct sysroot *s = l->triple ? find_sysroot(l->triple) : NULL;
+    if (l->triple && !s)
+        return "; C_INCLUDE_PATH names the folder where they are";
+    return mem_printf(l->t, " (Debian: apt-get install %s); elsewhere C_INCLUDE_PATH names their "
+                            "folder", s ? s->package : "libc6-dev");
+}
+
+static void add_word(struct clang *l, const char *word)
+{
+    VEC_PUSH(l->t, l->word, l->nword, l->cap, word);
+}
+
+struct clang *clang_open(struct tgc *t, const char *triple)
+{
+    struct clang *l = MEM_NEW(t, struct clang);
+    const char *version;
+    *l = (struct clang){.t = t, .triple = triple, .driver = find_driver(t, &version)};
+    if (l->driver) {
+        l->version = atoi(version);
+        l->title = mem_printf(t, "clang %s", version);
+    }
+    if (triple) {
+        const struct sysroot *s = find_sysroot(triple);
+        add_word(l, mem_printf(t, "--target=%s", triple));
+        if (s && access(s->folder, R_OK) == 0) {
+            add_word(l, "-isystem");
+            add_word(l, s->folder);
+        }
+    }
+    return l;
+}
+
+/* Whether the program accepts an empty file with these words. Letters of triples and the folders of
+ * sysroots.def are safe in a shell. */
+static bool accepts(struct clang *l, const char *words)
+{
+    struct text x = {.t = l->t};
+    text_puts(&x, l->driver);
+    for (int i = 0; i < l->nword; i++)
+        text_printf(&x, " %s", l->word[i]);
+    text_printf(&x, " %s -fsyntax-only -x c /dev/null && echo ok", words);
+    return strcmp(answer_of(l->t, x.s), "ok") == 0;
+}
+
+/* Another machine's compiler may be there without its libc. */
+static bool check_triple(struct clang *l)
+{
+    struct place at = {.file = mem_printf(l->t, "--triple=%s", l->triple)};
+    if (!accepts(l, ""))
+        return diag_error(l->t, &at, "%s compiles for no such machine", l->title);
+    return accepts(l, "-include assert.h -include math.h -include stdint.h -include string.h") ||
+           diag_error(l->t, &at, "libc's headers for this machine are not found%s",
+                      clang_headers_hint(l));
+}
+
+const struct compiler *clang_compiler(struct clang *l)
+{
+    struct tgc *t = l->t;
+    if (!l->driver) {
+        diag_error(t, NULL,
+                   "none of clang, clang-%d ... clang-%d is on PATH (Debian: apt-get install "
+                   "clang); without it --target=c takes the C compiler at hand",
+                   NEWEST, OLDEST);
+        return NULL;
+    }
+    if (l->triple && !check_triple(l))
+        return NULL;
+    struct compiler *c = MEM_NEW(t, struct compiler);
+    *c = (struct compiler){.command = l->driver, .word = l->word, .nword = l->nword};
+    /* the system's ar may not know another machine's objects, and leaves their index empty */
+    const char *ar = mem_printf(t, "llvm-ar-%d", l->version);
+    if (l->triple)
+        c->archiver = is_on_path(t, ar) ? ar : is_on_path(t, "llvm-ar") ? "llvm-ar" : NULL;
+    return c;
+}
