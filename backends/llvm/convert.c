@@ -49,11 +49,34 @@ static value int_to_int(const struct emit *e, enum dtype to, enum dtype from, va
     return widen(e, to, v, lanes);
 }
 
-static value float_to_int(struct emit *e, enum dtype to, value v, int lanes)
+/* Vectors to a signed integer of 32 bits, or any of less: LLVM would make its own operation lane by
+ * lane. The bounds are floats, but for 2^31 - 1, which the numbers from 2^31 on become. */
+static value saturate_lanes(const struct emit *e, value v, LLVMTypeRef real, int64_t lo, int64_t hi,
+                            int lanes)
 {
-    LLVMTypeRef type[2] = {vector_of(e, int_type(e, dtype_bits(to)), lanes), e->l->TypeOf(v)};
+    bool is_exact = real == e->f64 || hi < INT32_MAX;
+    value least = splat(e, e->l->ConstReal(real, (double)lo), lanes);
+    value most = splat(e, e->l->ConstReal(real, is_exact ? (double)hi : 0x1.fffffep+30), lanes);
+    value big = e->l->BuildFCmp(e->at, LLVM_OGT, v, most, "");
+    value number = e->l->BuildFCmp(e->at, LLVM_ORD, v, v, "");
+    v = choose(e, number, v, e->l->ConstNull(e->l->TypeOf(v)));
+    v = choose(e, e->l->BuildFCmp(e->at, LLVM_OGT, v, least, ""), v, least);
+    v = choose(e, e->l->BuildFCmp(e->at, LLVM_OLT, v, most, ""), v, most);
+    v = cast_to(e, LLVM_FPTOSI, v, vector_of(e, e->i32, lanes));
+    return is_exact ? v : choose(e, big, splat(e, const_int(e, e->i32, hi), lanes), v);
+}
+
+value float_to_int(struct emit *e, enum dtype to, enum dtype from, value v, int lanes)
+{
+    LLVMTypeRef real = type_of(e, from, 1), bits = int_type(e, dtype_bits(to));
+    LLVMTypeRef type[2] = {vector_of(e, bits, lanes), e->l->TypeOf(v)};
     const char *name = is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
-    return widen(e, to, call_intrinsic(e, name, type, 2, &v, 1), lanes);
+    if (lanes > 1 && dtype_max(to) <= INT32_MAX)
+        v = cast_to(e, LLVM_TRUNC, saturate_lanes(e, v, real, dtype_min(to), dtype_max(to), lanes),
+                    type[0]);
+    else
+        v = call_intrinsic(e, name, type, 2, &v, 1);
+    return widen(e, to, v, lanes);
 }
 
 static value round_to(struct emit *e, enum dtype d, value v, int lanes)
@@ -108,7 +131,7 @@ value convert(struct emit *e, enum dtype to, const struct uop *from, value v)
         return is_float ? e->l->BuildFCmp(e->at, LLVM_UNE, v, zero, "")
                         : e->l->BuildICmp(e->at, LLVM_NE, v, zero, "");
     }
-    return is_float ? float_to_int(e, to, v, lanes)
+    return is_float ? float_to_int(e, to, from->dtype, v, lanes)
                     : int_to_int(e, to, from->dtype, v, lanes);
 }
 

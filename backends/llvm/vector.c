@@ -67,8 +67,7 @@ static value emit_narrow(struct emit *e, const struct uop *u)
     value v = operand(e, u->src[0]);
     LLVMTypeRef type = vector_of(e, e->i32, u->lanes);
     if (u->src[0]->dtype == DTYPE_F32) {
-        LLVMTypeRef types[2] = {type, e->l->TypeOf(v)};
-        v = call_intrinsic(e, "llvm.fptosi.sat", types, 2, &v, 1);
+        v = float_to_int(e, DTYPE_I32, DTYPE_F32, v, u->lanes);
         return clamp(e, DTYPE_I32, v, e->i32, u->lanes, -u->arg.i, u->arg.i);
     }
     v = clamp(e, DTYPE_I64, v, e->i64, u->lanes, -u->arg.i, u->arg.i);

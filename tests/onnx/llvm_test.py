@@ -12,6 +12,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
 
 import numpy as np
+import onnx
 
 import node_test as N
 import tgc as T
@@ -118,6 +119,30 @@ def check_widest(tgc, folder):
     expect(f"@llvm.fma.v{lanes}f32(" in done.err, f"no sum of products has {lanes} lanes")
 
 
+def check_saturation(tgc, folder):
+    """Floats become integers by vectors as by the C target: towards zero, saturated, 0 for NaN."""
+    need_llvm(tgc)
+    T.scratch(folder)
+    edges = [0.5, 1.5, 127.5, 128, 255.5, 256, 32767.5, 32768, 65535.5, 65536, 2147483520, 2147483648,
+             4294967040, 4294967296, 1e30, np.inf]
+    x = np.array([sign * edge for edge in edges for sign in (1, -1)] + [np.nan] * 16 + [-0.0] * 16,
+                 np.float32)
+    np.save(folder / "x.npy", x)
+    make, kinds = onnx.helper, ("INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64")
+    of = {kind: getattr(onnx.TensorProto, kind) for kind in kinds}
+    graph = make.make_graph([make.make_node("Cast", ["x"], [kind], to=of[kind]) for kind in kinds], "g",
+                            [make.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)],
+                            [make.make_tensor_value_info(kind, of[kind], x.shape) for kind in kinds])
+    onnx.save(make.make_model(graph), folder / "m.onnx")
+    for out, target in (("c", "--target=c"), ("l", LLVM)):
+        T.must(T.run([tgc, "run", "m.onnx", target, "-i", "x=x.npy", "--out-dir", out], cwd=folder,
+                     timeout=60))
+    for kind in kinds:
+        c, l = (np.load(folder / out / f"{kind}.npy") for out in "cl")
+        wrong = [f"{x[i]}: {l[i]}, not {c[i]}" for i in np.flatnonzero(c != l)]
+        expect(not wrong, f"{kind}: {wrong}")
+
+
 def check_refusals(tgc, folder):
     """What the target does not do yet is an error, never another way in its place."""
     T.scratch(folder)
@@ -137,6 +162,7 @@ def main():
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "llvm")
     suite.add("absent", check_absent, tgc, scratch / "absent")
     suite.add("widest", check_widest, tgc, scratch / "widest")
+    suite.add("saturation", check_saturation, tgc, scratch / "saturation")
     suite.add("refusals", check_refusals, tgc, scratch / "refusals")
     for path in sorted((ROOT / "models").glob("*.tg")):
         for how in ((), ("--cpu=generic",), ("--cpu=avx2",), ("-O0",)):
