@@ -77,11 +77,22 @@ void machine_free(const struct llvm *l, struct llvm_machine *m)
 
 /* -------------------------------------------------------------------------------------- the code */
 
+/* The passes that kernels gain by: their loops are blocked, unrolled and vectors already, so no pass
+ * unrolls another, which costs the code generator most of its time. Scalar loops become vectors.
+ * From version 18 on instcombine would check itself. */
+static const char *pipeline(struct tgc *t, const struct llvm *l)
+{
+    const char *combine = l->version >= 18 ? "instcombine<no-verify-fixpoint>" : "instcombine";
+    return mem_printf(t, "function(sroa,early-cse,simplifycfg,%s,loop-mssa(loop-rotate,licm),"
+                         "loop(indvars,loop-unroll-full),sroa,early-cse,loop-vectorize,%s,"
+                         "loop-mssa(licm),simplifycfg)", combine, combine);
+}
+
 static bool optimize(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
                      LLVMModuleRef module)
 {
     LLVMPassBuilderOptionsRef options = l->CreatePassBuilderOptions();
-    LLVMErrorRef error = l->RunPasses(module, "default<O2>", m->machine, options);
+    LLVMErrorRef error = l->RunPasses(module, pipeline(t, l), m->machine, options);
     l->DisposePassBuilderOptions(options);
     return error ? failed(t, l, error, "passes") : true;
 }
