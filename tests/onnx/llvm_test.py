@@ -108,7 +108,7 @@ def check_absent(tgc, folder):
 
 def check_widest(tgc, folder):
     """Kernels are made for the widest vectors that this processor has."""
-    need_llvm(tgc)
+    BY_LLVM.need(tgc)
     cpuinfo = Path("/proc/cpuinfo")
     has = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
     lanes = (16 if {"avx512f", "avx512vl", "avx512dq", "avx512bw", "avx2", "fma"} <= has
@@ -121,7 +121,7 @@ def check_widest(tgc, folder):
 
 def check_saturation(tgc, folder):
     """Floats become integers by vectors as by the C target: towards zero, saturated, 0 for NaN."""
-    need_llvm(tgc)
+    BY_LLVM.need(tgc)
     T.scratch(folder)
     edges = [0.5, 1.5, 127.5, 128, 255.5, 256, 32767.5, 32768, 65535.5, 65536, 2147483520, 2147483648,
              4294967040, 4294967296, 1e30, np.inf]
