@@ -154,6 +154,14 @@ bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit);
  * diagnostics were recorded. */
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
                      struct text *c, struct text *h, bool *weights_beside);
+/* NAME.h alone, for a target whose program is no C. */
+void program_write_header(struct tgc *t, const struct schedule *s, const struct program_options *o,
+                          struct text *h);
+/* The functions of runtime/ in C, for gcc and clang, with symbols that only the program's other object
+ * sees. */
+void program_write_pieces(struct tgc *t, const struct schedule *s, const struct program_options *o,
+                          const char *const *piece, int n, struct text *c);
+const char *program_piece_symbol(struct tgc *t, const char *name, const char *piece);
 /* The weights at their offsets, gaps zeroed: the contents of NAME.weights. false: the sink
  * refused. */
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink);
@@ -179,7 +187,8 @@ struct compiler {
     const char *const *word; int nword;
     const char *archiver;
 };
-enum binary_kind { BINARY_OBJECT, BINARY_SHARED, BINARY_ARCHIVE, BINARY_PROGRAM };
+/* JOINED: an object of the C file and of the objects in library[] */
+enum binary_kind { BINARY_OBJECT, BINARY_SHARED, BINARY_ARCHIVE, BINARY_PROGRAM, BINARY_JOINED };
 struct compile_request {
     enum binary_kind kind;
     const char *c_path;          /* the emitted file, next to its header and weights */

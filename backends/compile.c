@@ -150,8 +150,10 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
         add(&c, r->flags[i]);
     if (r->define)
         add(&c, mem_printf(t, "-D%s", r->define));
+    if (r->kind == BINARY_JOINED)
+        add(&c, "-nostdlib");
     if (r->kind != BINARY_PROGRAM)
-        add(&c, r->kind == BINARY_SHARED ? "-shared" : "-c");
+        add(&c, r->kind == BINARY_SHARED ? "-shared" : r->kind == BINARY_JOINED ? "-r" : "-c");
     add(&c, base_of(r->c_path));
     for (int i = 0; i < r->nlibrary; i++)
         add(&c, r->library[i]);

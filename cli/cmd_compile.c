@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -288,6 +289,86 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     return ok;
 }
 
+/* LLVM's object and what $CC, or clang for another machine, makes of the functions that it calls: one
+ * object. */
+static bool join_pieces(struct tgc *t, const struct options *o, const struct model *m,
+                        struct outputs *files, const struct program_options *po,
+                        const struct llvm_output *code)
+{
+    const struct compiler *compiler = NULL;
+    bool by_clang = o->triple && !(getenv("CC") && *getenv("CC"));
+    if (by_clang && !(compiler = clang_compiler(clang_open(t, o->triple))))
+        return false;
+    const char *out = outputs_reserve(files, o->output), *dir = out ? directory_make(t) : NULL;
+    if (!dir)
+        return false;
+    struct text c = {.t = t}, h = {.t = t};
+    const char *c_path = mem_printf(t, "%s/%s.c", dir, po->name);
+    const char *object = mem_printf(t, "%s_kernels.o", po->name);
+    struct outputs *inside = outputs_new(t);
+    struct compile_request r = {.kind = BINARY_JOINED,
+                                .c_path = c_path,
+                                .out_path = out,
+                                .subject = o->output,
+                                .compiler = compiler,
+                                .library = &object,
+                                .nlibrary = 1};
+    progress(o, "%s: the C compiler, for %s() and the like", po->name, code->piece[0]);
+    program_write_header(t, m->schedule, po, &h);
+    program_write_pieces(t, m->schedule, po, code->piece, code->npiece, &c);
+    double start = clock_seconds();
+    bool ok = put_text(t, inside, c_path, &c) &&
+              put_text(t, inside, mem_printf(t, "%s/%s.h", dir, po->name), &h) &&
+              put_text(t, inside, mem_printf(t, "%s/%s", dir, object), &code->code) &&
+              outputs_commit(inside) && compile_c(t, &r);
+    progress_end(o);
+    report_stage(t, o, "C compiler", start);
+    outputs_discard(inside);
+    if (!ok && o->keep)
+        directory_keep(t, dir, o->keep, files);
+    directory_remove(dir);
+    return ok;
+}
+
+/* .o, .s and .ll by libLLVM. */
+static bool write_llvm(struct tgc *t, const struct options *o, const struct model *m,
+                       struct outputs *files, const char *name)
+{
+    bool to_stdout = strcmp(o->output, "-") == 0;
+    struct program_options po = model_program_options(o, m, name);
+    struct llvm_request r = {.file = o->emit == EMIT_LL    ? LLVM_FILE_IR
+                                     : o->emit == EMIT_ASM ? LLVM_FILE_ASM
+                                                           : LLVM_FILE_OBJECT,
+                             .name = name,
+                             .producer = po.producer,
+                             .triple = o->triple,
+                             .isa = o->isa,
+                             .weights = po.weights};
+    bool outside = program_weights_mode(m->schedule, po.weights) == WEIGHTS_FILE &&
+                   m->schedule->nweight > 0;
+    struct text h = {.t = t};
+    struct llvm_output code;
+    if (to_stdout && o->emit == EMIT_OBJECT)
+        return diag_error(t, NULL, "-o - is for text; a .o needs a file");
+    if (to_stdout && outside)
+        return diag_error(t, NULL, "-o - has no place for the weights' file");
+    mention_weights(t, m->schedule, po.weights, name);
+    progress(o, "%s: compiling by LLVM", name);
+    double start = clock_seconds();
+    struct llvm *l = llvm_open(t);
+    bool ok = l && llvm_write(t, l, m->schedule, &r, &code);
+    progress_end(o);
+    report_stage(t, o, "LLVM", start);
+    if (!ok || !(code.npiece ? join_pieces(t, o, m, files, &po, &code)
+                             : put_text(t, files, o->output, &code.code)))
+        return false;
+    if (to_stdout)
+        return true;
+    program_write_header(t, m->schedule, &po, &h);
+    return put_text(t, files, sibling(t, o->output, "h"), &h) &&
+           (!outside || put_weights_beside(t, o, m, files, name));
+}
+
 static bool write_view(struct tgc *t, const struct options *o, const struct model *m,
                        struct outputs *files, const char *name)
 {
@@ -336,6 +417,9 @@ static bool write_graph(struct tgc *t, const struct options *o, const struct mod
 static bool write_outputs(struct tgc *t, const struct options *o, const struct model *m,
                           struct outputs *files, const char *name)
 {
+    if (o->target == TARGET_LLVM &&
+        (o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT))
+        return write_llvm(t, o, m, files, name);
     switch (o->emit) {
     case EMIT_C:
         return write_c(t, o, m, files, name);

@@ -832,15 +832,19 @@ static bool check_operands(struct parser *p)
     if (on_device && o->isa && o->isa != (1u << ISA_COUNT) - 1)
         return usage(p, "--cpu names no device of --target=%s in this version",
                      target_name(o->target));
-    if (o->triple && o->target != TARGET_CLANG)
-        return usage(p, "--triple is for --target=clang; with --target=c CC=TRIPLE-gcc compiles for "
-                        "another machine");
-    if (o->triple && o->emit != EMIT_C && o->emit != EMIT_OBJECT && o->emit != EMIT_SHARED &&
+    bool by_llvm = o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT;
+    if (o->command == COMMAND_COMPILE && o->target == TARGET_LLVM &&
+        (o->emit == EMIT_C || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE))
+        return usage(p, "--target=llvm writes .o, .s and .ll: '.%s' is written by --target=c",
+                     emit_extension(o->emit));
+    if (o->target != TARGET_LLVM && (o->emit == EMIT_LL || o->emit == EMIT_ASM))
+        return usage(p, "'.%s' is written by --target=llvm", emit_extension(o->emit));
+    if (o->triple && o->target != TARGET_CLANG && o->target != TARGET_LLVM)
+        return usage(p, "--triple is for --target=clang and --target=llvm; with --target=c CC=TRIPLE-gcc "
+                        "compiles for another machine");
+    if (o->triple && !by_llvm && o->emit != EMIT_C && o->emit != EMIT_SHARED &&
         o->emit != EMIT_ARCHIVE)
         return usage(p, "--triple is for what a compiler makes, .o, .so and .a, and for .c");
-    if (o->target == TARGET_LLVM && o->command == COMMAND_COMPILE)
-        return usage(p, "--target=llvm runs a model in this process (tgc run, verify, bench) and writes "
-                        "no file yet; --target=c writes .c, .o, .so and .a");
     if (o->target == TARGET_LLVM && o->command == COMMAND_TUNE)
         return usage(p, "tune measures by the C compiler alone yet: leave --target=llvm out");
     if (o->target == TARGET_LLVM && o->threads > 1)

@@ -78,6 +78,7 @@ SUITES = [
     ("opencl", "tests/onnx/opencl_test.py", 600, 3600),
     ("llvm", "tests/onnx/llvm_test.py", 600, 3600),
     ("clang", "tests/onnx/clang_test.py", 600, 3600),
+    ("object", "tests/exec/object_test.py", 600, 3600),
     ("local", "tests/exec/local_test.py", 120, 120),
     ("models", "tests/models/models_test.py", 1800, 10800),
 ]

@@ -34,6 +34,16 @@ struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct sc
     TGC_BUG(t, "the LLVM target is not in this tgc");
 }
 
+bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
+                const struct llvm_request *r, struct llvm_output *out)
+{
+    (void)l;
+    (void)s;
+    (void)r;
+    (void)out;
+    TGC_BUG(t, "the LLVM target is not in this tgc");
+}
+
 const struct program_info *llvm_program_info(const struct llvm_program *p)
 {
     (void)p;

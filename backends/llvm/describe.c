@@ -72,8 +72,6 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
     describe_symbols(t, s, info);
     for (int i = 0; i < s->nstep; i++)
         info->flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
-    if (!size_align(s->arena_nbytes, 64, &info->arena_bytes) ||
-        !size_add(info->arena_bytes, LLVM_HEAD_NBYTES, &info->arena_bytes))
-        TGC_BUG(t, "the arena's size overflows");
+    info->arena_bytes = program_arena_bytes(t, s);
     info->stack_bytes = program_stack_bytes(t, s);
 }

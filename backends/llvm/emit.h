@@ -42,7 +42,7 @@ enum llvm_opcode {
     LLVM_FDIV, LLVM_UREM, LLVM_SREM, LLVM_FREM, LLVM_SHL, LLVM_LSHR, LLVM_ASHR, LLVM_AND, LLVM_OR,
     LLVM_XOR,
     LLVM_TRUNC = 30, LLVM_ZEXT, LLVM_SEXT, LLVM_FPTOUI, LLVM_FPTOSI, LLVM_UITOFP, LLVM_SITOFP,
-    LLVM_FPTRUNC, LLVM_FPEXT
+    LLVM_FPTRUNC, LLVM_FPEXT, LLVM_PTRTOINT, LLVM_INTTOPTR
 };
 enum llvm_icmp {
     LLVM_EQ = 32, LLVM_NE, LLVM_UGT, LLVM_UGE, LLVM_ULT, LLVM_ULE, LLVM_SGT, LLVM_SGE, LLVM_SLT,
@@ -86,6 +86,7 @@ struct emit {
     LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, pointer, nothing;
     const char *name;            /* of the program */
     const char *arch;            /* as in isa.def */
+    bool weights_outside;        /* the options have their address */
     const char *cpu, *features;  /* of the functions; LLVM's "+avx2,-amx" */
     const struct kernel **twin;  /* by position in schedule->kernel, see twins.c */
     value *kernel;               /* their functions, likewise */
@@ -169,10 +170,14 @@ void emit_uop(struct emit *e, const struct uop *u);
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
 
 /* module.c */
+/* The features of the widest instruction set, "+avx2,+fma"; 0: of none beyond what all processors of
+ * the triple have. NULL: an error says that it is another architecture's. */
+const char *features_of(struct tgc *t, const char *triple, isa_set set);
 struct llvm_machine;
 void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, const char *name);
 bool module_supports(struct tgc *t, const struct schedule *s); /* false: an error says what is missing */
-void module_emit(struct emit *e, const char *function);        /* the kernels and the run */
+void module_emit(struct emit *e, const char *function);        /* kernels, then the run: e->function */
+void module_check(const struct emit *e);                       /* by LLVM's verifier */
 void module_end(struct emit *e);
 
 /* describe.c */
@@ -180,8 +185,17 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
                       const char *producer, struct program_info *info);
 
 /* run.c */
-/* Bytes in front of the arena's buffers. */
-enum { LLVM_HEAD_NBYTES = 128 };
+void return_if(struct emit *e, value bad, value status);
 void emit_run(struct emit *e, const char *name);
+
+/* entry.c: struct NAME in words: opened, then NAME_options */
+enum {
+    HEAD_OPENED, HEAD_OPTIONS, HEAD_WEIGHTS = HEAD_OPTIONS + 1, HEAD_WEIGHTS_NBYTES,
+    HEAD_PARALLEL_FOR, HEAD_ON_KERNEL, HEAD_USER, HEAD_NWORD
+};
+/* Before the run: its data, and the function that tells the caller which kernel comes. */
+void entry_begin(struct emit *e, const struct program_info *info);
+/* The functions of NAME.h. run: what module_emit() has made */
+void entry_end(struct emit *e, const struct program_info *info, value run);
 
 #endif

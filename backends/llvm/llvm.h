@@ -36,6 +36,21 @@ int llvm_program_run(void *model, const void *inputs, void *outputs);
 void llvm_program_close(void *model);
 const char *llvm_program_strerror(int status);
 
+/* A schedule as a file: NAME.h's functions with kernels and weights (object.c). */
+enum llvm_file { LLVM_FILE_IR, LLVM_FILE_ASM, LLVM_FILE_OBJECT };
+struct llvm_request {
+    enum llvm_file file;
+    const char *name, *producer;
+    const char *triple;          /* NULL: of the machine at hand */
+    isa_set isa;                 /* the widest of them is what the kernels use; 0: what all of the triple's have */
+    enum weights_mode weights;
+};
+/* What it needs of runtime/ beside it: functions that LLVM has none of (program_write_pieces()). */
+struct llvm_output { struct text code; const char *const *piece; int npiece; };
+/* false: an error says what is missing. */
+bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
+                const struct llvm_request *r, struct llvm_output *out);
+
 /* pieces.c: the function of runtime/ or runtime/host/ of that name; NULL: there is none. */
 void (*llvm_piece(const char *name))(void);
 

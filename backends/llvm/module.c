@@ -35,6 +35,43 @@ static bool machine_has(const struct emit *e, enum isa isa)
     return true;
 }
 
+/* "+avx2,+fma" */
+static const char *features_text(struct tgc *t, const char *features)
+{
+    struct text out = {.t = t};
+    for (const char *s = features; *s;) {
+        int n = (int)strcspn(s, " ");
+        text_printf(&out, "%s+%.*s", out.n ? "," : "", n, s);
+        s += n + (s[n] == ' ');
+    }
+    return out.s ? out.s : "";
+}
+
+const char *features_of(struct tgc *t, const char *triple, isa_set set)
+{
+    const char *arch = arch_of(triple), *features = "";
+    bool all = set == 0 || set == (1u << ISA_COUNT) - 1, known = all;
+    enum isa named = ISA_GENERIC;
+    for (int isa = 0; isa < ISA_COUNT && !all; isa++) {
+        if (!(set >> isa & 1))
+            continue;
+        named = (enum isa)isa;
+        if (isa == ISA_GENERIC || strcmp(isa_text[isa].arch, arch) != 0)
+            continue;
+        if (isa_has_tiles(named)) {
+            diag_error(t, NULL, "--target=llvm has no form for %s's tiles yet: --cpu=%s has none",
+                       isa_table[isa].title, isa_table[isa - 1].text);
+            return NULL;
+        }
+        known = true;
+        features = isa_text[isa].features;
+    }
+    if (known || named == ISA_GENERIC)
+        return features_text(t, features);
+    diag_error(t, NULL, "--cpu=%s is no processor of --triple=%s", isa_table[named].text, triple);
+    return NULL;
+}
+
 /* The widest of the kernel's variants that the machine runs, in whatever order they are; NULL: the
  * portable one. */
 static const struct variant *pick(const struct emit *e, const struct kernel *k)
@@ -100,6 +137,10 @@ void module_emit(struct emit *e, const char *function)
         if (e->twin[i] == s->kernel[i])
             e->kernel[i] = emit_kernel(e, s->kernel[i], pick(e, s->kernel[i]));
     emit_run(e, function);
+}
+
+void module_check(const struct emit *e)
+{
     char *message = NULL;
     enum { RETURN_STATUS = 2 };
     if (e->l->VerifyModule(e->module, RETURN_STATUS, &message))

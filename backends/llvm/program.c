@@ -20,7 +20,8 @@ struct head {
     const struct llvm_program *program;
     struct program_run_options options;
 };
-_Static_assert(sizeof(struct head) <= LLVM_HEAD_NBYTES, "LLVM_HEAD_NBYTES");
+enum { HEAD_NBYTES = 128 };      /* program_head_bytes() of a program without states or threads */
+_Static_assert(sizeof(struct head) <= HEAD_NBYTES, "the intermediates begin behind the struct");
 
 /* -------------------------------------------------------------------------------------- running */
 
@@ -140,8 +141,11 @@ static bool link_code(struct llvm_program *p, struct emit *e, const struct llvm_
     int n = 0;
     struct llvm_name *name =
         mem_array(t, (size_t)(e->npiece + p->s->nweight) + 2, sizeof *name);
-    for (int i = 0; i < e->npiece; i++)
+    for (int i = 0; i < e->npiece; i++) {
+        if (!llvm_piece(e->piece[i]))
+            TGC_BUG(t, "runtime/ has no function %s here", e->piece[i]);
         name[n++] = name_of(e->piece[i], llvm_piece(e->piece[i]));
+    }
     name[n++] = name_of("step", (void (*)(void))step);
     name[n++] = (struct llvm_name){"weights", (uint64_t)(uintptr_t)p->weights};
     for (int i = 0; i < p->s->nweight; i++) {
@@ -171,6 +175,7 @@ struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct sc
         return NULL;
     module_begin(&e, l, &m, name);
     module_emit(&e, function);
+    module_check(&e);
     if (ir) {
         char *text = l->PrintModuleToString(e.module);
         text_puts(ir, text);

@@ -20,7 +20,17 @@ static value field_pointer(struct emit *e, value s, int64_t at)
     return load_as(e, e->pointer, pointer_at(e, s, e->i64, constant64(e, at)), 8);
 }
 
-static value weight_place(struct emit *e, const struct buffer *b)
+/* Few bytes of intermediates are on the stack, the others behind struct NAME. */
+static value arena_begin(struct emit *e, value self)
+{
+    enum { ALIGN = 64 };
+    size_t n = e->s->arena_nbytes;
+    if (!program_is_on_stack(e->s))
+        return pointer_at(e, self, e->i8, constant64(e, (int64_t)program_head_bytes(e->s)));
+    return on_stack(e, e->l->ArrayType(vector_of(e, e->i8, ALIGN), (unsigned)(n / ALIGN + 1)));
+}
+
+static value weight_place(struct emit *e, value self, const struct buffer *b)
 {
     value g;
     if (b->dtype == DTYPE_STRING) {
@@ -30,6 +40,9 @@ static value weight_place(struct emit *e, const struct buffer *b)
             g = e->l->AddGlobal(e->module, e->i8, name);
         return e->l->BuildBitCast(e->at, g, e->pointer, "");
     }
+    if (e->weights_outside)
+        return pointer_at(e, field_pointer(e, self, HEAD_WEIGHTS), e->i8,
+                          constant64(e, (int64_t)b->offset));
     g = e->l->GetNamedGlobal(e->module, "weights");
     if (!g)
         g = e->l->AddGlobal(e->module, e->i8, "weights");
@@ -41,6 +54,7 @@ static void bind_buffers(struct emit *e, value self, value in, value out)
 {
     const struct schedule *s = e->s;
     int64_t at = 0;
+    value arena = arena_begin(e, self);
     for (int i = 0; i < s->ninput; i++)
         e->place[s->input[i]->id] = field_pointer(e, in, i);
     for (int i = 0; i < s->noutput; i++) {
@@ -51,10 +65,9 @@ static void bind_buffers(struct emit *e, value self, value in, value out)
     for (int i = 0; i < s->nbuffer; i++)
         if (!s->buffer[i]->base)
             e->place[s->buffer[i]->id] =
-                pointer_at(e, self, e->i8,
-                           constant64(e, (int64_t)(LLVM_HEAD_NBYTES + s->buffer[i]->offset)));
+                pointer_at(e, arena, e->i8, constant64(e, (int64_t)s->buffer[i]->offset));
     for (int i = 0; i < s->nweight; i++)
-        e->place[s->weight[i]->id] = weight_place(e, s->weight[i]);
+        e->place[s->weight[i]->id] = weight_place(e, self, s->weight[i]);
 }
 
 /* Where each symbol's value is: in the inputs, or on the stack if the run finds it. */
@@ -98,7 +111,7 @@ static value argument(struct emit *e, const struct buffer *b)
     return place_of(e, b);
 }
 
-static void return_if(struct emit *e, value bad, value status)
+void return_if(struct emit *e, value bad, value status)
 {
     LLVMBasicBlockRef end = block_new(e, "bad"), after = block_new(e, "good");
     e->l->BuildCondBr(e->at, bad, end, after);

@@ -107,8 +107,8 @@ value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *ar
         LLVMTypeRef *type = scratch_array(e->t, (size_t)n + 1, sizeof *type);
         for (int i = 0; i < n; i++)
             type[i] = e->l->TypeOf(arg[i]);
-        if (!llvm_piece(name))
-            TGC_BUG(e->t, "runtime/ has no function %s here", name);
+        if (!snippet_find(name))
+            TGC_BUG(e->t, "runtime/ has no function %s", name);
         f = e->l->AddFunction(e->module, name,
                               e->l->FunctionType(result, type, (unsigned)n, 0));
         const char *kept = mem_str(e->t, name);

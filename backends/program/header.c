@@ -74,9 +74,10 @@ static void write_macros(struct program *p, struct text *out)
         p->upper, program_arena_bytes(p->t, p->s));
     text_printf(out, "#define %s_ARENA_ALIGN 64\n", p->upper);
     text_printf(out,
-                "/* the most that a run takes of its caller's stack: gcc, clang, -O1 to -O3 and "
-                "-Os */\n#define %s_STACK_BYTES %zu\n",
-                p->upper, program_stack_bytes(p->t, p->s));
+                "/* the most that a run takes of its caller's stack%s */\n"
+                "#define %s_STACK_BYTES %zu\n",
+                p->backend->kernel ? ": gcc, clang, -O1 to -O3 and -Os" : "", p->upper,
+                program_stack_bytes(p->t, p->s));
     state_write_macro(p, out);
     if (p->backend->device)
         text_printf(out, "#define %s_DEVICE_BYTES %zu     /* of the device's memory, beside the "
@@ -99,7 +100,7 @@ static void write_macros(struct program *p, struct text *out)
     if (p->weights == WEIGHTS_FILE && s->nweight > 0)
         text_printf(out, "#define %s_WEIGHTS_BYTES %zu    /* the size of %s.weights */\n", p->upper,
                     s->weight_nbytes, p->name);
-    if (p->weights != WEIGHTS_FILE && s->nweight > 0)
+    if (p->weights != WEIGHTS_FILE && s->nweight > 0 && p->backend->kernel)
         text_printf(out,
                     "/* %s_WEIGHTS_SECTION, defined for %s.c as a string (\".flash\"), is the section "
                     "that\n * the weights lie in. */\n",

@@ -257,15 +257,20 @@ static const char arithmetic_text[] =
     "                     \"no-reciprocal-math\", \"signed-zeros\")\n"
     "#endif\n\n";
 
-static void write_prelude(struct program *p, struct text *out)
+static void write_includes(struct program *p, struct text *out)
 {
-    write_title(p, out);
     text_puts(out, arithmetic_text);
     text_printf(out, "#include \"%s\"",
                 p->o->header ? p->o->header : mem_printf(p->t, "%s.h", p->name));
     text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include "
                    "<stdbool.h>\n#include <string.h>\n\n");
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
+}
+
+static void write_prelude(struct program *p, struct text *out)
+{
+    write_title(p, out);
+    write_includes(p, out);
     if (has_long_names(p->s))
         text_puts(out, long_strings);
     if (p->backend->device) {
@@ -353,13 +358,15 @@ static void write_pieces(struct program *p, struct text *out)
     }
 }
 
+/* Its kernels are no text: backends/llvm/ makes the program. */
+const struct backend backend_llvm = {"llvm", NULL, NULL, NULL, NULL};
+
 const struct backend *backend_find(const char *target)
 {
-    static const struct backend in_process = {"llvm", NULL, NULL, NULL};     /* writes no program */
     static const struct { const char *target; const struct backend *backend; } all[] = {
         {"c", &backend_c},
         {"clang", &backend_c},   /* the same C */
-        {"llvm", &in_process},
+        {"llvm", &backend_llvm},
         {"opencl", &backend_opencl},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -370,8 +377,8 @@ const struct backend *backend_find(const char *target)
 
 bool backend_is_of_device(const struct backend *backend) { return backend->device != NULL; }
 
-bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
-                     struct text *c, struct text *h, bool *weights_beside)
+static struct program *program_new(struct tgc *t, const struct schedule *s,
+                                   const struct program_options *o)
 {
     struct program *p = MEM_NEW(t, struct program);
     p->t = t;
@@ -386,9 +393,45 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->threads = program_threads(s);
     p->head_bytes = program_head_bytes(s);
     p->tasks.t = t;
+    program_name_all(p);
+    return p;
+}
+
+void program_write_header(struct tgc *t, const struct schedule *s, const struct program_options *o,
+                          struct text *h)
+{
+    header_write(program_new(t, s, o), h);
+}
+
+const char *program_piece_symbol(struct tgc *t, const char *name, const char *piece)
+{
+    return mem_printf(t, "%s_piece_%s", name, piece);
+}
+
+void program_write_pieces(struct tgc *t, const struct schedule *s, const struct program_options *o,
+                          const char *const *piece, int n, struct text *c)
+{
+    struct program *p = program_new(t, s, o);
+    for (int i = 0; i < n; i++)
+        snippet_use(&p->snippets, piece[i]);
+    write_includes(p, c);
+    write_pieces(p, c);
+    variants_write_pieces(p, c);
+    for (int i = 0; i < n; i++) {
+        struct text word = {.t = t};
+        program_write_text(p, &word, piece[i]);
+        text_printf(c, "extern __typeof__(%s) %s __attribute__((alias(\"%s\"), "
+                       "visibility(\"hidden\")));\n",
+                    word.s, program_piece_symbol(t, p->name, piece[i]), word.s);
+    }
+}
+
+bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
+                     struct text *c, struct text *h, bool *weights_beside)
+{
+    struct program *p = program_new(t, s, o);
     *weights_beside = s->nweight > 0 &&
                       (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE);
-    program_name_all(p);
     if (p->backend->device && !p->backend->device->begin(p))
         return false;
 

@@ -182,7 +182,7 @@ struct backend {
     const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
     const char *barrier;         /* where a block's threads wait; NULL: it has one thread */
 };
-extern const struct backend backend_c, backend_opencl;
+extern const struct backend backend_c, backend_llvm, backend_opencl;
 
 /* twins.c: by position in schedule->kernel, the first kernel with the same function */
 const struct kernel **twins_find(struct tgc *t, const struct schedule *s);
@@ -191,6 +191,7 @@ const struct kernel **twins_find(struct tgc *t, const struct schedule *s);
 bool program_has_variants(const struct program *p);
 const char *program_variant_name(const struct program *p, const struct kernel *k, enum isa isa);
 void variants_write(struct program *p, struct text *out);
+void variants_write_pieces(struct program *p, struct text *out); /* runtime/'s functions on vectors that are used */
 
 void header_write(struct program *p, struct text *out);
 /* struct weights, before the kernels */

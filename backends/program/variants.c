@@ -178,16 +178,41 @@ static void write_pick(const struct program *p, struct text *out)
     text_puts(out, "    return &kernels_generic;\n}\n\n");
 }
 
+static bool is_first_of_architecture(int isa)
+{
+    for (int j = ISA_GENERIC + 1; j < isa; j++)
+        if (strcmp(isa_text[j].arch, isa_text[isa].arch) == 0)
+            return false;
+    return true;
+}
+
+void variants_write_pieces(struct program *p, struct text *out)
+{
+    for (int first = ISA_GENERIC + 1; first < ISA_COUNT; first++) {
+        struct text pieces = {.t = p->t};
+        if (!is_first_of_architecture(first))
+            continue;
+        for (int isa = first; isa < ISA_COUNT; isa++) {
+            if (strcmp(isa_text[isa].arch, isa_text[first].arch) != 0)
+                continue;
+            snippets_write(p, &pieces, mem_printf(p->t, "vector_%s", isa_table[isa].text), NULL);
+            if (isa == first || isa_table[isa].lanes != isa_table[isa - 1].lanes)
+                snippets_write(p, &pieces, "vector_math",
+                               mem_printf(p->t, "f32x%d", isa_table[isa].lanes));
+        }
+        if (pieces.n)
+            text_printf(out, "#if defined __GNUC__ && defined %s\n#include <%s>\n\n%s#endif\n\n",
+                        isa_text[first].arch, isa_text[first].header, pieces.s);
+    }
+}
+
 void variants_write(struct program *p, struct text *out)
 {
     if (!program_has_variants(p))
         return;
     use_tests(p);
     for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++) {
-        bool again = false;
-        for (int j = ISA_GENERIC + 1; j < isa; j++)
-            again |= strcmp(isa_text[j].arch, isa_text[isa].arch) == 0;
-        if (!again)
+        if (is_first_of_architecture(isa))
             write_architecture(p, isa_text[isa].arch, out);
     }
     text_puts(out, "struct kernels {\n");

@@ -1,0 +1,355 @@
+/* entry.c - the functions of NAME.h in a module: NAME_init(), NAME_run() with the checks of its
+ * arguments, NAME_close(), NAME_strerror(), NAME_describe(); the weights, as data.
+ *
+ * They do what backends/program/ writes as C, by the same structs: struct NAME is `opened` and a copy
+ * of the caller's NAME_options, in words of 8 bytes.
+ */
+#include "backends/llvm/emit.h"
+
+#include <string.h>
+
+static value constant64(const struct emit *e, size_t v) { return const_int(e, e->i64, (int64_t)v); }
+
+static value status(const struct emit *e, enum program_status s) { return const_int(e, e->i32, s); }
+
+static value null(const struct emit *e) { return e->l->ConstNull(e->pointer); }
+
+/* ------------------------------------------------------------------------------------- constants */
+
+static value data(const struct emit *e, value initial, const char *name)
+{
+    value g = e->l->AddGlobal(e->module, e->l->TypeOf(initial), name);
+    e->l->SetInitializer(g, initial);
+    e->l->SetGlobalConstant(g, 1);
+    e->l->SetLinkage(g, LLVM_INTERNAL);
+    return g;
+}
+
+static value address(const struct emit *e, value g) { return e->l->ConstBitCast(g, e->pointer); }
+
+/* s NULL: a null pointer */
+static value string(const struct emit *e, const char *s)
+{
+    if (!s)
+        return null(e);
+    value g = data(e, e->l->ConstStringInContext(e->context, s, (unsigned)strlen(s), 0), "");
+    e->l->SetLinkage(g, LLVM_PRIVATE);
+    return address(e, g);
+}
+
+static value record(const struct emit *e, value *field, size_t n)
+{
+    return e->l->ConstStructInContext(e->context, field, (unsigned)n, 0);
+}
+#define RECORD(e, ...)                                                                             \
+    record(e, (value[]){__VA_ARGS__}, sizeof(value[]){__VA_ARGS__} / sizeof(value))
+
+/* The address of n records; none: a null pointer. */
+static value table(const struct emit *e, value *row, int n)
+{
+    if (n == 0)
+        return null(e);
+    value g = data(e, e->l->ConstArray(e->l->TypeOf(row[0]), row, (unsigned)n), "");
+    e->l->SetLinkage(g, LLVM_PRIVATE);
+    return address(e, g);
+}
+
+/* -------------------------------------------------------------------------------------- describe */
+
+static value dims(const struct emit *e, const struct program_dim *dim, int n)
+{
+    value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
+    for (int i = 0; i < n; i++)
+        row[i] = RECORD(e, constant64(e, (size_t)dim[i].size), string(e, dim[i].symbol));
+    return table(e, row, n);
+}
+
+static value tensors(const struct emit *e, const struct program_tensor *x, int n)
+{
+    value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
+    for (int i = 0; i < n; i++)
+        row[i] = RECORD(e, string(e, x[i].name), string(e, x[i].dtype),
+                        constant64(e, x[i].element_bytes), const_int(e, e->i32, x[i].rank),
+                        dims(e, x[i].dim, x[i].rank), constant64(e, x[i].offset),
+                        constant64(e, x[i].shape_offset));
+    return table(e, row, n);
+}
+
+static value symbols(const struct emit *e, const struct program_symbol *x, int n)
+{
+    value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
+    for (int i = 0; i < n; i++)
+        row[i] = RECORD(e, string(e, x[i].name), constant64(e, (size_t)x[i].min),
+                        constant64(e, (size_t)x[i].max), constant64(e, x[i].offset));
+    return table(e, row, n);
+}
+
+static value kernels(const struct emit *e, const struct program_kernel *x, int n)
+{
+    value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
+    for (int i = 0; i < n; i++)
+        row[i] = RECORD(e, string(e, x[i].name), string(e, x[i].title),
+                        e->l->ConstReal(e->f64, x[i].flop), e->l->ConstReal(e->f64, x[i].bytes));
+    return table(e, row, n);
+}
+
+/* struct program_info, field by field. */
+static value info_record(const struct emit *e, const struct program_info *i)
+{
+    return RECORD(
+        e, const_int(e, e->i32, i->version), string(e, i->name), string(e, i->producer),
+        string(e, i->target), const_int(e, e->i32, i->input_count),
+        const_int(e, e->i32, i->output_count), const_int(e, e->i32, i->symbol_count),
+        const_int(e, e->i32, i->kernel_count), tensors(e, i->inputs, i->input_count),
+        tensors(e, i->outputs, i->output_count), symbols(e, i->symbols, i->symbol_count),
+        kernels(e, i->kernels, i->kernel_count), constant64(e, i->arena_bytes),
+        constant64(e, i->arena_align), constant64(e, i->weights_bytes),
+        const_int(e, e->i32, i->weights_external), e->l->ConstReal(e->f64, i->flop),
+        constant64(e, i->inputs_bytes), constant64(e, i->outputs_bytes),
+        constant64(e, i->stack_bytes), const_int(e, e->i32, i->state_count), null(e),
+        constant64(e, i->state_bytes));
+}
+
+/* --------------------------------------------------------------------------------------- weights */
+
+static bool append(void *context, const void *p, size_t nbytes)
+{
+    unsigned char **at = context;
+    memcpy(*at, p, nbytes);
+    *at += nbytes;
+    return true;
+}
+
+static void weights(const struct emit *e)
+{
+    enum { ALIGN = 64 };
+    size_t n = e->s->weight_nbytes;
+    unsigned char *bytes = mem_alloc(e->t, n + 1), *at = bytes;
+    struct byte_sink sink = {append, &at};
+    program_write_weights(e->t, e->s, &sink);
+    value g = data(e, e->l->ConstStringInContext(e->context, (const char *)bytes, (unsigned)n, 1),
+                   "weights");
+    e->l->SetAlignment(g, ALIGN);
+}
+
+/* Weights that are strings: run.c looks for them by name. */
+static void weight_strings(const struct emit *e)
+{
+    for (int i = 0; i < e->s->nweight; i++) {
+        const struct buffer *b = e->s->weight[i];
+        if (b->dtype != DTYPE_STRING || b->same)
+            continue;
+        const char *const *s = b->data;
+        size_t n = b->nbytes / dtype_nbytes(b->dtype);
+        value *row = mem_array(e->t, n + 1, sizeof *row);
+        for (size_t k = 0; k < n; k++)
+            row[k] = string(e, s[k]);
+        data(e, e->l->ConstArray(e->pointer, row, (unsigned)n),
+             mem_printf(e->t, "strings_%d", b->id));
+    }
+}
+
+/* ------------------------------------------------------------------------------------- functions */
+
+static value word(struct emit *e, value s, LLVMTypeRef type, int at)
+{
+    return load_as(e, type, pointer_at(e, s, e->i64, constant64(e, (size_t)at)), 8);
+}
+
+static void set_word(struct emit *e, value s, int at, value v)
+{
+    store_as(e, v, pointer_at(e, s, e->i64, constant64(e, (size_t)at)), 8);
+}
+
+static value compare(const struct emit *e, enum llvm_icmp how, value a, value b)
+{
+    return e->l->BuildICmp(e->at, (int)how, a, b, "");
+}
+
+static value is_null(const struct emit *e, value p) { return compare(e, LLVM_EQ, p, null(e)); }
+
+/* Begins a function; function_end() puts its two blocks together. */
+static LLVMBasicBlockRef function(struct emit *e, const char *name, bool internal,
+                                  LLVMTypeRef result, LLVMTypeRef *type, unsigned n)
+{
+    function_begin(e, name, e->l->FunctionType(result, type, n, 0), internal);
+    return e->l->GetInsertBlock(e->at);
+}
+
+static void function_end(struct emit *e, LLVMBasicBlockRef begin)
+{
+    e->l->PositionBuilderAtEnd(e->at, e->entry);
+    e->l->BuildBr(e->at, begin);
+}
+
+static value parameter(const struct emit *e, unsigned i) { return e->l->GetParam(e->function, i); }
+
+static const char *public_name(const struct emit *e, const char *function)
+{
+    return mem_printf(e->t, "%s_%s", e->name, function);
+}
+
+/* step(self, index) calls the caller's on_kernel(); index -1: the run ends */
+static void emit_step(struct emit *e, const struct program_info *info)
+{
+    LLVMTypeRef type[3] = {e->pointer, e->i32, e->pointer};
+    LLVMBasicBlockRef begin = function(e, "step", true, e->nothing, type, 2);
+    LLVMBasicBlockRef hooked = block_new(e, "hooked"), after = block_new(e, "after");
+    LLVMTypeRef hook_type = e->l->FunctionType(e->nothing, type, 3, 0);
+    value *name = mem_array(e->t, (size_t)info->kernel_count + 2, sizeof *name);
+    for (int i = 0; i < info->kernel_count; i++)
+        name[i] = string(e, info->kernels[i].name);
+    name[info->kernel_count] = null(e);
+    value names = table(e, name, info->kernel_count + 1);
+    value index = parameter(e, 1), last = const_int(e, e->i32, info->kernel_count);
+    value hook = word(e, parameter(e, 0), e->pointer, HEAD_ON_KERNEL);
+    e->l->BuildCondBr(e->at, is_null(e, hook), after, hooked);
+    e->l->PositionBuilderAtEnd(e->at, hooked);
+    index = choose(e, compare(e, LLVM_SLT, index, const_int(e, e->i32, 0)), last, index);
+    value at = pointer_at(e, names, e->pointer, cast_to(e, LLVM_ZEXT, index, e->i64));
+    value arg[3] = {word(e, parameter(e, 0), e->pointer, HEAD_USER), index,
+                    load_as(e, e->pointer, at, 0)};
+    value f = e->l->BuildBitCast(e->at, hook, e->l->PointerType(hook_type, 0), "");
+    e->l->BuildCall2(e->at, hook_type, f, arg, 3, "");
+    e->l->BuildBr(e->at, after);
+    e->l->PositionBuilderAtEnd(e->at, after);
+    e->l->BuildRetVoid(e->at);
+    function_end(e, begin);
+}
+
+/* NULL for options is as options of zeros are. */
+static value given_options(struct emit *e, value options)
+{
+    value zero[HEAD_NWORD - HEAD_OPTIONS];
+    for (int i = 0; i < HEAD_NWORD - HEAD_OPTIONS; i++)
+        zero[i] = constant64(e, 0);
+    return choose(e, is_null(e, options), table(e, zero, HEAD_NWORD - HEAD_OPTIONS), options);
+}
+
+static void check_weights(struct emit *e, const struct program_info *info, value options)
+{
+    enum { ALIGN = 64 };
+    value at = word(e, options, e->i64, HEAD_WEIGHTS - HEAD_OPTIONS);
+    value n = word(e, options, e->i64, HEAD_WEIGHTS_NBYTES - HEAD_OPTIONS);
+    value low = binary(e, LLVM_AND, at, constant64(e, ALIGN - 1));
+    value missing = status(e, PROGRAM_MISSING_WEIGHTS);
+    return_if(e, compare(e, LLVM_EQ, at, constant64(e, 0)), missing);
+    return_if(e, compare(e, LLVM_NE, low, constant64(e, 0)), missing);
+    return_if(e, compare(e, LLVM_ULT, n, constant64(e, info->weights_bytes)), missing);
+}
+
+/* int NAME_init(NAME **made, void *arena, size_t arena_bytes, const NAME_options *options) */
+static void emit_init(struct emit *e, const struct program_info *info)
+{
+    LLVMTypeRef type[4] = {e->pointer, e->pointer, e->i64, e->pointer};
+    LLVMBasicBlockRef begin = function(e, public_name(e, "init"), false, e->i32, type, 4);
+    value made = parameter(e, 0), arena = parameter(e, 1);
+    return_if(e, is_null(e, made), status(e, PROGRAM_NULL_ARGUMENT));
+    set_word(e, made, 0, null(e));
+    return_if(e, is_null(e, arena), status(e, PROGRAM_NULL_ARGUMENT));
+    value low = binary(e, LLVM_AND, cast_to(e, LLVM_PTRTOINT, arena, e->i64),
+                       constant64(e, info->arena_align - 1));
+    return_if(e, compare(e, LLVM_NE, low, constant64(e, 0)),
+              status(e, PROGRAM_ARENA_MISALIGNED));
+    return_if(e, compare(e, LLVM_ULT, parameter(e, 2), constant64(e, info->arena_bytes)),
+              status(e, PROGRAM_ARENA_TOO_SMALL));
+    value options = given_options(e, parameter(e, 3));
+    return_if(e, compare(e, LLVM_SLT, word(e, options, e->i32, 0), const_int(e, e->i32, 0)),
+              status(e, PROGRAM_BAD_OPTIONS));
+    if (info->weights_external)
+        check_weights(e, info, options);
+    for (int i = HEAD_OPTIONS; i < HEAD_NWORD; i++)
+        set_word(e, arena, i, word(e, options, e->i64, i - HEAD_OPTIONS));
+    set_word(e, arena, HEAD_OPENED, arena);
+    set_word(e, made, 0, arena);
+    e->l->BuildRet(e->at, status(e, PROGRAM_OK));
+    function_end(e, begin);
+}
+
+static void check_fields(struct emit *e, const struct program_tensor *x, int n, value s,
+                         enum program_status missing)
+{
+    for (int i = 0; i < n; i++)
+        return_if(e, is_null(e, word(e, s, e->pointer, (int)(x[i].offset / 8))),
+                  status(e, missing));
+}
+
+/* int NAME_run(NAME *self, const NAME_inputs *in, NAME_outputs *out) */
+static void emit_checked_run(struct emit *e, const struct program_info *info, value run)
+{
+    LLVMTypeRef type[3] = {e->pointer, e->pointer, e->pointer};
+    LLVMBasicBlockRef begin = function(e, public_name(e, "run"), false, e->i32, type, 3);
+    value arg[3] = {parameter(e, 0), parameter(e, 1), parameter(e, 2)};
+    for (int i = 0; i < 3; i++)
+        return_if(e, is_null(e, arg[i]), status(e, PROGRAM_NULL_ARGUMENT));
+    return_if(e, compare(e, LLVM_NE, word(e, arg[0], e->pointer, HEAD_OPENED), arg[0]),
+              status(e, PROGRAM_NOT_INITIALIZED));
+    check_fields(e, info->inputs, info->input_count, arg[1], PROGRAM_MISSING_INPUT);
+    check_fields(e, info->outputs, info->output_count, arg[2], PROGRAM_MISSING_OUTPUT);
+    for (int i = 0; i < info->symbol_count; i++) {
+        const struct program_symbol *v = &info->symbols[i];
+        if (v->offset == PROGRAM_NO_OFFSET)
+            continue;
+        value size = word(e, arg[1], e->i64, (int)(v->offset / 8));
+        value bad = status(e, PROGRAM_DIM_OUT_OF_RANGE);
+        return_if(e, compare(e, LLVM_SLT, size, constant64(e, (size_t)v->min)), bad);
+        return_if(e, compare(e, LLVM_SGT, size, constant64(e, (size_t)v->max)), bad);
+    }
+    e->l->BuildRet(e->at, call(e, run, arg, 3));
+    function_end(e, begin);
+}
+
+/* void NAME_close(NAME *self) */
+static void emit_close(struct emit *e)
+{
+    LLVMBasicBlockRef begin = function(e, public_name(e, "close"), false, e->nothing, &e->pointer, 1);
+    LLVMBasicBlockRef there = block_new(e, "there"), after = block_new(e, "after");
+    e->l->BuildCondBr(e->at, is_null(e, parameter(e, 0)), after, there);
+    e->l->PositionBuilderAtEnd(e->at, there);
+    set_word(e, parameter(e, 0), HEAD_OPENED, null(e));
+    e->l->BuildBr(e->at, after);
+    e->l->PositionBuilderAtEnd(e->at, after);
+    e->l->BuildRetVoid(e->at);
+    function_end(e, begin);
+}
+
+/* const char *NAME_strerror(int status) */
+static void emit_strerror(struct emit *e)
+{
+    LLVMBasicBlockRef begin = function(e, public_name(e, "strerror"), false, e->pointer, &e->i32, 1);
+    value text = string(e, "unknown status");
+#define STATUS(name, number, words)                                                                \
+    text = choose(e, compare(e, LLVM_EQ, parameter(e, 0), const_int(e, e->i32, number)),           \
+                  string(e, words), text);
+#define DEVICE_STATUS(name, number, words)                       /* of programs for devices */
+#include "backends/program/statuses.def"
+#undef STATUS
+    e->l->BuildRet(e->at, text);
+    function_end(e, begin);
+}
+
+/* const struct NAME_info *NAME_describe(void) */
+static void emit_describe(struct emit *e, const struct program_info *info)
+{
+    LLVMBasicBlockRef begin = function(e, public_name(e, "describe"), false, e->pointer, NULL, 0);
+    e->l->BuildRet(e->at, address(e, data(e, info_record(e, info), "info")));
+    function_end(e, begin);
+}
+
+void entry_begin(struct emit *e, const struct program_info *info)
+{
+    emit_step(e, info);
+    if (!info->weights_external)
+        weights(e);
+    weight_strings(e);
+}
+
+void entry_end(struct emit *e, const struct program_info *info, value run)
+{
+    e->l->SetLinkage(run, LLVM_INTERNAL);
+    emit_init(e, info);
+    emit_checked_run(e, info, run);
+    emit_close(e);
+    emit_strerror(e);
+    emit_describe(e, info);
+}

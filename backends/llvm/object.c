@@ -1,0 +1,161 @@
+/* object.c - a schedule as a file of LLVM's: its intermediate representation, assembly, an object.
+ *
+ * The module has the functions of NAME.h (entry.c), the weights as data, and the kernels for one
+ * instruction set. It calls libm's and libc's functions, and those of runtime/ that the caller compiles
+ * beside it.
+ */
+#include "backends/llvm/jit.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+/* ----------------------------------------------------------------------------------- the machine */
+
+/* Makes every architecture known that this LLVM has. */
+static void register_targets(struct tgc *t, const struct llvm *l)
+{
+    static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM", "PowerPC", "LoongArch", "Mips",
+                                       "SystemZ", "Sparc"};
+    static const char *const part[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter"};
+    for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
+        for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+            void *p = dlsym(l->library, mem_printf(t, "LLVMInitialize%s%s", arch[a], part[i]));
+            void (*function)(void);
+            memcpy(&function, &p, sizeof function);
+            if (p)
+                function();
+        }
+}
+
+static const char *take(struct tgc *t, const struct llvm *l, char *s)
+{
+    const char *r = mem_str(t, s);
+    l->DisposeMessage(s);
+    return r;
+}
+
+/* The layouts of entry.c and run.c have pointers of 8 bytes, and weights are bytes, the least
+ * significant first. */
+static bool layout_is_known(struct tgc *t, const struct llvm *l, const struct llvm_machine *m)
+{
+    enum { LITTLE_ENDIAN_ORDER = 1, POINTER = 8 };
+    if (l->PointerSize(m->layout) == POINTER && l->ByteOrder(m->layout) == LITTLE_ENDIAN_ORDER)
+        return true;
+    return diag_error(t, NULL,
+                      "--triple=%s: --target=llvm writes for machines with 64-bit pointers and the least "
+                      "significant byte first; --target=c and CC=TRIPLE-gcc compile for all others",
+                      m->triple);
+}
+
+static bool machine_open(struct tgc *t, const struct llvm *l, const struct llvm_request *r,
+                       struct llvm_machine *m)
+{
+    enum { LEVEL_DEFAULT = 2, RELOC_PIC = 2, CODE_MODEL_DEFAULT = 0 };
+    LLVMTargetRef target;
+    char *error = NULL;
+    register_targets(t, l);
+    m->triple = take(t, l, r->triple ? l->NormalizeTargetTriple(r->triple)
+                                     : l->GetDefaultTargetTriple());
+    m->cpu = "";
+    if (l->GetTargetFromTriple(m->triple, &target, &error))
+        return diag_error(t, NULL, "--triple=%.200s: LLVM %d: %s", m->triple, l->version,
+                          take(t, l, error));
+    m->features = features_of(t, m->triple, r->isa);
+    if (!m->features)
+        return false;
+    m->machine = l->CreateTargetMachine(target, m->triple, m->cpu, m->features, LEVEL_DEFAULT,
+                                        RELOC_PIC, CODE_MODEL_DEFAULT);
+    m->layout = l->CreateTargetDataLayout(m->machine);
+    if (layout_is_known(t, l, m))
+        return true;
+    machine_free(l, m);
+    return false;
+}
+
+/* -------------------------------------------------------------------------------------- the file */
+
+/* Functions of runtime/ get names of the program's own: two programs may be linked together. */
+static bool name_pieces(struct tgc *t, const struct emit *e, enum llvm_file file)
+{
+    for (int i = 0; i < e->npiece; i++) {
+        const char *name = program_piece_symbol(t, e->name, e->piece[i]);
+        e->l->SetValueName2(e->l->GetNamedFunction(e->module, e->piece[i]), name, strlen(name));
+    }
+    if (e->npiece == 0 || file == LLVM_FILE_OBJECT)
+        return true;
+    return diag_error(t, NULL,
+                      "the model calls %s() of tgc's runtime, which is C: only a .o can have it, by the C "
+                      "compiler",
+                      e->piece[0]);
+}
+
+static bool optimize(const struct emit *e, const struct llvm_machine *m)
+{
+    LLVMPassBuilderOptionsRef options = e->l->CreatePassBuilderOptions();
+    LLVMErrorRef error = e->l->RunPasses(e->module, "default<O2>", m->machine, options);
+    e->l->DisposePassBuilderOptions(options);
+    if (!error)
+        return true;
+    char *text = e->l->GetErrorMessage(error);
+    diag_error(e->t, NULL, "LLVM %d: passes: %s", e->l->version, text);
+    e->l->DisposeErrorMessage(text);
+    return false;
+}
+
+static bool generate(const struct emit *e, const struct llvm_machine *m, enum llvm_file file,
+                     struct text *out)
+{
+    enum { ASSEMBLY, OBJECT };
+    LLVMMemoryBufferRef code = NULL;
+    char *error = NULL;
+    if (!optimize(e, m))
+        return false;
+    if (e->l->TargetMachineEmitToMemoryBuffer(m->machine, e->module,
+                                              file == LLVM_FILE_ASM ? ASSEMBLY : OBJECT, &error,
+                                              &code))
+        return diag_error(e->t, NULL, "LLVM %d: %s", e->l->version, take(e->t, e->l, error));
+    text_write(out, e->l->GetBufferStart(code), e->l->GetBufferSize(code));
+    e->l->DisposeMemoryBuffer(code);
+    return true;
+}
+
+static void describe(struct emit *e, const struct llvm_request *r, struct program_info *info)
+{
+    describe_program(e->t, e->s, r->name, r->producer, info);
+    e->weights_outside = program_weights_mode(e->s, r->weights) == WEIGHTS_FILE &&
+                         e->s->nweight > 0;
+    info->weights_external = e->weights_outside;
+}
+
+/* LLVM's constants count their bytes in 32 bits. */
+static bool weights_fit(struct tgc *t, const struct emit *e)
+{
+    if (e->weights_outside || e->s->weight_nbytes <= UINT32_MAX)
+        return true;
+    return diag_error(t, NULL, "weights of more than 4 GB are no data of an object: --weights=file");
+}
+
+bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
+                const struct llvm_request *r, struct llvm_output *out)
+{
+    struct llvm_machine m = {0};
+    struct program_info info;
+    struct emit e = {.t = t, .l = l, .s = s};
+    describe(&e, r, &info);
+    if (!module_supports(t, s) || !weights_fit(t, &e) || !machine_open(t, l, r, &m))
+        return false;
+    module_begin(&e, l, &m, r->name);
+    entry_begin(&e, &info);
+    module_emit(&e, mem_printf(t, "%s.run", r->name));
+    entry_end(&e, &info, e.function);
+    module_check(&e);
+    bool ok = name_pieces(t, &e, r->file);
+    *out = (struct llvm_output){{.t = t}, e.piece, e.npiece};
+    if (ok && r->file == LLVM_FILE_IR)
+        text_puts(&out->code, take(t, l, l->PrintModuleToString(e.module)));
+    else
+        ok = ok && generate(&e, &m, r->file, &out->code);
+    module_end(&e);
+    machine_free(l, &m);
+    return ok;
+}
