@@ -96,7 +96,6 @@ struct options {
     const char *triple;             /* NULL: this machine */
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
-    const char *triple;             /* NULL: the machine at hand */
     enum dtype weight_dtype;        /* VOID: as in the model */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes;
     double error;                   /* --error; ERROR_LIMIT otherwise */
