@@ -121,6 +121,24 @@ static value emit_dot(struct emit *e, const struct uop *u, bool centered)
     return sum;
 }
 
+/* AVX-512's own choice of bytes among 128, twice: bits of the index above the lowest seven are
+ * ignored. NULL: the processor has none. */
+static value native_lookup(struct emit *e, value table, value index, int n)
+{
+    enum { REGISTER = 64, NPART = 4 };
+    if (!strstr(mem_printf(e->t, "%s,", e->features), "+avx512vbmi,") || n != REGISTER)
+        return NULL;
+    LLVMTypeRef type = vector_of(e, e->i8, n);
+    value part[NPART];
+    for (int i = 0; i < NPART; i++)
+        part[i] = load_as(e, type, pointer_at(e, table, e->i8, const_int(e, e->i64, REGISTER * i)), 1);
+    const char *name = "llvm.x86.avx512.vpermi2var.qi.512";
+    value low = call_intrinsic(e, name, NULL, 0, (value[]){part[0], index, part[1]}, 3);
+    value high = call_intrinsic(e, name, NULL, 0, (value[]){part[2], index, part[3]}, 3);
+    value upper = e->l->BuildICmp(e->at, LLVM_SLT, index, e->l->ConstNull(type), "");
+    return choose(e, upper, high, low);
+}
+
 /* The table's first element is that of the least index. */
 static value emit_lookup(struct emit *e, const struct uop *u)
 {
@@ -128,6 +146,10 @@ static value emit_lookup(struct emit *e, const struct uop *u)
     value table = place_of(e, b), index = operand(e, u->src[1]);
     value v = e->l->GetUndef(vector_of(e, e->i8, u->lanes));
     bool is_signed = u->src[1]->dtype == DTYPE_I8;
+    value least = splat(e, const_int(e, e->i8, is_signed ? -128 : 0), u->lanes);
+    value own = native_lookup(e, table, binary(e, LLVM_XOR, index, least), u->lanes);
+    if (own)
+        return own;
     for (int i = 0; i < u->lanes; i++) {
         value lane = const_int(e, e->i32, i);
         value at = e->l->BuildExtractElement(e->at, index, lane, "");

@@ -143,6 +143,30 @@ def check_saturation(tgc, folder):
         expect(not wrong, f"{kind}: {wrong}")
 
 
+def check_lookup(tgc, folder):
+    """A function of bytes, which is a table by vectors: each byte's value as by the C target."""
+    BY_LLVM.need(tgc)
+    make = onnx.helper
+    for name, dtype in (("UINT8", np.uint8), ("INT8", np.int8)):
+        T.scratch(folder)
+        of, x = getattr(onnx.TensorProto, name), np.arange(4096).astype(dtype)
+        np.save(folder / "x.npy", x)
+        constants = [onnx.numpy_helper.from_array(value, what) for what, value in
+                     (("s", np.float32(0.01)), ("r", np.float32(0.0079)), ("z", dtype(100)))]
+        nodes = [make.make_node("DequantizeLinear", ["x", "s", "z"], ["f"]),
+                 make.make_node("Tanh", ["f"], ["g"]),
+                 make.make_node("QuantizeLinear", ["g", "r", "z"], ["y"])]
+        graph = make.make_graph(nodes, "g", [make.make_tensor_value_info("x", of, x.shape)],
+                                [make.make_tensor_value_info("y", of, x.shape)], constants)
+        onnx.save(make.make_model(graph), folder / "m.onnx")
+        for out, target in (("c", "--target=c"), ("l", LLVM)):
+            T.must(T.run([tgc, "run", "m.onnx", target, "-i", "x=x.npy", "--out-dir", out], cwd=folder,
+                         timeout=60))
+        c, l = (np.load(folder / out / "y.npy") for out in "cl")
+        wrong = [f"{x[i]}: {l[i]}, not {c[i]}" for i in np.flatnonzero(c != l)]
+        expect(len(set(c.tolist())) > 64 and not wrong, f"{name}: {wrong[:8]}")
+
+
 def check_refusals(tgc, folder):
     """What the target does not do yet is an error, never another way in its place."""
     T.scratch(folder)
@@ -163,6 +187,7 @@ def main():
     suite.add("absent", check_absent, tgc, scratch / "absent")
     suite.add("widest", check_widest, tgc, scratch / "widest")
     suite.add("saturation", check_saturation, tgc, scratch / "saturation")
+    suite.add("lookup", check_lookup, tgc, scratch / "lookup")
     suite.add("refusals", check_refusals, tgc, scratch / "refusals")
     for path in sorted((ROOT / "models").glob("*.tg")):
         for how in ((), ("--cpu=generic",), ("--cpu=avx2",), ("-O0",)):
