@@ -13,6 +13,7 @@ typedef int LLVMBool;
 OPAQUE(Context)
 OPAQUE(DiagnosticInfo)
 OPAQUE(Module)
+OPAQUE(Metadata)
 OPAQUE(Type)
 OPAQUE(Value)
 OPAQUE(BasicBlock)

@@ -21,6 +21,16 @@ MAIN = HERE / "object.c"
 NODES = ("test_top_k", "test_unique_sorted_without_axis", "test_nonzero_example", "test_string_concat",
          "test_if", "test_loop11", "test_softmax_axis_1", "test_resize_upsample_scales_cubic",
          "test_lstm_defaults", "test_quantizelinear", "test_cast_FLOAT_to_BFLOAT16", "test_compress_0")
+# A model that calls nothing of the runtime.
+PLAIN = """tg 1
+graph "g"
+input %x : f32[4, 8]
+weight %w : f32[8, 8] = kaiming_uniform(seed=1)
+weight %b : f32[8] = zeros()
+%1 = linear(%x, %w, %b)
+%y = relu(%1)
+output %y
+"""
 # triple, C compiler, what runs the program, options
 MACHINES = (("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64", ("", "neondot")),
             ("riscv64-linux-gnu", "riscv64-linux-gnu-gcc", "qemu-riscv64", ("",)))
@@ -77,9 +87,7 @@ def check_node(tgc, case, folder):
 def check_texts(tgc, folder):
     """.s is what an assembler takes, .ll what LLVM's own tools take; both by -o -, too."""
     BY_LLVM.need(tgc)
-    (T.scratch(folder) / "t.tg").write_text(
-        'tg 1\ngraph "g"\ninput %x : f32[4, 8]\nweight %w : f32[8, 8] = kaiming_uniform(seed=1)\n'
-        "weight %b : f32[8] = zeros()\n%1 = linear(%x, %w, %b)\n%y = relu(%1)\noutput %y\n")
+    (T.scratch(folder) / "t.tg").write_text(PLAIN)
     expected = run_c(tgc, folder / "t.tg", folder / "c")
     for version in ("19", "15", "14"):
         env = {**os.environ, "TGC_LLVM": version}
@@ -111,6 +119,18 @@ def check_weights(tgc, folder):
         link(mine, mine / source)
         said.append(T.must(T.run([mine / "run", mine / "m.weights"])).out.decode())
     compare(*reversed(said))
+
+
+def check_interface(tgc, folder):
+    """What a linker asks of an object: the machine, and the registers in which floats are passed."""
+    BY_LLVM.need(tgc)
+    (T.scratch(folder) / "t.tg").write_text(PLAIN)
+    for triple, machine, flags in (("aarch64-linux-gnu", 183, 0), ("riscv64-linux-gnu", 243, 5),
+                                   ("x86_64-linux-gnu", 62, 0)):
+        T.must(T.run([tgc, "compile", "t.tg", "-o", "m.o", LLVM, f"--triple={triple}"], cwd=folder))
+        elf = (folder / "m.o").read_bytes()
+        found = int.from_bytes(elf[18:20], "little"), int.from_bytes(elf[48:52], "little")
+        expect(found == (machine, flags), f"{triple}: machine and flags {found}")
 
 
 def check_two(tgc, folder):
@@ -170,6 +190,7 @@ def main():
     suite.add("refusals", check_refusals, tgc, scratch / "refusals")
     suite.add("texts", check_texts, tgc, scratch / "texts")
     suite.add("weights", check_weights, tgc, scratch / "weights")
+    suite.add("interface", check_interface, tgc, scratch / "interface")
     suite.add("two programs", check_two, tgc, scratch / "two")
     wide = ("", "--cpu=avx2", "-O0") if has_avx2() else ("", "-O0")
     for path in sorted((ROOT / "models").glob("*.tg")):
