@@ -128,6 +128,13 @@ bool backend_is_of_device(const struct backend *backend);
 /* Whether the interpreter computes reference vectors: if that is quick, always, or never. */
 enum vectors_mode { VECTORS_AUTO, VECTORS_ALWAYS, VECTORS_NEVER };
 
+/* Lines of NAME.c, from 1: those of a kernel or of a step of NAME_run, and its title, the model's
+ * nodes. */
+struct program_range { const struct text *in; size_t from, to; const char *title; };
+struct program_lines { struct program_range *range; size_t n, cap; };
+/* NULL: no node's. */
+const char *program_line_title(const struct program_lines *l, size_t line);
+
 struct program_options {
     const struct backend *backend;         /* NULL: c */
     const char *name;            /* C identifier: see program_name() */
@@ -141,6 +148,7 @@ struct program_options {
     const struct program_vectors *vectors;     /* NULL: as vectors_mode says */
     enum vectors_mode vectors_mode;
     struct text *kernels;                  /* NULL, or receives the kernels' text as well */
+    struct program_lines *lines;           /* NULL, or receives what lines belong to */
 };
 
 /* Receives bytes in order; false stops the writing. */

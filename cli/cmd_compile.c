@@ -155,6 +155,8 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     double start = clock_seconds();
     struct program_options po = model_program_options(o, m, e->name);
     struct text kernels = {.t = t};
+    struct program_lines lines = {0};
+    po.lines = o->target == TARGET_CLANG ? &lines : NULL;
     po.header = e->header;
     po.kernels = &kernels;
     po.no_main = o->emit != EMIT_C;
@@ -177,7 +179,10 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     if (t->debug >= 3)
         fputs(kernels.s, stderr);
     report_stage(t, o, "emit C", start);
-    return true;
+    struct clang_source source = {
+        .subject = o->model, .c_name = mem_printf(t, "%s.c", e->name), .c = &e->c, .h = &e->h,
+        .h_name = e->header ? e->header : mem_printf(t, "%s.h", e->name), .lines = &lines};
+    return !po.lines || check_by_clang(t, o, &source);
 }
 
 static bool put_weights(struct tgc *t, const struct model *m, struct outputs *files,

@@ -1,6 +1,7 @@
 /* help.c - --help, --version, --man and --completion, all made from options.def. */
 #include "cli/cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const struct { const char *group, *spelling, *value, *text, *commands; enum option_id id; } lines[] = {
@@ -124,8 +125,12 @@ void version_write(struct text *out)
     text_puts(out, "tgc " TGC_VERSION "\ntargets:");
     for (size_t i = 0; i < COUNT(targets); i++)
         text_printf(out, " %s%s", targets[i].name, targets[i].built ? "" : "(no)");
-    const char *clang = clang_found(out->t), *llvm = llvm_found(out->t);
-    text_printf(out, "\nclang: %s\nlibLLVM: %s", clang ? clang : "none", llvm ? llvm : "none");
+    const char *clang = clang_found(out->t);
+    const char *library = clang_library_found(out->t, clang ? atoi(clang) : 0);
+    const char *llvm = llvm_found(out->t);
+    text_printf(out, "\nclang: %s\nlibclang: %s\nlibLLVM: %s", clang ? clang : "none",
+                library ? library : "none, so that --target=clang checks nothing",
+                llvm ? llvm : "none");
     text_puts(out, "\noutputs:");
     for (size_t i = 0; i < COUNT(emits); i++)
         text_printf(out, " .%s%s", emits[i].extension, emits[i].built ? "" : "(no)");

@@ -39,6 +39,14 @@ bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const 
                             strerror(errno));
 }
 
+bool check_by_clang(struct tgc *t, const struct options *o, const struct clang_source *source)
+{
+    double start = clock_seconds();
+    bool ok = clang_check(clang_open(t, o->triple), source);
+    report_stage(t, o, "libclang", start);
+    return ok;
+}
+
 static bool emit_files(struct tgc *t, const struct options *o, const struct model *m,
                        const char *name, const char *dir)
 {
@@ -48,10 +56,17 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
     struct text kernels = {.t = t};
     po.no_main = true;
     po.kernels = &kernels;
+    struct program_lines lines = {0};
+    po.lines = o->target == TARGET_CLANG ? &lines : NULL;
     if (!program_write_c(t, m->schedule, &po, &c, &h, &beside))
         return false;
     if (t->debug >= 3)
         fputs(kernels.s, stderr);
+    struct clang_source source = {
+        .subject = o->model, .c_name = mem_printf(t, "%s.c", name), .c = &c, .h = &h,
+        .h_name = mem_printf(t, "%s.h", name), .lines = &lines};
+    if (po.lines && !check_by_clang(t, o, &source))
+        return false;
     if (!write_text(t, mem_printf(t, "%s/%s.c", dir, name), &c) ||
         !write_text(t, mem_printf(t, "%s/%s.h", dir, name), &h))
         return false;

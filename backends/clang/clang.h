@@ -15,6 +15,7 @@ struct clang {
     const char *driver;          /* the program's name, "clang-19"; NULL: there is none */
     int version;                 /* its major version */
     const char *title;           /* "clang 19.1.7" */
+    const char *resources;       /* the folder of its own headers */
     const char **word; int nword; size_t cap;  /* what both take: --target and folders of headers */
 };
 
@@ -27,5 +28,19 @@ const char *clang_found(struct tgc *t);
 /* "; Debian: apt-get install libc6-dev-arm64-cross", where libc's headers for the triple may be;
  * "" if that is not known. */
 const char *clang_headers_hint(const struct clang *l);
+
+/* check.c. An emitted program; lines: of NAME.c, from program_write_c(). */
+struct clang_source {
+    const char *subject;         /* the file that messages name */
+    const char *c_name, *h_name; /* "lenet.c", and the header as it includes it */
+    const struct text *c, *h;
+    const struct program_lines *lines;
+};
+/* Parses it by libclang, if that is here, and reports what it says. false: errors, or neither clang
+ * nor libclang is here. */
+bool clang_check(struct clang *l, const struct clang_source *s);
+/* The version of the libclang that goes with the program's (0: there is no program); NULL: none, so
+ * nothing is checked. */
+const char *clang_library_found(struct tgc *t, int version);
 
 #endif

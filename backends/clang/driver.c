@@ -97,6 +97,7 @@ struct clang *clang_open(struct tgc *t, const char *triple)
     if (l->driver) {
         l->version = atoi(version);
         l->title = mem_printf(t, "clang %s", version);
+        l->resources = answer_of(t, mem_printf(t, "%s -print-resource-dir", l->driver));
     }
     if (triple) {
         const struct sysroot *s = find_sysroot(triple);

@@ -329,20 +329,21 @@ static const char load_again[] =
     "#else\n#define " PROGRAM_LOAD_AGAIN "\n#endif\n\n";
 
 /* The processor's code: kernels, and how threads share them. */
-static void write_kernels(struct program *p, const char *kernels, struct text *out)
+static void write_kernels(struct program *p, const struct text *kernels, struct text *out)
 {
     if (p->backend->device) {
         text_puts(out, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n"
                        "#endif\n\n");
-        p->backend->device->kernels(p, kernels, out);
+        p->backend->device->kernels(p, kernels->s ? kernels->s : "", out);
         return;
     }
     text_puts(out, own_frame);
     if (p->threads > 1)
         text_puts(out, no_invented_stores);
-    if (strstr(kernels, PROGRAM_LOAD_AGAIN))
+    if (kernels->s && strstr(kernels->s, PROGRAM_LOAD_AGAIN))
         text_puts(out, load_again);
-    text_puts(out, kernels);
+    text_puts(out, kernels->s ? kernels->s : "");
+    lines_move(p, kernels, out);
 }
 
 static void write_pieces(struct program *p, struct text *out)
@@ -439,11 +440,13 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
     for (int i = 0; i < s->nkernel; i++)
         if (!program_is_twin(p, s->kernel[i]))
-            p->backend->kernel(p, s->kernel[i], NULL, &kernels);
+            lines_write_kernel(p, s->kernel[i], NULL, &kernels);
     if (!p->backend->device)
         variants_write(p, &kernels);
-    if (p->tasks.n > 0)
+    if (p->tasks.n > 0) {
         text_printf(&kernels, "/* The kernels' parts, as threads call them. */\n%s", p->tasks.s);
+        lines_move(p, &p->tasks, &kernels);
+    }
     write_lifetime(p, &lifetime);
 
     header_write(p, h);
@@ -453,7 +456,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
         text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n");
     write_pieces(p, c);
     put_section(c, "kernels");
-    write_kernels(p, kernels.s ? kernels.s : "", c);
+    write_kernels(p, &kernels, c);
     if (o->kernels)
         text_puts(o->kernels, kernels.s ? kernels.s : "");
     put_section(c, "the model");
@@ -468,8 +471,11 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
         program_write_text(p, c, share_text);
     }
     text_puts(c, lifetime.s);
+    lines_move(p, &lifetime, c);
     weights_write_data(p, c);
     if (!o->no_main)
         selftest_write(p, o->vectors, c);
+    if (!p->backend->device)
+        lines_finish(p, c);
     return true;
 }

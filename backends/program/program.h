@@ -184,6 +184,15 @@ struct backend {
 };
 extern const struct backend backend_c, backend_llvm, backend_opencl;
 
+/* lines.c: in[from..] belongs to the nodes of that title; `from` was appended to `to` just now; the
+ * file is complete. */
+void lines_mark(struct program *p, const struct text *in, size_t from, const char *title);
+void lines_move(struct program *p, const struct text *from, const struct text *to);
+void lines_finish(struct program *p, const struct text *c);
+/* backend->kernel, with its lines */
+void lines_write_kernel(struct program *p, const struct kernel *k, const struct variant *v,
+                        struct text *out);
+
 /* twins.c: by position in schedule->kernel, the first kernel with the same function */
 const struct kernel **twins_find(struct tgc *t, const struct schedule *s);
 

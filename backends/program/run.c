@@ -158,7 +158,10 @@ static void write_steps(struct program *p, struct text *out)
         }
         if (step->kind == STEP_ENDIF || step->kind == STEP_ELSE || step->kind == STEP_ENDLOOP)
             indent--;
+        size_t from = out->n;
         text_lines(out, line.s, indent);
+        if (step->kernel || step->host)
+            lines_mark(p, out, from, step->kernel ? step->kernel->title : step->host->function);
         if (step->kind == STEP_IF || step->kind == STEP_ELSE || step->kind == STEP_LOOP)
             indent++;
     }
@@ -213,6 +216,7 @@ void run_write(struct program *p, struct text *out)
     if (begin.s)
         text_lines(out, begin.s, 1);
     text_puts(out, body.s ? body.s : "");
+    lines_move(p, &body, out);
     state_write_end(p, out);
     text_puts(out, "    step(self, -1);\n    return ");
     text_printf(out, "%s_OK;\n}\n\n", p->upper);

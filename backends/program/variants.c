@@ -72,7 +72,7 @@ static void write_architecture(struct program *p, const char *arch, struct text 
         for (int i = 0; i < p->s->nkernel; i++) {
             const struct variant *v = find_variant(p->s->kernel[i], (enum isa)isa);
             if (v && !program_is_twin(p, p->s->kernel[i]))
-                p->backend->kernel(p, p->s->kernel[i], v, &kernels[isa]);
+                lines_write_kernel(p, p->s->kernel[i], v, &kernels[isa]);
         }
     }
     if (!header)
@@ -97,6 +97,7 @@ static void write_architecture(struct program *p, const char *arch, struct text 
         if (*isa_text[isa].compilers)
             write_condition(isa, out);
         text_puts(out, kernels[isa].s);
+        lines_move(p, &kernels[isa], out);
         if (*isa_text[isa].compilers)
             text_puts(out, "#endif\n\n");
     }

@@ -1,0 +1,218 @@
+/* check.c - libclang, opened at run time, parses what was emitted before a compiler is called.
+ *
+ * The file is parsed from memory, for the triple, with the warnings that emitted C is to be free of.
+ * Each diagnostic is reported at the model's node that the line belongs to (program_lines).
+ */
+#include "backends/clang/clang.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the files are for libclang alone: a folder that is not there, so that nothing else is found
+ * in it. */
+#define FOLDER "/tgc-emitted/"
+enum { NEWEST = 19, OLDEST = 13 };
+enum { SEVERITY_OF_WARNING = 2, SEVERITY_OF_ERROR = 3 };       /* 4: fatal */
+
+/* libclang's own layouts of CXUnsavedFile, CXString and CXSourceLocation. */
+struct clang_file { const char *name, *contents; unsigned long nbytes; };
+struct clang_string { const void *data; unsigned flags; };
+struct clang_location { const void *pointer[2]; unsigned number; };
+
+struct libclang {
+    void *library;
+#define API(result, name, parameters) result (*name) parameters;
+#include "backends/clang/api.def"
+#undef API
+};
+
+static bool bind_functions(struct libclang *c)
+{
+    static const struct { const char *name; size_t offset; } table[] = {
+#define API(result, name, parameters) {"clang_" #name, offsetof(struct libclang, name)},
+#include "backends/clang/api.def"
+#undef API
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        void *function = dlsym(c->library, table[i].name);
+        if (!function)
+            return false;
+        memcpy((char *)c + table[i].offset, &function, sizeof function);
+    }
+    return true;
+}
+
+static const char *take(struct tgc *t, struct libclang *c, struct clang_string s)
+{
+    const char *text = c->getCString(s), *copy = mem_str(t, text ? text : "");
+    c->disposeString(s);
+    return copy;
+}
+
+/* "Debian clang version 19.1.7 (3~deb12u1)" -> "19.1.7" */
+static const char *version_of(struct tgc *t, struct libclang *c)
+{
+    const char *s = take(t, c, c->getClangVersion());
+    s += strcspn(s, "0123456789");
+    return mem_printf(t, "%.*s", (int)strcspn(s, " ("), s);
+}
+
+/* Whether it parses a file that needs the headers that come with each libclang. */
+static bool has_own_headers(struct libclang *c)
+{
+    static const char source[] = "#include <stddef.h>\n";
+    struct clang_file file = {"tgc-probe.c", source, sizeof source - 1};
+    static const char *const free_standing[] = {"-ffreestanding"};
+    void *index = c->createIndex(0, 0), *unit = NULL;
+    bool ok = c->parseTranslationUnit2(index, file.name, free_standing, 1, &file, 1, 0, &unit) == 0 &&
+              c->getNumDiagnostics(unit) == 0;
+    if (unit)
+        c->disposeTranslationUnit(unit);
+    c->disposeIndex(index);
+    return ok;
+}
+
+static bool open_library(struct tgc *t, struct libclang *c, const char *name, int version)
+{
+    c->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!c->library)
+        return false;
+    if (bind_functions(c) && atoi(version_of(t, c)) == version && has_own_headers(c))
+        return true;
+    dlclose(c->library);
+    return false;
+}
+
+/* The program's version if there is a program, else the newest. */
+static bool find_library(struct tgc *t, struct libclang *c, int version)
+{
+    const char *wanted = getenv("TGC_CLANG");
+    int only = version ? version : wanted ? atoi(wanted) : 0;
+    for (int v = only ? only : NEWEST; v >= (only ? only : OLDEST); v--) {
+        const char *name[] = {mem_printf(t, "libclang-%d.so.1", v), mem_printf(t, "libclang.so.%d", v),
+                              "libclang.so.1", "libclang.so"};
+        for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+            if (open_library(t, c, name[i], v))
+                return true;
+    }
+    return false;
+}
+
+const char *clang_library_found(struct tgc *t, int version)
+{
+    struct libclang c;
+    if (!find_library(t, &c, version))
+        return NULL;
+    const char *found = version_of(t, &c);
+    dlclose(c.library);
+    return found;
+}
+
+struct parse {
+    struct clang *l;
+    struct libclang c;
+    const struct clang_source *s;
+    int nerror;
+};
+
+static void report(struct parse *p, void *diagnostic)
+{
+    struct libclang *c = &p->c;
+    struct tgc *t = p->l->t;
+    unsigned line = 0, column = 0, offset = 0;
+    void *file = NULL;
+    int severity = c->getDiagnosticSeverity(diagnostic);
+    if (severity < SEVERITY_OF_WARNING)
+        return;
+    c->getExpansionLocation(c->getDiagnosticLocation(diagnostic), &file, &line, &column, &offset);
+    const char *name = file ? take(t, c, c->getFileName(file)) : "";
+    if (strncmp(name, FOLDER, strlen(FOLDER)) == 0)
+        name += strlen(FOLDER);
+    const char *what = take(t, c, c->getDiagnosticSpelling(diagnostic));
+    const char *flag = take(t, c, c->getDiagnosticOption(diagnostic, NULL));
+    bool is_own = strcmp(name, p->s->c_name) == 0;
+    struct place at = {.file = p->s->subject,
+                       .text = is_own ? program_line_title(p->s->lines, line) : NULL};
+    const char *message = mem_printf(t, "%s:%u:%u: %s%s%s%s", *name ? name : p->s->c_name, line,
+                                     column, what, *flag ? " [" : "", flag, *flag ? "]" : "");
+    if (severity < SEVERITY_OF_ERROR) {
+        diag_warn(t, &at, "%s", message);
+    } else {
+        diag_error(t, &at, "%s", message);
+        p->nerror++;
+    }
+}
+
+/* Parses a file; false: it has errors, which are reported unless `silent`. */
+static bool parse_file(struct parse *p, const struct clang_file *file, int nfile, bool silent)
+{
+    static const char *const own[] = {"-std=c11",    "-Wall",  "-Wextra", "-pedantic",
+                                      "-Wconversion", "-Wshadow", "-Wvla",   "-Wundef"};
+    struct libclang *c = &p->c;
+    int nown = sizeof own / sizeof *own, n = p->l->nword + nown;
+    const char **word = mem_array(p->l->t, (size_t)n + 2, sizeof *word);
+    memcpy(word, p->l->word, (size_t)p->l->nword * sizeof *word);
+    memcpy(word + p->l->nword, own, sizeof own);
+    if (p->l->resources && *p->l->resources) {
+        word[n++] = "-resource-dir";      /* which libclang may look for in another place */
+        word[n++] = p->l->resources;
+    }
+    struct clang_file *files = mem_array(p->l->t, (size_t)nfile, sizeof *files);
+    memcpy(files, file, (size_t)nfile * sizeof *files);
+    void *index = c->createIndex(0, 0), *unit = NULL;
+    bool ok = c->parseTranslationUnit2(index, file->name, word, n, files, (unsigned)nfile, 0,
+                                       &unit) == 0;
+    for (unsigned i = 0; ok && i < c->getNumDiagnostics(unit); i++) {
+        void *diagnostic = c->getDiagnostic(unit, i);
+        if (silent)
+            p->nerror += c->getDiagnosticSeverity(diagnostic) >= SEVERITY_OF_ERROR;
+        else
+            report(p, diagnostic);
+        c->disposeDiagnostic(diagnostic);
+    }
+    if (unit)
+        c->disposeTranslationUnit(unit);
+    c->disposeIndex(index);
+    return ok && p->nerror == 0;
+}
+
+static bool parse_source(struct parse *p)
+{
+    static const char empty[] = "typedef int nothing;\n";
+    static const char headers[] = "#include <assert.h>\n#include <math.h>\n#include <stdint.h>\n"
+                                  "#include <string.h>\ntypedef int nothing;\n";
+    struct clang *l = p->l;
+    const struct clang_source *s = p->s;
+    struct clang_file none = {"tgc-probe.c", empty, sizeof empty - 1},
+                      libc = {"tgc-probe.c", headers, sizeof headers - 1},
+                      own[] = {{mem_printf(l->t, FOLDER "%s", s->c_name), s->c->s, s->c->n},
+                       {mem_printf(l->t, FOLDER "%s", s->h_name), s->h->s, s->h->n}};
+    struct place at = {.file = l->triple ? mem_printf(l->t, "--triple=%s", l->triple) : s->subject};
+    if (!parse_file(p, &none, 1, true))
+        return diag_error(l->t, &at, "libclang compiles for no such machine");
+    if (!parse_file(p, &libc, 1, true))
+        return diag_error(l->t, &at, "libc's headers for this machine are not found%s",
+                          clang_headers_hint(l));
+    return parse_file(p, own, 2, false) || p->nerror > 0 ||
+           diag_error(l->t, &at, "libclang cannot parse %s", s->c_name);
+}
+
+bool clang_check(struct clang *l, const struct clang_source *s)
+{
+    struct parse p = {.l = l, .s = s};
+    if (find_library(l->t, &p.c, l->version)) {
+        bool ok = parse_source(&p) && p.nerror == 0;
+        dlclose(p.c.library);
+        return ok;
+    }
+    if (!l->driver)
+        return diag_error(l->t, NULL,
+                          "neither clang nor libclang is here, of version %d to %d (Debian: apt-get "
+                          "install clang libclang1); --target=c writes the same C unchecked",
+                          OLDEST, NEWEST);
+    if (l->t->debug >= 1)
+        diag_note(l->t, NULL, "the C is not parsed before it is compiled: there is no libclang %d "
+                              "(Debian: apt-get install libclang1-%d)", l->version, l->version);
+    return true;
+}
