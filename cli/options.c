@@ -845,6 +845,9 @@ static bool check_operands(struct parser *p)
     if (o->triple && !by_llvm && o->emit != EMIT_C && o->emit != EMIT_SHARED &&
         o->emit != EMIT_ARCHIVE)
         return usage(p, "--triple is for what a compiler makes, .o, .so and .a, and for .c");
+    if (o->target == TARGET_LLVM && o->debug_info)
+        return usage(p, "--target=llvm writes no debugging information yet: leave -g out, or take "
+                        "--target=c or --target=clang");
     if (o->target == TARGET_LLVM && o->command == COMMAND_TUNE)
         return usage(p, "tune measures by the C compiler alone yet: leave --target=llvm out");
     if (o->target == TARGET_LLVM && o->threads > 1)

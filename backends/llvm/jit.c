@@ -97,6 +97,20 @@ static bool optimize(struct tgc *t, const struct llvm *l, const struct llvm_mach
     return error ? failed(t, l, error, "passes") : true;
 }
 
+LLVMMemoryBufferRef machine_generate(struct tgc *t, const struct llvm *l,
+                                     const struct llvm_machine *m, LLVMModuleRef module,
+                                     enum code code)
+{
+    LLVMMemoryBufferRef r = NULL;
+    char *message = NULL;
+    if (!optimize(t, l, m, module))
+        return NULL;
+    if (!l->TargetMachineEmitToMemoryBuffer(m->machine, module, code, &message, &r))
+        return r;
+    diag_error(t, NULL, "LLVM %d: %s", l->version, take(t, l, message));
+    return NULL;
+}
+
 static bool define_names(struct tgc *t, const struct llvm *l, LLVMOrcLLJITRef jit,
                          const struct llvm_name *name, int n)
 {
@@ -126,17 +140,10 @@ LLVMOrcLLJITRef jit_module(struct tgc *t, const struct llvm *l, const struct llv
                            LLVMModuleRef module, const struct llvm_name *name, int nname,
                            const char *function, uint64_t *address)
 {
-    enum { OBJECT = 1 };
-    LLVMMemoryBufferRef object = NULL;
     LLVMOrcLLJITRef jit = NULL;
-    char *message = NULL;
-    if (!optimize(t, l, m, module))
+    LLVMMemoryBufferRef object = machine_generate(t, l, m, module, CODE_OBJECT);
+    if (!object)
         return NULL;
-    if (l->TargetMachineEmitToMemoryBuffer(m->machine, module, OBJECT, &message, &object)) {
-        diag_error(t, NULL, "LLVM %d: %s", l->version, message);
-        l->DisposeMessage(message);
-        return NULL;
-    }
     LLVMErrorRef error = l->OrcCreateLLJIT(&jit, NULL);
     if (error)
         return failed(t, l, error, "its JIT"), NULL;

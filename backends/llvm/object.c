@@ -104,31 +104,13 @@ static bool name_pieces(struct tgc *t, const struct emit *e, enum llvm_file file
                       e->piece[0]);
 }
 
-static bool optimize(const struct emit *e, const struct llvm_machine *m)
-{
-    LLVMPassBuilderOptionsRef options = e->l->CreatePassBuilderOptions();
-    LLVMErrorRef error = e->l->RunPasses(e->module, "default<O2>", m->machine, options);
-    e->l->DisposePassBuilderOptions(options);
-    if (!error)
-        return true;
-    char *text = e->l->GetErrorMessage(error);
-    diag_error(e->t, NULL, "LLVM %d: passes: %s", e->l->version, text);
-    e->l->DisposeErrorMessage(text);
-    return false;
-}
-
 static bool generate(const struct emit *e, const struct llvm_machine *m, enum llvm_file file,
                      struct text *out)
 {
-    enum { ASSEMBLY, OBJECT };
-    LLVMMemoryBufferRef code = NULL;
-    char *error = NULL;
-    if (!optimize(e, m))
+    LLVMMemoryBufferRef code = machine_generate(e->t, e->l, m, e->module,
+                                                file == LLVM_FILE_ASM ? CODE_ASSEMBLY : CODE_OBJECT);
+    if (!code)
         return false;
-    if (e->l->TargetMachineEmitToMemoryBuffer(m->machine, e->module,
-                                              file == LLVM_FILE_ASM ? ASSEMBLY : OBJECT, &error,
-                                              &code))
-        return diag_error(e->t, NULL, "LLVM %d: %s", e->l->version, take(e->t, e->l, error));
     text_write(out, e->l->GetBufferStart(code), e->l->GetBufferSize(code));
     e->l->DisposeMemoryBuffer(code);
     return true;

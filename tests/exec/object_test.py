@@ -172,6 +172,7 @@ def check_refusals(tgc, folder):
             (["-o", "m.o", "--triple=aarch64-linux-gnu"], 2, "--target=llvm"),
             (["-o", "m.ll"], 2, "--target=llvm"),
             (["-o", "m.so", LLVM], 2, "--target=c"),
+            (["-o", "m.o", LLVM, "-g"], 2, "leave -g out"),
             (["-o", "m.s", LLVM], 1, "tanh")):
         done = T.run([tgc, "compile", model, *words], cwd=folder)
         expect(done.status == status and says in done.err, f"{words}: status {done.status}: {done.err}")
