@@ -167,12 +167,45 @@ static void test_plain(void **state)
     tgc_free(v.t);
 }
 
+/* A cast is written plainly where the dtype holds all values: as an integer each of its bounds, as a
+ * float all integers of its 24 bits. */
+static void test_plain_cast(void **state)
+{
+    (void)state;
+    struct values v;
+    start(&v);
+    static const struct { enum dtype dtype; int64_t lo, hi; } to[] = {
+        {DTYPE_I8, INT8_MIN, INT8_MAX},
+        {DTYPE_U8, 0, UINT8_MAX},
+        {DTYPE_I32, INT32_MIN, INT32_MAX},
+        {DTYPE_F32, -(1 << 24), 1 << 24},
+    };
+    int yes = 0, no = 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        int64_t lo = to[i % 4].lo, hi = to[i % 4].hi;
+        struct bounds b = {pick(&v, 0, 1) ? lo + pick(&v, -2, 2) : hi - pick(&v, 4, MOST), 0};
+        b.hi = b.lo + pick(&v, 1, MOST);
+        struct uop *r = uop_range(v.t, uop_int(v.t, b.hi - b.lo + 1), v.t->next_range++);
+        struct uop *x = uop_binary(v.t, OP_ADD, r, uop_int(v.t, b.lo));
+        struct uop *u = uop_cast(v.t, to[i % 4].dtype, x);
+        if (u->op != OP_CAST || u->src[0] != x || x->vmin != b.lo || x->vmax != b.hi)
+            continue;
+        bool wanted = b.lo >= lo && b.hi <= hi;
+        check("legal_is_plain", u, (struct bounds[2]){b, b}, legal_is_plain(u, 32), wanted);
+        yes += wanted;
+        no += !wanted;
+    }
+    assert_true(yes > SAMPLES / 20 && no > SAMPLES / 20);
+    tgc_free(v.t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_fits),
         cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_plain_cast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
