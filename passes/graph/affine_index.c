@@ -58,8 +58,8 @@ static struct uop *expression_of(struct tgc *t, struct uop *u)
 {
     const struct buffer *b = known_buffer(u);
     int64_t step[MAX_RANK];
-    if (!b || u->ndim == 0 || (u->dtype != DTYPE_INDEX && u->dtype != DTYPE_I32) ||
-        b->nbytes == 0 || !find_steps(u, b, step))
+    if (!b || (u->dtype != DTYPE_INDEX && u->dtype != DTYPE_I32) || b->nbytes == 0 ||
+        !find_steps(u, b, step))
         return NULL;
     struct uop *sum = uop_int(t, element(b, 0));
     for (int a = 0; a < u->ndim; a++) {
