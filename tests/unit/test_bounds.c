@@ -167,8 +167,8 @@ static void test_plain(void **state)
     tgc_free(v.t);
 }
 
-/* A cast is written plainly where the dtype holds all values: as an integer each of its bounds, as a
- * float all integers of its 24 bits. */
+/* A cast is written plainly where the dtype holds all values: as an integer between its bounds, as
+ * a float all integers of its 24 bits. */
 static void test_plain_cast(void **state)
 {
     (void)state;
