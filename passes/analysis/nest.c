@@ -191,8 +191,8 @@ static bool read_operands(struct nest *m)
 
 static bool begin_nest(struct tgc *t, struct uop *store, struct nest *m)
 {
-    *m = (struct nest){.t = t, .store = store, .first = 3};
-    if (store->nsrc > 64 || (store->nsrc > 3 && store->src[3]->op != OP_RANGE))
+    *m = (struct nest){.t = t, .store = store, .first = store_first_range(store)};
+    if (store->nsrc > 64)
         return false;
     while (m->first < store->nsrc && range_is(store->src[m->first], AXIS_BAND))
         m->first++;
@@ -202,7 +202,7 @@ static bool begin_nest(struct tgc *t, struct uop *store, struct nest *m)
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
 {
     int n;
-    if (!begin_nest(t, store, m))
+    if (!begin_nest(t, store, m) || store_first_range(store) > 3)
         return false;
     struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++) {

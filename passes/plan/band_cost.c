@@ -38,7 +38,7 @@ static uint32_t axes_of_no_effect(struct tgc *t, struct uop *u, const struct seg
     return on ? off : 0;
 }
 
-/* Axes along which the weights of a sum in the kernel vary. */
+/* Axes along which the weights of a sum in the kernel vary, whichever of its stores has the sum. */
 static uint32_t columns_of_sum(struct tgc *t, struct uop *ast, struct uop *sum,
                                const struct segment *s)
 {
