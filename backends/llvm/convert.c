@@ -49,8 +49,10 @@ static value int_to_int(const struct emit *e, enum dtype to, enum dtype from, va
     return widen(e, to, v, lanes);
 }
 
-/* Vectors to a signed integer of 32 bits, or any of less: LLVM would make its own operation lane by
- * lane. The bounds are floats, but for 2^31 - 1, which the numbers from 2^31 on become. */
+/* Converts a vector to integers between lo and hi, which i32 holds, saturated. LLVM's own saturating
+ * conversion is scalar code for each lane on x86. The operand is clamped to lo and hi before it is
+ * converted; f32 has no 2^31 - 1, so there it is clamped to the largest float below, and lanes above
+ * that are set to hi afterwards. */
 static value saturate_lanes(const struct emit *e, value v, LLVMTypeRef real, int64_t lo, int64_t hi,
                             int lanes)
 {

@@ -170,10 +170,13 @@ void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool int
 void emit_uop(struct emit *e, const struct uop *u);
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
 
+/* machine.c */
+/* Whether the module's machine has the feature, of n letters, by LLVM's name; all that the instruction
+ * set needs. */
+bool machine_has_feature(const struct emit *e, const char *name, int n);
+bool machine_has(const struct emit *e, enum isa isa);
+
 /* module.c */
-/* The features of the widest instruction set, "+avx2,+fma"; 0: of none beyond what all processors of
- * the triple have. NULL: an error says that it is another architecture's. */
-const char *features_of(struct tgc *t, const char *triple, isa_set set);
 struct llvm_machine;
 void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, const char *name);
 bool module_supports(struct tgc *t, const struct schedule *s); /* false: an error says what is missing */

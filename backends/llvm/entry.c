@@ -1,5 +1,5 @@
-/* entry.c - the functions of NAME.h in a module: NAME_init(), NAME_run() with the checks of its
- * arguments, NAME_close(), NAME_strerror(), NAME_describe(); the weights, as data.
+/* entry.c - builds the public functions of NAME.h in LLVM's IR: NAME_init(), NAME_run(), which checks
+ * its arguments, NAME_close(), NAME_strerror(), NAME_describe(). Weights are constants of the module.
  *
  * They do what backends/program/ writes as C, by the same structs: struct NAME is `opened` and a copy
  * of the caller's NAME_options, in words of 8 bytes.
@@ -112,21 +112,12 @@ static value info_record(const struct emit *e, const struct program_info *i)
 
 /* --------------------------------------------------------------------------------------- weights */
 
-static bool append(void *context, const void *p, size_t nbytes)
-{
-    unsigned char **at = context;
-    memcpy(*at, p, nbytes);
-    *at += nbytes;
-    return true;
-}
-
 static void weights(const struct emit *e)
 {
     enum { ALIGN = 64 };
     size_t n = e->s->weight_nbytes;
-    unsigned char *bytes = mem_alloc(e->t, n + 1), *at = bytes;
-    struct byte_sink sink = {append, &at};
-    program_write_weights(e->t, e->s, &sink);
+    unsigned char *bytes = mem_alloc(e->t, n + 1);
+    program_copy_weights(e->t, e->s, bytes);
     value g = data(e, e->l->ConstStringInContext(e->context, (const char *)bytes, (unsigned)n, 1),
                    "weights");
     e->l->SetAlignment(g, ALIGN);

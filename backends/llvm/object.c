@@ -1,38 +1,13 @@
-/* object.c - a schedule as a file of LLVM's: its intermediate representation, assembly, an object.
+/* object.c - writes a schedule by LLVM: its intermediate representation (.ll), assembly (.s), or an
+ * object file (.o).
  *
  * The module has the functions of NAME.h (entry.c), the weights as data, and the kernels for one
  * instruction set. It calls libm's and libc's functions, and those of runtime/ that the caller compiles
  * beside it.
  */
-#include "backends/llvm/jit.h"
+#include "backends/llvm/machine.h"
 
-#include <dlfcn.h>
 #include <string.h>
-
-/* ----------------------------------------------------------------------------------- the machine */
-
-/* Makes architectures known: those whose interface between functions is set here, and two for which
- * layout_is_known() has the message. */
-static void register_targets(struct tgc *t, const struct llvm *l)
-{
-    static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM", "SystemZ"};
-    static const char *const part[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter"};
-    for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
-        for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
-            void *p = dlsym(l->library, mem_printf(t, "LLVMInitialize%s%s", arch[a], part[i]));
-            void (*function)(void);
-            memcpy(&function, &p, sizeof function);
-            if (p)
-                function();
-        }
-}
-
-static const char *take(struct tgc *t, const struct llvm *l, char *s)
-{
-    const char *r = mem_str(t, s);
-    l->DisposeMessage(s);
-    return r;
-}
 
 /* The layouts of entry.c and run.c have pointers of 8 bytes, and weights are bytes, the least
  * significant first. */
@@ -47,47 +22,25 @@ static bool layout_is_known(struct tgc *t, const struct llvm *l, const struct ll
                       m->triple);
 }
 
-/* Linux's RISC-V has numbers of 64 bits; LLVM begins with less than that, and with an interface that
- * passes floats in registers of integers. */
-static bool is_riscv(const char *triple) { return strncmp(triple, "riscv64", 7) == 0; }
-
 static void set_interface(const struct emit *e, const struct llvm_machine *m)
 {
     enum { MUST_AGREE = 0 };
-    static const char key[] = "target-abi", abi[] = "lp64d";
-    if (is_riscv(m->triple))
+    static const char key[] = "target-abi";
+    if (m->abi)
         e->l->AddModuleFlag(e->module, MUST_AGREE, key, strlen(key),
-                            e->l->MDStringInContext2(e->context, abi, strlen(abi)));
+                            e->l->MDStringInContext2(e->context, m->abi, strlen(m->abi)));
 }
 
 static bool machine_open(struct tgc *t, const struct llvm *l, const struct llvm_request *r,
-                       struct llvm_machine *m)
+                         struct llvm_machine *m)
 {
-    enum { LEVEL_DEFAULT = 2, RELOC_PIC = 2, CODE_MODEL_DEFAULT = 0 };
-    LLVMTargetRef target;
-    char *error = NULL;
-    register_targets(t, l);
-    m->triple = take(t, l, r->triple ? l->NormalizeTargetTriple(r->triple)
-                                     : l->GetDefaultTargetTriple());
-    m->cpu = "";
-    if (l->GetTargetFromTriple(m->triple, &target, &error))
-        return diag_error(t, NULL, "--triple=%.200s: LLVM %d: %s", m->triple, l->version,
-                          take(t, l, error));
-    m->features = features_of(t, m->triple, r->isa);
-    if (!m->features)
+    if (!machine_of_triple(t, l, r->triple, r->isa, m))
         return false;
-    if (is_riscv(m->triple))
-        m->features = "+m,+a,+f,+d,+c";
-    m->machine = l->CreateTargetMachine(target, m->triple, m->cpu, m->features, LEVEL_DEFAULT,
-                                        RELOC_PIC, CODE_MODEL_DEFAULT);
-    m->layout = l->CreateTargetDataLayout(m->machine);
     if (layout_is_known(t, l, m))
         return true;
     machine_free(l, m);
     return false;
 }
-
-/* -------------------------------------------------------------------------------------- the file */
 
 /* Functions of runtime/ get names of the program's own: two programs may be linked together. */
 static bool name_pieces(struct tgc *t, const struct emit *e, enum llvm_file file)
@@ -150,7 +103,7 @@ bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
     bool ok = name_pieces(t, &e, r->file);
     *out = (struct llvm_output){{.t = t}, e.piece, e.npiece};
     if (ok && r->file == LLVM_FILE_IR)
-        text_puts(&out->code, take(t, l, l->PrintModuleToString(e.module)));
+        text_puts(&out->code, llvm_take(t, l, l->PrintModuleToString(e.module)));
     else
         ok = ok && generate(&e, &m, r->file, &out->code);
     module_end(&e);

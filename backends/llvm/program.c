@@ -20,8 +20,6 @@ struct head {
     const struct llvm_program *program;
     struct program_run_options options;
 };
-enum { HEAD_NBYTES = 128 };      /* program_head_bytes() of a program without states or threads */
-_Static_assert(sizeof(struct head) <= HEAD_NBYTES, "the intermediates begin behind the struct");
 
 /* -------------------------------------------------------------------------------------- running */
 
@@ -108,15 +106,7 @@ const struct program_info *llvm_program_info(const struct llvm_program *p) { ret
 
 /* ------------------------------------------------------------------------------------ compiling */
 
-static bool append(void *context, const void *p, size_t nbytes)
-{
-    unsigned char **at = context;
-    memcpy(*at, p, nbytes);
-    *at += nbytes;
-    return true;
-}
-
-static bool load_weights(struct llvm_program *p)
+static void load_weights(struct llvm_program *p)
 {
     enum { ALIGN = 64 };
     size_t n;
@@ -125,8 +115,7 @@ static bool load_weights(struct llvm_program *p)
     unsigned char *at = mem_alloc(p->t, n);
     at += (ALIGN - (uintptr_t)at % ALIGN) % ALIGN;
     p->weights = at;
-    struct byte_sink sink = {append, &at};
-    return program_write_weights(p->t, p->s, &sink);
+    program_copy_weights(p->t, p->s, at);
 }
 
 static struct llvm_name name_of(const char *name, void (*function)(void))
@@ -173,15 +162,15 @@ struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct sc
     describe_program(t, s, name, producer, &p->info);
     if (!module_supports(t, s) || !machine_of_host(t, l, &m))
         return NULL;
+    if (program_head_bytes(s) < sizeof(struct head))
+        TGC_BUG(t, "the intermediates begin within the program's struct");
     module_begin(&e, l, &m, name);
     module_emit(&e, function);
     module_check(&e);
-    if (ir) {
-        char *text = l->PrintModuleToString(e.module);
-        text_puts(ir, text);
-        l->DisposeMessage(text);
-    }
-    bool ok = load_weights(p) && link_code(p, &e, &m, function);
+    if (ir)
+        text_puts(ir, llvm_take(t, l, l->PrintModuleToString(e.module)));
+    load_weights(p);
+    bool ok = link_code(p, &e, &m, function);
     module_end(&e);
     machine_free(l, &m);
     return ok ? p : NULL;

@@ -20,7 +20,8 @@ static value field_pointer(struct emit *e, value s, int64_t at)
     return load_as(e, e->pointer, pointer_at(e, s, e->i64, constant64(e, at)), 8);
 }
 
-/* Few bytes of intermediates are on the stack, the others behind struct NAME. */
+/* Few bytes of intermediates are on the stack (elements are vectors of 64 bytes for the alignment),
+ * the others behind struct NAME. */
 static value arena_begin(struct emit *e, value self)
 {
     enum { ALIGN = 64 };

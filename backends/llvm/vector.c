@@ -126,7 +126,8 @@ static value emit_dot(struct emit *e, const struct uop *u, bool centered)
 static value native_lookup(struct emit *e, value table, value index, int n)
 {
     enum { REGISTER = 64, NPART = 4 };
-    if (!strstr(mem_printf(e->t, "%s,", e->features), "+avx512vbmi,") || n != REGISTER)
+    static const char vbmi[] = "avx512vbmi";
+    if (n != REGISTER || !machine_has_feature(e, vbmi, sizeof vbmi - 1))
         return NULL;
     LLVMTypeRef type = vector_of(e, e->i8, n);
     value part[NPART];

@@ -81,6 +81,19 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
     return true;
 }
 
+static bool append(void *context, const void *p, size_t nbytes)
+{
+    unsigned char **to = context;
+    memcpy(*to, p, nbytes);
+    *to += nbytes;
+    return true;
+}
+
+void program_copy_weights(struct tgc *t, const struct schedule *s, unsigned char *to)
+{
+    (void)program_write_weights(t, s, &(struct byte_sink){append, &to});
+}
+
 /* ----------------------------------------------------------------------------------- the struct */
 
 void weights_write_declaration(struct program *p, struct text *out)

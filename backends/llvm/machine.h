@@ -1,0 +1,34 @@
+/* machine.h - what LLVM makes code for, and the code. */
+#ifndef TGC_LLVM_MACHINE_H
+#define TGC_LLVM_MACHINE_H
+
+#include "backends/llvm/emit.h"
+
+struct llvm_machine {
+    const char *triple, *cpu, *features;
+    const char *arch;            /* as in isa.def; "": it has no instruction sets there */
+    const char *abi;             /* the module's "target-abi"; NULL: the triple's own */
+    LLVMTargetMachineRef machine;
+    LLVMTargetDataRef layout;
+};
+/* The processor at hand; false: an error. */
+bool machine_of_host(struct tgc *t, const struct llvm *l, struct llvm_machine *m);
+/* What all processors of the triple have (NULL: of this one), and the instruction set of --cpu; false:
+ * an error. */
+bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
+                       struct llvm_machine *m);
+void machine_free(const struct llvm *l, struct llvm_machine *m);
+
+/* Optimizes the module and makes code of it; the caller disposes of the buffer. NULL: an error. The
+ * values are LLVM's (LLVMCodeGenFileType). */
+enum code { CODE_ASSEMBLY, CODE_OBJECT };
+LLVMMemoryBufferRef machine_generate(struct tgc *t, const struct llvm *l,
+                                     const struct llvm_machine *m, LLVMModuleRef module,
+                                     enum code code);
+
+/* Records LLVM's error, which is freed; false. */
+bool llvm_failed(struct tgc *t, const struct llvm *l, LLVMErrorRef error, const char *what);
+/* A copy of LLVM's message, which is freed. */
+const char *llvm_take(struct tgc *t, const struct llvm *l, char *message);
+
+#endif
