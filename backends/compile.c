@@ -1,8 +1,7 @@
-/* compile.c - runs the system's C compiler on an emitted file: .o, .so, .a, or the -DNAME_MAIN
- * program.
+/* compile.c - runs a C compiler on an emitted file: .o, .so, .a, or the -DNAME_MAIN program.
  *
- * The compiler is $CC or cc, or what the request names. It runs in the emitted file's folder, so that it finds the header and
- * the weights; no shell is involved.
+ * The compiler is what the request names, else $CC or cc. It runs in the emitted file's folder, so that
+ * it finds the header and the weights; no shell is involved.
  */
 #include "backends/backend.h"
 
@@ -22,8 +21,14 @@ static void add(struct command *c, const char *word)
 }
 
 /* $CC may contain options, separated by blanks. */
-static void add_compiler(struct command *c)
+static void add_compiler(struct command *c, const struct compiler *given)
 {
+    if (given) {
+        add(c, given->command);
+        for (int i = 0; i < given->nword; i++)
+            add(c, given->word[i]);
+        return;
+    }
     const char *s = getenv("CC");
     if (!s || !s[strspn(s, " ")])
         s = "cc";
@@ -136,12 +141,7 @@ bool compile_c(struct tgc *t, const struct compile_request *r)
     const char *folder = folder_of(t, r->c_path), *out = absolute(t, r->out_path);
     const char *object = r->kind == BINARY_ARCHIVE ? member_of(t, r->c_path) : out;
     const char *subject = r->subject ? r->subject : r->out_path;
-    if (r->compiler)
-        add(&c, r->compiler->command);
-    else
-        add_compiler(&c);
-    for (int i = 0; r->compiler && i < r->compiler->nword; i++)
-        add(&c, r->compiler->word[i]);
+    add_compiler(&c, r->compiler);
     add_default(&c, "-O2", "-O");
     add_default(&c, "-std=c11", "-std=");
     if (r->kind != BINARY_PROGRAM)

@@ -359,7 +359,8 @@ void instance_print_maker(const struct instance *p);
 bool instance_restart(struct tgc *t, const struct options *o, struct instance *p);
 
 /* With --target=clang: whether libclang, if it is here, finds no errors in the emitted program. */
-bool check_by_clang(struct tgc *t, const struct options *o, const struct clang_source *source);
+bool check_by_clang(struct tgc *t, const struct options *o, struct clang *clang,
+                    const struct clang_source *source);
 /* Writes the weights; false: a diagnostic. */
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path);
 

@@ -118,7 +118,8 @@ static const char *sibling(struct tgc *t, const char *path, const char *extensio
                       extension);
 }
 
-struct emission { const char *name, *header; struct text c, h; bool beside; };
+/* clang: checks the program; NULL: another target */
+struct emission { const char *name, *header; struct clang *clang; struct text c, h; bool beside; };
 
 /* Reports what happens to weights that no linker accepts. */
 static void mention_weights(struct tgc *t, const struct schedule *s, enum weights_mode wanted,
@@ -150,13 +151,18 @@ static void mention_size(struct tgc *t, const struct options *o, const struct em
                   (double)e->c.n / 1e6, e->name);
 }
 
+static struct clang *clang_of(struct tgc *t, const struct options *o)
+{
+    return o->target == TARGET_CLANG ? clang_open(t, o->triple) : NULL;
+}
+
 static bool emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e)
 {
     double start = clock_seconds();
     struct program_options po = model_program_options(o, m, e->name);
     struct text kernels = {.t = t};
     struct program_lines lines = {0};
-    po.lines = o->target == TARGET_CLANG ? &lines : NULL;
+    po.lines = e->clang ? &lines : NULL;
     po.header = e->header;
     po.kernels = &kernels;
     po.no_main = o->emit != EMIT_C;
@@ -182,7 +188,7 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     struct clang_source source = {
         .subject = o->model, .c_name = mem_printf(t, "%s.c", e->name), .c = &e->c, .h = &e->h,
         .h_name = e->header ? e->header : mem_printf(t, "%s.h", e->name), .lines = &lines};
-    return !po.lines || check_by_clang(t, o, &source);
+    return !e->clang || check_by_clang(t, o, e->clang, &source);
 }
 
 static bool put_weights(struct tgc *t, const struct model *m, struct outputs *files,
@@ -232,6 +238,7 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
 {
     const char *header = sibling(t, o->output, "h"), *slash = strrchr(header, '/');
     struct emission e = {.name = name,
+                         .clang = clang_of(t, o),
                          .header = strcmp(o->output, "-") == 0 ? NULL
                                    : slash                     ? slash + 1
                                                                : header};
@@ -253,9 +260,9 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
                                              [EMIT_ARCHIVE] = BINARY_ARCHIVE};
     if (strcmp(o->output, "-") == 0)
         return diag_error(t, NULL, "-o - is for text; a .%s needs a file", emit_extension(o->emit));
-    struct emission e = {.name = name};
+    struct emission e = {.name = name, .clang = clang_of(t, o)};
     const struct compiler *compiler = NULL;
-    if (o->target == TARGET_CLANG && !(compiler = clang_compiler(clang_open(t, o->triple))))
+    if (e.clang && !(compiler = clang_compiler(e.clang)))
         return false;
     const char *out = outputs_reserve(files, o->output);
     if (!out || !emit(t, o, m, &e) || !put_text(t, files, sibling(t, o->output, "h"), &e.h))
@@ -422,13 +429,15 @@ static bool write_graph(struct tgc *t, const struct options *o, const struct mod
 static bool write_outputs(struct tgc *t, const struct options *o, const struct model *m,
                           struct outputs *files, const char *name)
 {
-    if (o->target == TARGET_LLVM &&
-        (o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT))
-        return write_llvm(t, o, m, files, name);
     switch (o->emit) {
     case EMIT_C:
         return write_c(t, o, m, files, name);
+    case EMIT_LL:
+    case EMIT_ASM:
+        return write_llvm(t, o, m, files, name);
     case EMIT_OBJECT:
+        return o->target == TARGET_LLVM ? write_llvm(t, o, m, files, name)
+                                        : write_binary(t, o, m, files, name);
     case EMIT_SHARED:
     case EMIT_ARCHIVE:
         return write_binary(t, o, m, files, name);

@@ -39,16 +39,18 @@ bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const 
                             strerror(errno));
 }
 
-bool check_by_clang(struct tgc *t, const struct options *o, const struct clang_source *source)
+bool check_by_clang(struct tgc *t, const struct options *o, struct clang *clang,
+                    const struct clang_source *source)
 {
     double start = clock_seconds();
-    bool ok = clang_check(clang_open(t, o->triple), source);
+    bool ok = clang_check(clang, source);
     report_stage(t, o, "libclang", start);
     return ok;
 }
 
+/* clang: checks the program; NULL: another target */
 static bool emit_files(struct tgc *t, const struct options *o, const struct model *m,
-                       const char *name, const char *dir)
+                       struct clang *clang, const char *name, const char *dir)
 {
     struct program_options po = model_program_options(o, m, name);
     struct text c = {.t = t}, h = {.t = t};
@@ -57,7 +59,7 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
     po.no_main = true;
     po.kernels = &kernels;
     struct program_lines lines = {0};
-    po.lines = o->target == TARGET_CLANG ? &lines : NULL;
+    po.lines = clang ? &lines : NULL;
     if (!program_write_c(t, m->schedule, &po, &c, &h, &beside))
         return false;
     if (t->debug >= 3)
@@ -65,7 +67,7 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
     struct clang_source source = {
         .subject = o->model, .c_name = mem_printf(t, "%s.c", name), .c = &c, .h = &h,
         .h_name = mem_printf(t, "%s.h", name), .lines = &lines};
-    if (po.lines && !check_by_clang(t, o, &source))
+    if (clang && !check_by_clang(t, o, clang, &source))
         return false;
     if (!write_text(t, mem_printf(t, "%s/%s.c", dir, name), &c) ||
         !write_text(t, mem_printf(t, "%s/%s.h", dir, name), &h))
@@ -292,7 +294,7 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
         return false;
     const char *cc = getenv("CC");
     progress(o, "%s: writing C", name);
-    bool ok = emit_files(t, o, m, name, dir);
+    bool ok = emit_files(t, o, m, clang, name, dir);
     report_stage(t, o, "emit C", start);
     start = clock_seconds();
     progress(o, "%s: compiling by %s", name, clang ? clang->title : cc && *cc ? cc : "cc");

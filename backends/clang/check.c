@@ -12,7 +12,6 @@
 /* Where the files are for libclang alone: a folder that is not there, so that nothing else is found
  * in it. */
 #define FOLDER "/tgc-emitted/"
-enum { NEWEST = 19, OLDEST = 13 };
 enum { SEVERITY_OF_WARNING = 2, SEVERITY_OF_ERROR = 3 };       /* 4: fatal */
 
 /* libclang's own layouts of CXUnsavedFile, CXString and CXSourceLocation. */
@@ -89,7 +88,7 @@ static bool find_library(struct tgc *t, struct libclang *c, int version)
 {
     const char *wanted = getenv("TGC_CLANG");
     int only = version ? version : wanted ? atoi(wanted) : 0;
-    for (int v = only ? only : NEWEST; v >= (only ? only : OLDEST); v--) {
+    for (int v = only ? only : CLANG_NEWEST; v >= (only ? only : CLANG_OLDEST); v--) {
         const char *name[] = {mem_printf(t, "libclang-%d.so.1", v), mem_printf(t, "libclang.so.%d", v),
                               "libclang.so.1", "libclang.so"};
         for (size_t i = 0; i < sizeof name / sizeof *name; i++)
@@ -188,14 +187,13 @@ static bool parse_source(struct parse *p)
                       libc = {"tgc-probe.c", headers, sizeof headers - 1},
                       own[] = {{mem_printf(l->t, FOLDER "%s", s->c_name), s->c->s, s->c->n},
                        {mem_printf(l->t, FOLDER "%s", s->h_name), s->h->s, s->h->n}};
-    struct place at = {.file = l->triple ? mem_printf(l->t, "--triple=%s", l->triple) : s->subject};
     if (!parse_file(p, &none, 1, true))
-        return diag_error(l->t, &at, "libclang compiles for no such machine");
+        return clang_refuse_machine(l, "libclang", s->subject);
     if (!parse_file(p, &libc, 1, true))
-        return diag_error(l->t, &at, "libc's headers for this machine are not found%s",
-                          clang_headers_hint(l));
+        return clang_refuse_headers(l, s->subject);
     return parse_file(p, own, 2, false) || p->nerror > 0 ||
-           diag_error(l->t, &at, "libclang cannot parse %s", s->c_name);
+           diag_error(l->t, &(struct place){.file = s->subject}, "libclang cannot parse %s",
+                      s->c_name);
 }
 
 bool clang_check(struct clang *l, const struct clang_source *s)
@@ -210,7 +208,7 @@ bool clang_check(struct clang *l, const struct clang_source *s)
         return diag_error(l->t, NULL,
                           "neither clang nor libclang is here, of version %d to %d (Debian: apt-get "
                           "install clang libclang1); --target=c writes the same C unchecked",
-                          OLDEST, NEWEST);
+                          CLANG_OLDEST, CLANG_NEWEST);
     if (l->t->debug >= 1)
         diag_note(l->t, NULL, "the C is not parsed before it is compiled: there is no libclang %d "
                               "(Debian: apt-get install libclang1-%d)", l->version, l->version);

@@ -9,6 +9,8 @@
 
 #include "backends/backend.h"
 
+enum { CLANG_OLDEST = 13, CLANG_NEWEST = 19 };
+
 struct clang {
     struct tgc *t;
     const char *triple;          /* NULL: this machine */
@@ -25,9 +27,10 @@ struct clang *clang_open(struct tgc *t, const char *triple);
 const struct compiler *clang_compiler(struct clang *l);
 /* "clang 19.1.7 (clang-19)"; NULL: none of the known versions is on PATH. */
 const char *clang_found(struct tgc *t);
-/* "; Debian: apt-get install libc6-dev-arm64-cross", where libc's headers for the triple may be;
- * "" if that is not known. */
-const char *clang_headers_hint(const struct clang *l);
+/* Both record an error, which names --triple, or the subject for this machine: false. The second names
+ * the package that libc's headers are in, where sysroots.def has it. */
+bool clang_refuse_machine(const struct clang *l, const char *by, const char *subject);
+bool clang_refuse_headers(const struct clang *l, const char *subject);
 
 /* check.c. An emitted program; lines: of NAME.c, from program_write_c(). */
 struct clang_source {

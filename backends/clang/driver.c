@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NEWEST = 19, OLDEST = 13 };
-
 static const struct sysroot { const char *architecture, *system, *folder, *package; } sysroots[] = {
 #define SYSROOT(architecture, system, folder, package) {architecture, system, folder, package},
 #include "backends/clang/sysroots.def"
@@ -45,13 +43,13 @@ static const char *find_driver(struct tgc *t, const char **version)
 {
     const char *wanted = getenv("TGC_CLANG");
     int only = wanted ? atoi(wanted) : 0;
-    for (int v = NEWEST + 1; v >= OLDEST; v--) {
-        const char *name = v > NEWEST ? "clang" : mem_printf(t, "clang-%d", v);
+    for (int v = CLANG_NEWEST + 1; v >= CLANG_OLDEST; v--) {
+        const char *name = v > CLANG_NEWEST ? "clang" : mem_printf(t, "clang-%d", v);
         if (!is_on_path(t, name))
             continue;
         *version = answer_of(t, mem_printf(t, "%s -dumpversion", name));
         int major = atoi(*version);
-        if (major >= OLDEST && (!only || major == only))
+        if (major >= CLANG_OLDEST && (!only || major == only))
             return name;
     }
     return NULL;
@@ -75,13 +73,30 @@ static const struct sysroot *find_sysroot(const char *triple)
     return NULL;
 }
 
-const char *clang_headers_hint(const struct clang *l)
+static const char *headers_hint(const struct clang *l)
 {
     const struct sysroot *s = l->triple ? find_sysroot(l->triple) : NULL;
     if (l->triple && !s)
         return "; C_INCLUDE_PATH names the folder where they are";
     return mem_printf(l->t, " (Debian: apt-get install %s); elsewhere C_INCLUDE_PATH names their "
                             "folder", s ? s->package : "libc6-dev");
+}
+
+static const char *place_of(const struct clang *l, const char *subject)
+{
+    return l->triple ? mem_printf(l->t, "--triple=%s", l->triple) : subject;
+}
+
+bool clang_refuse_machine(const struct clang *l, const char *by, const char *subject)
+{
+    struct place at = {.file = place_of(l, subject)};
+    return diag_error(l->t, &at, "%s compiles for no such machine", by);
+}
+
+bool clang_refuse_headers(const struct clang *l, const char *subject)
+{
+    struct place at = {.file = place_of(l, subject)};
+    return diag_error(l->t, &at, "libc's headers for this machine are not found%s", headers_hint(l));
 }
 
 static void add_word(struct clang *l, const char *word)
@@ -125,12 +140,10 @@ static bool accepts(struct clang *l, const char *words)
 /* Another machine's compiler may be there without its libc. */
 static bool check_triple(struct clang *l)
 {
-    struct place at = {.file = mem_printf(l->t, "--triple=%s", l->triple)};
     if (!accepts(l, ""))
-        return diag_error(l->t, &at, "%s compiles for no such machine", l->title);
+        return clang_refuse_machine(l, l->title, NULL);
     return accepts(l, "-include assert.h -include math.h -include stdint.h -include string.h") ||
-           diag_error(l->t, &at, "libc's headers for this machine are not found%s",
-                      clang_headers_hint(l));
+           clang_refuse_headers(l, NULL);
 }
 
 const struct compiler *clang_compiler(struct clang *l)
@@ -140,7 +153,7 @@ const struct compiler *clang_compiler(struct clang *l)
         diag_error(t, NULL,
                    "none of clang, clang-%d ... clang-%d is on PATH (Debian: apt-get install "
                    "clang); without it --target=c takes the C compiler at hand",
-                   NEWEST, OLDEST);
+                   CLANG_NEWEST, CLANG_OLDEST);
         return NULL;
     }
     if (l->triple && !check_triple(l))
