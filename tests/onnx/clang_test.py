@@ -174,12 +174,7 @@ def main():
             name = f"{path.stem} {' '.join(how)}".strip()
             suite.add(name, L.check_model, tgc, BY_CLANG, path, scratch / N.flat(name), how,
                       slow=how != () or path != MLP)
-    cases = N.load_cases()
-    passing, _ = N.read_lists()
-    for number, name in enumerate(passing):
-        if name in cases:
-            suite.add(name, L.check_case, tgc, BY_CLANG, cases[name], scratch / N.flat(name),
-                      slow=number % EVERY != 0)
+    L.add_cases(suite, tgc, BY_CLANG, scratch, EVERY)
     suite.main()
 
 

@@ -179,6 +179,15 @@ def check_refusals(tgc, folder):
         expect(not list(folder.iterdir()), f"{words[0]} left a file")
 
 
+def add_cases(suite, tgc, way, scratch, every):
+    """The onnx package's tests that tgc passes; all but each `every`-th are slow."""
+    cases = N.load_cases()
+    passing, _ = N.read_lists()
+    for number, name in enumerate(passing):
+        if name in cases:
+            suite.add(name, check_case, tgc, way, cases[name], scratch / N.flat(name), slow=number % every != 0)
+
+
 def main():
     suite = Suite("llvm")
     options = suite.parse()
@@ -193,12 +202,7 @@ def main():
         for how in ((), ("--cpu=generic",), ("--cpu=avx2",), ("-O0",)):
             name = f"{path.stem} {' '.join(how)}".strip()
             suite.add(name, check_model, tgc, BY_LLVM, path, scratch / N.flat(name), how, slow=how == ("--cpu=avx2",))
-    cases = N.load_cases()
-    passing, _ = N.read_lists()
-    for number, name in enumerate(passing):
-        if name in cases:
-            suite.add(name, check_case, tgc, BY_LLVM, cases[name], scratch / N.flat(name),
-                      slow=number % EVERY != 0)
+    add_cases(suite, tgc, BY_LLVM, scratch, EVERY)
     suite.main()
 
 
