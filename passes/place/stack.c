@@ -245,11 +245,40 @@ static bool is_repeated(const struct stack *s, int def, int at)
     return false;
 }
 
+/* Elements that a short sum reads in every iteration of the loop around it, which stores one result
+ * each time: compilers unroll the sum and vectorize the loop around it, so that each of these
+ * elements is a vector of equal lanes. */
+static int64_t splat_operands_nbytes(const struct stack *s)
+{
+    int64_t most = 0, trips, stride;
+    for (int loop = 0; loop < s->n; loop++) {
+        int outer = s->u[loop]->op == OP_RANGE ? stack_around(s, loop) : -1;
+        int64_t size = 0;
+        bool sums = false, stores = false, innermost = true;
+        if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) || trips > UNROLLED_TRIPS)
+            continue;
+        for (int i = loop + 1; i < s->close[loop]; i++) {
+            const struct uop *u = s->u[i];
+            innermost &= u->op != OP_RANGE;
+            sums |= u->op == OP_ASSIGN && u->src[1]->op == OP_ADD;
+            if (u->op == OP_LOAD && !uop_depends_on(s->t, u->src[1], s->u[outer]) &&
+                uop_depends_on(s->t, u->src[1], s->u[loop]))
+                size += trips * stack_value_nbytes(u);
+        }
+        for (int i = s->close[loop]; i < s->close[outer]; i++)
+            stores |= s->u[i]->op == OP_STORE && stack_around(s, i) == outer &&
+                      index_stride(s->t, s->u[i]->src[1], s->u[outer], &stride) && stride == 1;
+        if (innermost && sums && stores && size > most)
+            most = size;
+    }
+    return most;
+}
+
 /* Sums that a loop behind theirs reads again and again: vectorized along that loop, each is a
  * vector of equal lanes. */
 static int64_t repeated_nbytes(const struct stack *s)
 {
-    int64_t most = 0;
+    int64_t most = splat_operands_nbytes(s);
     for (int def = 0; def < s->n; def++) {
         int64_t size = stack_array_nbytes(s->u[def]);
         int last = def;

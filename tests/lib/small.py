@@ -166,6 +166,13 @@ def row():
     return net.model(net("Gemm", "x", net.w(100, 256), net.w(100), transB=1))
 
 
+@small("step of a decoder", "--dim", "n<=40")
+def decoder_step():
+    net = Net(q=[1, 4, 16], k=[1, 16, "n"], v=[1, "n", 16])
+    scores = net("Mul", net("MatMul", "q", "k"), net.data(0.25, np.float32))
+    return net.model(net("MatMul", net("Softmax", scores, axis=-1), "v"))
+
+
 @small("product of a run-time number of rows", "--dim", "n<=64")
 def rows():
     net = Net(x=["n", 48])
