@@ -247,13 +247,15 @@ static bool is_repeated(const struct stack *s, int def, int at)
 
 /* Elements that a short sum reads in every iteration of the loop around it, which stores one result
  * each time: compilers unroll the sum and vectorize the loop around it, so that each of these
- * elements is a vector of equal lanes. */
-static int64_t splat_operands_nbytes(const struct stack *s)
+ * elements is a vector of equal lanes. `words`: places by a stride that is known in a run alone,
+ * which are invariant, too, as products and, if a third loop counts, with its offset added. */
+static int64_t splat_operands_nbytes(const struct stack *s, int64_t *words)
 {
     int64_t most = 0, trips, stride;
+    *words = 0;
     for (int loop = 0; loop < s->n; loop++) {
         int outer = s->u[loop]->op == OP_RANGE ? stack_around(s, loop) : -1;
-        int64_t size = 0;
+        int64_t size = 0, places = 0;
         bool sums = false, stores = false, innermost = true;
         if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) || trips > UNROLLED_TRIPS)
             continue;
@@ -261,15 +263,20 @@ static int64_t splat_operands_nbytes(const struct stack *s)
             const struct uop *u = s->u[i];
             innermost &= u->op != OP_RANGE;
             sums |= u->op == OP_ASSIGN && u->src[1]->op == OP_ADD;
-            if (u->op == OP_LOAD && !uop_depends_on(s->t, u->src[1], s->u[outer]) &&
-                uop_depends_on(s->t, u->src[1], s->u[loop]))
+            if (u->op != OP_LOAD || !uop_depends_on(s->t, u->src[1], s->u[loop]))
+                continue;
+            if (!uop_depends_on(s->t, u->src[1], s->u[outer]))
                 size += trips * stack_value_nbytes(u);
+            if (!index_stride(s->t, u->src[1], s->u[loop], &stride))
+                places += stack_around(s, outer) >= 0 ? 2 * trips : trips;
         }
         for (int i = s->close[loop]; i < s->close[outer]; i++)
             stores |= s->u[i]->op == OP_STORE && stack_around(s, i) == outer &&
                       index_stride(s->t, s->u[i]->src[1], s->u[outer], &stride) && stride == 1;
-        if (innermost && sums && stores && size > most)
-            most = size;
+        if (innermost && sums && stores) {
+            most = size > most ? size : most;
+            *words = places > *words ? places : *words;
+        }
     }
     return most;
 }
@@ -278,7 +285,7 @@ static int64_t splat_operands_nbytes(const struct stack *s)
  * vector of equal lanes. */
 static int64_t repeated_nbytes(const struct stack *s)
 {
-    int64_t most = splat_operands_nbytes(s);
+    int64_t words, most = splat_operands_nbytes(s, &words);
     for (int def = 0; def < s->n; def++) {
         int64_t size = stack_array_nbytes(s->u[def]);
         int last = def;
@@ -290,7 +297,8 @@ static int64_t repeated_nbytes(const struct stack *s)
                 if (s->u[i]->src[k] == s->u[def] && is_repeated(s, def, i) && size > most)
                     most = size;
     }
-    return SPLAT_LANES * most > SPLATS_HELD ? SPLAT_LANES * most - SPLATS_HELD : 0;
+    int64_t splats = SPLAT_LANES * most;
+    return (splats > SPLATS_HELD ? splats - SPLATS_HELD : 0) + words * WORD;
 }
 
 /* How many taps a load reads in the loops inside `around` if windows overlap along that one; 0: they

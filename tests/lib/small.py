@@ -166,11 +166,14 @@ def row():
     return net.model(net("Gemm", "x", net.w(100, 256), net.w(100), transB=1))
 
 
-@small("step of a decoder", "--dim", "n<=40")
-def decoder_step():
-    net = Net(q=[1, 4, 16], k=[1, 16, "n"], v=[1, "n", 16])
+def decoder(heads, rows):
+    net = Net(q=[heads, rows, 16], k=[heads, 16, "n"], v=[heads, "n", 16])
     scores = net("Mul", net("MatMul", "q", "k"), net.data(0.25, np.float32))
     return net.model(net("MatMul", net("Softmax", scores, axis=-1), "v"))
+
+
+for name, heads, rows in ("step of a decoder", 4, 1), ("four steps of a decoder", 1, 4), ("steps of a decoder's heads", 2, 3):
+    MODELS[name] = (lambda heads=heads, rows=rows: decoder(heads, rows), ("--dim", "n<=40"))
 
 
 @small("product of a run-time number of rows", "--dim", "n<=64")
