@@ -227,6 +227,20 @@ static void test_runs(void **state)
     assert_true(uop_is_int(c.factor[c.stationary].valid, 1));
 }
 
+/* A part that begins within its axis is cut again where it was; windows whose taps go backwards are
+ * nothing that moves build. */
+static void test_parts(void **state)
+{
+    struct fixture *f = *state;
+    struct tgc *t = f->t;
+    struct uop *begin[2] = {uop_int(t, 0), uop_int(t, 2)}, *size[2] = {uop_int(t, 5), uop_int(t, 7)};
+    struct uop *part = uop_shrink(t, INPUT(f, 5, 10), begin, size);
+    check_only(f, lib_matmul(&f->l, part, WEIGHT(f, 7, 4)), "rcs", SAME);
+    struct uop *window = uop_window(t, INPUT(f, 5, 9), 1, uop_int(t, 7), uop_int(t, 3), 1, 1);
+    struct uop *product = lib_mul(&f->l, uop_flip(t, window, 1u << 2), WEIGHT(f, 3));
+    check_only(f, lib_reduce(&f->l, REDUCE_SUM, product, 4, false), "rrt", NONE);
+}
+
 /* ------------------------------------------------------------------------------------- movement */
 
 static void test_moves(void **state)
@@ -410,7 +424,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_matmul), CASE(test_batch), CASE(test_standing), CASE(test_einsum),
         CASE(test_attention), CASE(test_convolution), CASE(test_groups), CASE(test_transposed),
-        CASE(test_runs), CASE(test_moves), CASE(test_others), CASE(test_nest_of_matmul),
+        CASE(test_runs), CASE(test_parts), CASE(test_moves), CASE(test_others), CASE(test_nest_of_matmul),
         CASE(test_nest_of_batch), CASE(test_nest_of_values), CASE(test_nest_of_convolution),
         CASE(test_nest_of_dilation), CASE(test_nest_of_patches), CASE(test_nest_of_groups),
         CASE(test_nest_of_one_column), CASE(test_nest_of_two_sums),

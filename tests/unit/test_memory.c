@@ -244,6 +244,7 @@ struct effect {
     int nin;
     struct buffer *out;
     bool slice; /* writes one slice of out: the iteration's */
+    bool conditional; /* stores some elements alone */
 };
 
 struct program {
@@ -308,8 +309,10 @@ static void push_kernel(struct program *p, struct effect e)
     }
     value = e.out->dtype == DTYPE_F32 ? value : uop_cast(t, e.out->dtype, value);
     struct uop *at = e.slice ? sym_add(t, range, uop_var(t, p->counter)) : range;
-    struct uop *src[4] = {uop_buffer(t, e.out), at, value, range};
-    struct uop *store = uop_intern(t, OP_STORE, value->dtype, src, 4, (union arg){0});
+    struct uop *some = uop_binary(t, OP_LT, range, uop_int(t, 7));
+    struct uop *src[5] = {uop_buffer(t, e.out), at, value, e.conditional ? some : range, range};
+    struct uop *store =
+        uop_intern(t, OP_STORE, value->dtype, src, e.conditional ? 5 : 4, (union arg){0});
     k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, &store, 1, (union arg){0});
     if (draw(p->g, 6) == 0) {
         k->scratch = mem_array(t, 1, sizeof *k->scratch);
@@ -661,6 +664,24 @@ static void test_in_place(void **state)
     }
 }
 
+/* Elements that a conditional store leaves alone are the result's of before, not the input's. */
+static void test_conditional_is_not_in_place(void **state)
+{
+    (void)state;
+    struct random g = {0};
+    struct program *p = program_new(&g);
+    struct buffer *a = new_buffer(p, BUFFER_TEMP, DTYPE_F32, 1024);
+    struct buffer *b = new_buffer(p, BUFFER_TEMP, DTYPE_F32, 1024);
+    push_copy(p, a, NULL, true);
+    g.state = 0; /* no scratch */
+    push_kernel(p, (struct effect){.in = {a}, .elementwise = {true}, .nin = 1, .out = b,
+                                   .conditional = true});
+    push_copy(p, new_buffer(p, BUFFER_OUTPUT, DTYPE_F32, 1024), b, true);
+    assert_true(plan_memory(p->t, &p->s));
+    assert_int_equal(p->s.arena_nbytes, 8192);
+    tgc_free(p->t);
+}
+
 static void test_branches_share(void **state)
 {
     (void)state;
@@ -765,6 +786,7 @@ int main(void)
         cmocka_unit_test(test_nothing_and_too_much),
         cmocka_unit_test(test_random_schedules),
         cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_conditional_is_not_in_place),
         cmocka_unit_test(test_branches_share),
         cmocka_unit_test(test_parts_live_in_their_base),
         cmocka_unit_test(test_weights),
