@@ -28,7 +28,6 @@ enum {
     SAVED = 160,      /* registers that a kernel saves: x19 to x30 and d8 to d15 on aarch64 */
     SAVED_NEON = 176, /* ... and padding */
     SAVED_X86 = 120,  /* ... seven of 8 bytes, and alignment to 64 */
-    WORD = 8,
     WORDS_FEW = 11,  /* counters and scalars in registers */
     WORDS_MANY = 24, /* scalars beyond these are kept twice */
     SCALAR_MORE = 20,
@@ -37,12 +36,6 @@ enum {
     FUNCTION = 64,  /* bytes, for an inlined function of a float */
     FUNCTION_DOUBLE = 160,  /* ... of a double: pairs of registers on thumbv7em */
     FUNCTION_LONG = 320,    /* ... that clang vectorizes, and that consists of two: sinh */
-    UNROLLED_TRIPS = 16,    /* of a loop that clang unrolls around a function, and vectorizes */
-    SPLAT_LANES = 4,        /* of an element that a loop repeats, in a vector of 16 bytes */
-    TAPS_UNROLLED = 64,     /* taps of a window that gcc unrolls completely */
-    TAPS_FEW = 32,          /* ... which are loaded where they are needed */
-    TAPS_HELD = 256,        /* bytes of others in registers: SSE's */
-    SPLATS_HELD = 128,      /* bytes of these in registers, half of SSE's */
     BYTES_OF_DOUBLES = 160, /* gcc makes a vector of bytes from eight vectors of doubles */
     LANE_APART = 12,        /* each lane's address and its index in an array */
     FEW_CONSTANTS = 11,     /* of a vector's exp */
@@ -56,7 +49,6 @@ enum {
     ARRAY_UNHELD = 128,   /* ... all registers of a Cortex-M4 */
     SLOTS = 4,            /* of an element beyond these: its value, a product, two addresses */
     SLOTS_TAPS = 7,       /* ... in a window, whose taps have addresses, too */
-    ARRAY_UNROLLED = 256, /* ... of the largest one over which loops are unrolled */
     ARRAY_MORE = 640,     /* ... the most that is kept beside it: addresses, next products */
     CALL_LONG = 6,       /* ... of erf, which has many polynomials */
     ROWS_TWICE = 24,     /* vectors of a table by AVX2: each row twice in one, and temporaries */
@@ -72,7 +64,7 @@ int64_t stack_value_nbytes(const struct uop *u)
 }
 
 static bool is_opener(const struct uop *u) { return u->op == OP_RANGE || u->op == OP_GUARD; }
-static bool is_closer(const struct uop *u) { return u->op == OP_END || u->op == OP_ENDGUARD; }
+bool stack_is_closer(const struct uop *u) { return u->op == OP_END || u->op == OP_ENDGUARD; }
 
 void stack_find_loops(struct stack *s)
 {
@@ -80,7 +72,7 @@ void stack_find_loops(struct stack *s)
     s->parent = scratch_array(s->t, (size_t)s->n + 1, sizeof *s->parent);
     s->close = scratch_array(s->t, (size_t)s->n + 1, sizeof *s->close);
     for (int i = 0; i < s->n; i++) {
-        if (is_closer(s->u[i])) {
+        if (stack_is_closer(s->u[i])) {
             s->close[open] = i;
             open = s->parent[open];
         }
@@ -109,17 +101,17 @@ static void find_pressure(struct stack *s, int64_t *vectors, int64_t *scalars)
     for (int i = 0; i < s->n; i++) {
         const struct uop *u = s->u[i];
         end[i] = i;
-        for (int k = 0; k < u->nsrc && !is_closer(u); k++) {
+        for (int k = 0; k < u->nsrc && !stack_is_closer(u); k++) {
             int def = (int)(uintptr_t)map_get(&s->at, u->src[k]) - 1, last;
             if (def >= 0 && (last = live_until(s, def, i)) > end[def])
                 end[def] = last;
         }
-        if (!is_closer(u) && u->op != OP_STORE)
+        if (!stack_is_closer(u) && u->op != OP_STORE)
             map_set(&s->at, u, (void *)(uintptr_t)(i + 1));
     }
     for (int i = 0; i < s->n; i++) {
         const struct uop *u = s->u[i];
-        if (op_class(u->op) == CLASS_LEAF || is_closer(u) || u->op == OP_STORE)
+        if (op_class(u->op) == CLASS_LEAF || stack_is_closer(u) || u->op == OP_STORE)
             continue;
         int64_t size = uop_is_tile(u) ? 0 : u->lanes > 1 ? stack_value_nbytes(u) : 1;
         by[2 * i + (u->lanes == 1)] += size;
@@ -159,8 +151,9 @@ static void find_arrays(const struct stack *s, int64_t *values, int64_t *memory)
         for (int k = 0; k <= i && stack_array_nbytes(s->u[i]); k++) {
             int64_t size = stack_array_nbytes(s->u[k]);
             int in = stack_around(s, k);
+            bool large = size > STACK_ARRAY_UNROLLED;
             if (size && (in < 0 || s->close[in] > i))
-                total[size > ARRAY_UNROLLED] = sat_add(total[size > ARRAY_UNROLLED], size);
+                total[large] = sat_add(total[large], size);
         }
         *values = total[0] > *values ? total[0] : *values;
         *memory = total[1] > *memory ? total[1] : *memory;
@@ -205,7 +198,7 @@ static int count_beside(const struct stack *s, int at)
     }
     bool unrolled = loop >= 0 && stack_around(s, loop) >= 0 &&
                     uop_const_int(s->u[loop]->src[0], &trips) && trips > 1 &&
-                    trips <= UNROLLED_TRIPS;
+                    trips <= STACK_UNROLLED_TRIPS;
     return kinds + unrolled;
 }
 
@@ -230,117 +223,6 @@ static int64_t inlined_nbytes(const struct stack *s, bool arrays)
     return most;
 }
 
-/* Whether a loop that has nothing to do with an array reads its elements: `at` is the reader, `def`
- * where the array begins. */
-static bool is_repeated(const struct stack *s, int def, int at)
-{
-    const struct uop *acc = s->u[def];
-    for (int r = stack_around(s, at); r > def; r = stack_around(s, r)) {
-        bool own = false;
-        for (int k = 1; k < acc->nsrc; k++)
-            own |= acc->src[k] == s->u[r];
-        if (!own)
-            return true;
-    }
-    return false;
-}
-
-/* Elements that a short sum reads in every iteration of the loop around it, which stores one result
- * each time: compilers unroll the sum and vectorize the loop around it, so that each of these
- * elements is a vector of equal lanes. `words`: places by a stride that is known in a run alone,
- * which are invariant, too, as products and, if a third loop counts, with its offset added. */
-static int64_t splat_operands_nbytes(const struct stack *s, int64_t *words)
-{
-    int64_t most = 0, trips, stride;
-    *words = 0;
-    for (int loop = 0; loop < s->n; loop++) {
-        int outer = s->u[loop]->op == OP_RANGE ? stack_around(s, loop) : -1;
-        int64_t size = 0, places = 0;
-        bool sums = false, stores = false, innermost = true;
-        if (outer < 0 || !uop_const_int(s->u[loop]->src[0], &trips) || trips > UNROLLED_TRIPS)
-            continue;
-        for (int i = loop + 1; i < s->close[loop]; i++) {
-            const struct uop *u = s->u[i];
-            innermost &= u->op != OP_RANGE;
-            sums |= u->op == OP_ASSIGN && u->src[1]->op == OP_ADD;
-            if (u->op != OP_LOAD || !uop_depends_on(s->t, u->src[1], s->u[loop]))
-                continue;
-            if (!uop_depends_on(s->t, u->src[1], s->u[outer]))
-                size += trips * stack_value_nbytes(u);
-            if (!index_stride(s->t, u->src[1], s->u[loop], &stride))
-                places += stack_around(s, outer) >= 0 ? 2 * trips : trips;
-        }
-        for (int i = s->close[loop]; i < s->close[outer]; i++)
-            stores |= s->u[i]->op == OP_STORE && stack_around(s, i) == outer &&
-                      index_stride(s->t, s->u[i]->src[1], s->u[outer], &stride) && stride == 1;
-        if (innermost && sums && stores) {
-            most = size > most ? size : most;
-            *words = places > *words ? places : *words;
-        }
-    }
-    return most;
-}
-
-/* Sums that a loop behind theirs reads again and again: vectorized along that loop, each is a
- * vector of equal lanes. */
-static int64_t repeated_nbytes(const struct stack *s)
-{
-    int64_t words, most = splat_operands_nbytes(s, &words);
-    for (int def = 0; def < s->n; def++) {
-        int64_t size = stack_array_nbytes(s->u[def]);
-        int last = def;
-        for (int i = def + 1; i < s->n && size && size <= ARRAY_UNROLLED; i++)
-            if (s->u[i]->op == OP_ASSIGN && s->u[i]->src[0] == s->u[def])
-                last = i;
-        for (int i = last + 1; i < s->n && last > def; i++)
-            for (int k = 0; k < s->u[i]->nsrc && !is_closer(s->u[i]); k++)
-                if (s->u[i]->src[k] == s->u[def] && is_repeated(s, def, i) && size > most)
-                    most = size;
-    }
-    int64_t splats = SPLAT_LANES * most;
-    return (splats > SPLATS_HELD ? splats - SPLATS_HELD : 0) + words * WORD;
-}
-
-/* How many taps a load reads in the loops inside `around` if windows overlap along that one; 0: they
- * do not, or compilers do not unroll these loops. */
-static int64_t count_taps(const struct stack *s, int load, int around)
-{
-    int64_t taps = 1, trips, step, stride;
-    int inner = stack_around(s, load);
-    struct uop *offset = s->u[load]->src[1];
-    if (inner == around || s->u[load]->nsrc > 2 ||
-        !index_stride(s->t, offset, s->u[inner], &step) || step == 0 ||
-        !index_stride(s->t, offset, s->u[around], &stride) || stride != step)
-        return 0;
-    for (int r = inner; r > around; r = stack_around(s, r)) {
-        if (!uop_const_int(s->u[r]->src[0], &trips))
-            return 0;
-        taps = sat_mul(taps, trips);
-    }
-    return taps > TAPS_FEW && taps <= TAPS_UNROLLED ? taps : 0;
-}
-
-/* A sum of a window, whose loops gcc unrolls: it vectorizes the loop over windows, and shares
- * what neighbouring ones have in common, so that each tap is a vector. */
-static int64_t taps_nbytes(const struct stack *s)
-{
-    int64_t most = 0, n;
-    for (int def = 0; def < s->n; def++) {
-        int around = stack_around(s, def);
-        bool sums = false;
-        if (s->u[def]->op != OP_ACC || s->u[def]->nsrc > 1 || around < 0)
-            continue;
-        for (int i = def + 1; i < s->close[around]; i++)
-            if (s->u[i]->op == OP_ASSIGN && s->u[i]->src[0] == s->u[def])
-                sums |= s->u[i]->src[1]->op == OP_ADD;
-        for (int i = def + 1; i < s->close[around] && sums; i++)
-            if (s->u[i]->op == OP_LOAD && (n = count_taps(s, i, around)) > most)
-                most = n;
-    }
-    int64_t size = most * SPLAT_LANES * WORD / 2;
-    return size > TAPS_HELD ? size - TAPS_HELD : 0;
-}
-
 /* Vectors whose lanes are loaded one by one: they are in arrays, and gcc keeps the addresses of
  * indices that it narrows. */
 static int64_t apart_nbytes(const struct stack *s, enum isa isa, int64_t widest)
@@ -356,7 +238,7 @@ static int64_t apart_nbytes(const struct stack *s, enum isa isa, int64_t widest)
         if (part && stack_around(s, i) >= 0)
             masked = 3 * widest;
         if (u->op == OP_GATHER && isa_lanes(isa) < 8)
-            total += stack_value_nbytes(u) + WORD;
+            total += stack_value_nbytes(u) + STACK_WORD;
     }
     return total + masked + (total ? widest : 0); /* aligned */
 }
@@ -411,7 +293,7 @@ static int64_t calls_nbytes(const struct stack *s, enum isa isa, int64_t widest)
     int64_t most = 0, n = 0, first = STACK_CALL_VECTORS;
     for (int i = 0; i < s->n; i++) {
         int64_t keeps = s->u[i]->op == OP_ERF ? CALL_LONG : STACK_CALL_VECTORS;
-        if (is_opener(s->u[i]) || is_closer(s->u[i]))
+        if (is_opener(s->u[i]) || stack_is_closer(s->u[i]))
             n = 0;
         else if (stack_is_function(isa, s->u[i]))
             n += keeps, first = keeps > first ? keeps : first;
@@ -443,7 +325,7 @@ static struct uop **without_unread(struct tgc *t, struct uop *const *u, int *n)
     struct uop_map read = {.t = t, .scratch = true};
     int first = *n;
     for (int i = *n - 1; i >= 0; i--) {
-        bool acts = is_opener(u[i]) || is_closer(u[i]) || u[i]->op == OP_STORE ||
+        bool acts = is_opener(u[i]) || stack_is_closer(u[i]) || u[i]->op == OP_STORE ||
                     u[i]->op == OP_ASSIGN || u[i]->op == OP_PREFETCH;
         if (!acts && !map_get(&read, u[i]))
             continue;
@@ -537,8 +419,8 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
         many *= has_taps(&s) ? SLOTS_TAPS : SLOTS;
         int64_t some = few > many ? few : many;
         some = (some < most ? some : most) * called_halves(u, n) / 2;
-        int64_t apart = words * WORD + more + some + inlined_nbytes(&s, values > 0) +
-                        repeated_nbytes(&s) + taps_nbytes(&s);
+        int64_t apart = words * STACK_WORD + more + some + inlined_nbytes(&s, values > 0) +
+                        stack_vectorized_nbytes(&s);
         return SAVED + apart + apart / 4 + memory + locals;
     }
     int64_t splats = splats_nbytes(&s), calls = calls_nbytes(&s, isa, widest);
@@ -574,7 +456,7 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
             promoted = locals && alive + locals > 0
                            ? SPILLED * (alive + locals) + (splats + locals) / 2
                            : 0;
-    return saved + words * WORD + more + values + memory + apart_nbytes(&s, isa, widest) +
+    return saved + words * STACK_WORD + more + values + memory + apart_nbytes(&s, isa, widest) +
            (apart > promoted ? apart : promoted);
 }
 

@@ -1,12 +1,16 @@
-/* stack.h - shared by stack.c, which bounds a kernel's stack, and unroll.c, which finds the loops
- * that would spill if they were unrolled. */
+/* stack.h - shared by stack.c, which bounds a kernel's stack, vectorized.c, which bounds what is
+ * added where compilers vectorize it, and unroll.c, which finds the loops that would spill if they
+ * were unrolled. */
 #ifndef TGC_STACK_H
 #define TGC_STACK_H
 
 #include "passes/passes.h"
 
 enum {
-    STACK_CALL_VECTORS = 3 /* of a function next to others in one block: they are interleaved */
+    STACK_CALL_VECTORS = 3, /* of a function next to others in one block: they are interleaved */
+    STACK_UNROLLED_TRIPS = 16,  /* of a loop that compilers unroll completely */
+    STACK_ARRAY_UNROLLED = 256, /* bytes of the largest array over which loops are unrolled */
+    STACK_WORD = 8
 };
 
 /* Positions in the program; loops and guards are named by their opener's position. */
@@ -19,6 +23,7 @@ struct stack {
 };
 
 void stack_find_loops(struct stack *s);
+bool stack_is_closer(const struct uop *u); /* the end of a loop or a guard */
 int stack_around(const struct stack *s, int at); /* the loop around it; -1: none */
 int64_t stack_array_nbytes(const struct uop *u); /* of an accumulator with lanes; 0: none */
 int64_t stack_value_nbytes(const struct uop *u);
@@ -26,5 +31,8 @@ int64_t stack_widest_vector(struct uop *const *u, int n);  /* 0: the program is 
 bool stack_is_function(enum isa isa, const struct uop *u); /* of vectors, inlined */
 /* Of the functions that the program calls, as vectors. needs: stack_find_loops() */
 int64_t stack_constants_nbytes(const struct stack *s, enum isa isa, int64_t widest);
+/* Bytes of a portable program that compilers vectorize, besides its scalars.
+ * needs: stack_find_loops() */
+int64_t stack_vectorized_nbytes(const struct stack *s);
 
 #endif

@@ -227,8 +227,8 @@ static void test_runs(void **state)
     assert_true(uop_is_int(c.factor[c.stationary].valid, 1));
 }
 
-/* A part that begins within its axis is cut again where it was; windows whose taps go backwards are
- * nothing that moves build. */
+/* Rebuilt from its contraction, a slice of an axis begins where it did. Windows with reversed taps
+ * cannot be rebuilt by movement operations. */
 static void test_parts(void **state)
 {
     struct fixture *f = *state;
@@ -424,8 +424,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_matmul), CASE(test_batch), CASE(test_standing), CASE(test_einsum),
         CASE(test_attention), CASE(test_convolution), CASE(test_groups), CASE(test_transposed),
-        CASE(test_runs), CASE(test_parts), CASE(test_moves), CASE(test_others), CASE(test_nest_of_matmul),
-        CASE(test_nest_of_batch), CASE(test_nest_of_values), CASE(test_nest_of_convolution),
+        CASE(test_runs), CASE(test_parts), CASE(test_moves), CASE(test_others),
+        CASE(test_nest_of_matmul), CASE(test_nest_of_batch), CASE(test_nest_of_values), CASE(test_nest_of_convolution),
         CASE(test_nest_of_dilation), CASE(test_nest_of_patches), CASE(test_nest_of_groups),
         CASE(test_nest_of_one_column), CASE(test_nest_of_two_sums),
     };

@@ -244,7 +244,7 @@ struct effect {
     int nin;
     struct buffer *out;
     bool slice; /* writes one slice of out: the iteration's */
-    bool conditional; /* stores some elements alone */
+    bool conditional; /* its store has a condition */
 };
 
 struct program {
@@ -664,7 +664,8 @@ static void test_in_place(void **state)
     }
 }
 
-/* Elements that a conditional store leaves alone are the result's of before, not the input's. */
+/* A conditional store keeps the result's old elements where its condition is false: it must not
+ * share the input's memory. */
 static void test_conditional_is_not_in_place(void **state)
 {
     (void)state;
