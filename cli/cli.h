@@ -1,9 +1,6 @@
 /* cli.h - the command line: the private header of cli/.
  *
- *      main.c     options.c ──> one of cmd_*.c ──> model.c: file -> graph -> schedule
- *                                              ├─> output.c: files that appear whole or not at all
- *                                              └─> instance.c: schedule -> shared object, opened
- *                                              and run; array.c, npy.c, image.c: its tensors
+ *      main.c ──> options_parse() ──> one of cmd_*.c ──> lib/
  *
  * Diagnostics are recorded where they arise and printed by message.c when the command is over. Only
  * main.c ends the process.
@@ -11,137 +8,7 @@
 #ifndef TGC_CLI_H
 #define TGC_CLI_H
 
-#include "backends/backend.h"
-#include "backends/clang/clang.h"
-#include "backends/llvm/llvm.h"
-#include "frontend/onnx/onnx.h"
-#include "frontend/text/text.h"
-#include "ir/ir.h"
-#include "passes/passes.h"
-#include "passes/target/tune.h"
-
-/* ------------------------------------------------------------------------------------ options.c */
-
-enum { TUNE_WIDTH_MAX = 64 };       /* of the environment's BEAM */
-
-enum command {
-#define COMMAND(id, name, operands, text) COMMAND_##id,
-#include "cli/options.def"
-    COMMAND_COUNT
-};
-enum option_id {
-#define OPTION(id, spelling, value, kind, commands, text) OPTION_##id,
-#include "cli/options.def"
-    OPTION_COUNT
-};
-enum emit {
-#define EMIT(id, extension, text, built) EMIT_##id,
-#include "cli/options.def"
-    EMIT_COUNT
-};
-enum target {
-#define TARGET(id, name, variable, built) TARGET_##id,
-#include "cli/options.def"
-    TARGET_COUNT
-};
-enum exit_status {
-#define EXIT(id, status, text) EXIT_##id = (status),
-#include "cli/options.def"
-};
-enum model_format { FORMAT_BY_NAME, FORMAT_ONNX, FORMAT_TG };
-
-struct depfile_target { const char *text; bool quote; };
-struct input_file { const char *name, *path; };
-/* How an input represents a picture (--image-layout). A byte b becomes (range[0] + b * (range[1] -
- * range[0]) / 255 - mean) / std. */
-enum channel_order { CHANNELS_RGB, CHANNELS_BGR, CHANNELS_RGBA, CHANNELS_GRAY };
-enum image_resize { RESIZE_NONE, RESIZE_STRETCH, RESIZE_CROP };
-struct image_layout {
-    const char *input;              /* NULL: all inputs that are not named */
-    const char *words;              /* as given */
-    char axes[5];                   /* NCHW, HWC, ... */
-    enum channel_order channels;
-    enum image_resize resize;
-    bool has_channels, has_range;
-    double range[2], mean[4], std[4];
-    int nmean, nstd;                /* 1: the same for all channels */
-};
-struct options {
-    enum command command;
-    const char *model;              /* the operand; NULL: none was given */
-    const char *model2;             /* verify: the model to compare with; NULL: recorded outputs */
-    /* the command line with files of options expanded; the words of --other */
-    const char **word; size_t nword;
-    const char **other; size_t nother;
-    enum model_format format;
-    struct onnx_dim_option *dim; int ndim; size_t cap_dim;
-    struct onnx_shape_option *shape; int nshape; size_t cap_shape;
-    struct onnx_list_option *list; int nlist; size_t cap_list;
-    /* values of inputs that are read from files: shapes may depend on them */
-    struct onnx_value_option *value; int nvalue; size_t cap_value;
-    const char **state; int nstate; size_t cap_state; /* OUT=IN */
-    const char **inner; int ninner; size_t cap_inner; /* of --value */
-    int steps;                      /* of tgc run */
-    struct onnx_load_options load;
-    int nchwc_block;                /* 0: as the model implies */
-    const char *output;             /* NULL: none; "-": standard output */
-    enum emit emit;
-    const char *name;               /* NULL: from the output or the model */
-    enum weights_mode weights;
-    enum vectors_mode vectors;
-    bool depfile, depfile_phony;
-    const char *depfile_name;
-    struct depfile_target *depfile_target; int ndepfile_target; size_t cap_depfile_target;
-    enum target target;
-    const char *triple;             /* NULL: this machine */
-    int level, threads;
-    isa_set isa;                    /* --cpu; 0: auto */
-    enum dtype weight_dtype;        /* VOID: as in the model */
-    bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes;
-    double error;                   /* --error; ERROR_LIMIT otherwise */
-    size_t stack;                   /* bytes of stack that a run may take; 0: any */
-    const struct machine *machine;  /* NULL: the first row */
-    size_t cache;                   /* bytes; CACHE_OF_MACHINE otherwise */
-    const char *tune;               /* --tune FILE; NULL: none */
-    int beam;                       /* BEAM=n; 0: not set */
-    struct input_file *input; int ninput; size_t cap_input;
-    struct image_layout *layout; int nlayout; size_t cap_layout;
-    const char **word_file; int nword_file; size_t cap_word_file;   /* of @FILE */
-    const char *out_dir, *data, *keep;
-    double rtol, atol;
-    size_t max_memory;              /* 0: by the model's size */
-    bool progress;                  /* long work shows its progress on the terminal */
-    bool diagnostics_json, color;
-    int debug;                      /* DEBUG=n */
-    /* HELP, VERSION, MAN or COMPLETION: print that and be done; else OPTION_COUNT */
-    enum option_id print;
-    enum command topic;             /* of HELP; COMMAND_COUNT: all */
-    const char *shell;
-    /* the file of diagnostics without a place; NULL: tgc itself */
-    const char *subject;
-};
-
-/* Reads the command line, files of options (@FILE) and the environment (getenv_ is getenv but for
- * tests). false: wrong usage, reported. Everything is allocated in t. `o` is valid for printing
- * diagnostics even then. */
-bool options_parse(struct tgc *t, int argc, const char *const *argv,
-                   const char *(*getenv_)(const char *), struct options *o);
-/* host_isa.c: the instruction sets of the processor that tgc runs on; the best of them; and with a
- * set the one for kernels without products of bytes, on which it is based. */
-isa_set options_host_isa(void);
-isa_set options_native_isa(void);
-isa_set options_with_base(enum isa isa);
-/* host_machine.c: its caches and units, as far as they are known; allocated in t. */
-const struct machine *host_machine(struct tgc *t);
-/* The option's spelling, for messages. */
-const char *option_spelling(enum option_id id);
-const char *target_name(enum target target);
-const char *command_name(enum command c);
-/* Whether the command takes the option. */
-bool option_fits(enum option_id id, enum command c);
-/* The words of which an option's value is one, separated by blanks; "": any value. */
-void option_put_choices(struct text *out, enum option_id id);
-const char *emit_extension(enum emit e);
+#include "lib/lib.h"
 
 /* --------------------------------------------------------------------------------------- help.c */
 
@@ -150,7 +17,6 @@ void help_write(struct text *out, enum command topic);
 void version_write(struct text *out);
 void man_write(struct text *out);
 void completion_write(struct text *out, const char *shell);       /* bash, zsh or fish */
-#define TGC_VERSION "0.1.0"
 
 /* ------------------------------------------------------------------------------------ message.c */
 
@@ -160,209 +26,13 @@ void messages_print(const struct tgc *t, const struct options *o, FILE *to);
 /* One name or text of unknown origin, escaped for a terminal. */
 void print_escaped(FILE *to, const char *s);
 
-/* ------------------------------------------------------------------------------------- output.c */
+/* ----------------------------------------------------------------------------------- progress.c */
 
-/* Files that appear whole or not at all: each is written under a temporary name in its own
- * directory, and all are renamed together. Anything but a regular file (/dev/null, a pipe) is
- * written directly. "-" is standard output. A signal removes unfinished files. */
-struct outputs;
-struct outputs *outputs_new(struct tgc *t);
-/* A file that is read: no output may replace it, under this path, another one or a link. */
-void outputs_protect(struct outputs *s, const char *path);
-/* Whether the path can be an output, before time is spent on its contents. false: a diagnostic. */
-bool outputs_may_write(const struct outputs *s, const char *path);
-/* Opens a file to be written; NULL: a diagnostic names it. */
-FILE *outputs_open(struct outputs *s, const char *path);
-/* The temporary name under which another program writes the file. NULL: a diagnostic. */
-const char *outputs_reserve(struct outputs *s, const char *path);
-/* Flushes and renames all. false: a diagnostic; then nothing is left behind, and older files are
- * unchanged (unless they had been renamed already). */
-bool outputs_commit(struct outputs *s);
-/* Removes everything that is not committed. */
-void outputs_discard(struct outputs *s);
-/* A new private directory under $TMPDIR; removed with all that is in it by directory_remove() or by
- * a signal. NULL: a diagnostic. */
-const char *directory_make(struct tgc *t);
-void directory_remove(const char *path);
-/* Copies the files of a private directory into the one that --keep names; no file that `protect`
- * knows as an input is replaced. A note says so, or a diagnostic why not. */
-void directory_keep(struct tgc *t, const char *from, const char *to, struct outputs *protect);
-/* Removes everything unfinished; for ends of the process outside any command. */
-void outputs_abandon(void);
-
-/* -------------------------------------------------------------------------------------- model.c */
-
-/* An input of the caller, as the model declares it. */
-struct model_input {
-    const char *name;
-    enum dtype dtype;               /* VOID: no tensor */
-    bool has_shape;
-    int ndim;
-    int64_t dim[MAX_RANK];          /* -1: not fixed */
-    const char *symbol[MAX_RANK];   /* its name then; NULL: none */
-};
-struct model {
-    struct onnx_model *onnx;        /* NULL: a text graph */
-    const char *text;               /* the text graph's bytes */
-    size_t text_nbytes;
-    const char **text_file;         /* the files with its weights */
-    int ntext_file;
-    size_t cap_text_file;
-    struct tgc *tgc;
-    struct graph *graph;
-    struct schedule *schedule;
-    struct pass_record *record;     /* with --passes: the record of each pass */
-    const char *base;               /* the file's name without directories; "stdin" */
-    const char *stem;               /* without its extension either */
-};
-/* Loads what o->model names. false: diagnostics. */
-bool model_load(struct tgc *t, const struct options *o, struct model *m);
-/* The inputs of the caller: those without an initializer. */
-struct model_input *model_inputs(struct tgc *t, const struct options *o,
-                                 const struct model *m, int *n);
-/* The graph's own inputs, without those that have an initializer, or its outputs: a sequence or an
- * optional is one entry here. */
-struct model_value { const char *name; bool is_optional, is_sequence; enum dtype dtype; };
-struct model_value *model_border(struct tgc *t, const struct model *m, bool outputs, int *n);
-/* The outputs as an ONNX file declares them, like model_inputs() for its inputs. */
-struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n);
-/* Makes m->graph, with o's dimensions and shapes. */
-bool model_lower(struct tgc *t, const struct options *o, struct model *m);
-/* The rest, up to m->schedule. */
-bool model_optimize(struct tgc *t, const struct options *o, const char *name, struct model *m);
-/* Both. */
-bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m);
-/* Protects every file that the compile reads: model, external data, tune file, inputs. */
-void model_protect_files(const struct options *o, const struct model *m, struct outputs *files);
-void model_close(struct model *m);
-/* progress.c. Replaces the progress line on the terminal; does nothing if options.progress is
- * false. */
-bool progress_is_wanted(const struct options *o);
-void progress(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void progress_end(const struct options *o);
-/* With DEBUG=1 or -v, prints a stage's time since `since`, in seconds, and the compile's memory. */
-void report_stage(const struct tgc *t, const struct options *o, const char *what, double since);
-/* The options that the emitted program is written with. */
-struct program_options model_program_options(const struct options *o, const struct model *m,
-                                             const char *name);
-
-/* ------------------------------------------------------------------------------- array.c, npy.c */
-
-/* A tensor of known shape with its elements in the storage format. */
-struct array {
-    const char *name;
-    enum dtype dtype;
-    int ndim;
-    int64_t dim[MAX_RANK];
-    size_t nelem, nbytes;
-    void *data;                     /* 64-byte aligned where array_allocate() made it */
-};
-/* Zeroed, page-aligned, from the run's budget and not the compile's: the data of a run. Lives as
- * long as the process. NULL: a diagnostic that names `what` it is for. */
-void *pages_allocate(struct tgc *t, size_t nbytes, const char *what);
-/* Sets nelem and nbytes from dtype and dims and allocates data, zeroed. false: a diagnostic (too
- * large). */
-bool array_allocate(struct tgc *t, struct array *v);
-/* The same values each time, by name and index: floats in [-1, 1), integers small and >= 0, bools
- * mixed. */
-void array_fill_random(struct array *v);
-/* "f32[1,28,28]" */
-const char *array_type_text(struct tgc *t, const struct array *v);
-/* One line for a person: first elements, least, greatest, mean. */
-void array_summary(struct text *out, const struct array *v);
-/* Compares with the expected array: integers, bools and strings exactly, floats |got - want| <=
- * atol + rtol * |want|, NaN equal to NaN. Appends the differences, or how closely they agree. */
-bool array_compare(struct tgc *t, struct text *out, const struct array *got,
-                   const struct array *want, double rtol, double atol);
-bool array_has_type(const struct array *v, const struct array *as);
-/* How many elements of two arrays of a type differ by one; *nmore: by anything else. */
-size_t array_count_steps(const struct array *a, const struct array *b, size_t *nmore);
-/* The largest finite |element|; 0 for strings. */
-double array_largest(const struct array *v);
-
-/* .npy, versions 1 to 3, both orders and both byte orders; the dtype is `wanted`'s or a diagnostic
- * says so (bf16 and fp8 are read from the integers of their bits; VOID takes any). */
-bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *v);
-bool npy_write(struct tgc *t, FILE *to, const char *path, const struct array *v);
-/* A tensor's name as a file name: characters outside [A-Za-z0-9._-] become _. */
-const char *file_name_of(struct tgc *t, const char *tensor);
-/* The contents of a file: a tensor, the tensors of a sequence, or an absent optional. */
-struct recorded { struct array *item; int n; bool is_absent; };
-/* An ONNX TensorProto, SequenceProto or OptionalProto of one of these. */
-bool pb_read(struct tgc *t, const char *path, bool is_optional, bool is_sequence,
-             struct recorded *r);
-
-/* --------------------------------------------------------------------------------------- image.c */
-
-/* "NAME:NCHW,RGB,0..1". false: invalid; no diagnostic. */
-bool image_layout_read(struct tgc *t, const char *s, struct image_layout *v);
-/* Whether the file begins like a picture. */
-bool image_is(const char *path);
-/* A picture as the input's tensor, by --image-layout. false: a diagnostic. */
-bool image_input(struct tgc *t, const struct options *o, const char *path,
-                 const struct model_input *in, struct array *v);
-/* The formats that can be decoded, for --version. */
-const char *image_formats(void);
-
-/* ----------------------------------------------------------------------------------- instance.c */
-
-/* A compiled model, opened in this process. */
-struct instance {
-    const struct program_info *info;
-    void *handle, *arena, *model, *weights;
-    const struct llvm_program *code;           /* in this process; NULL: a shared object */
-    const char *made_by;            /* NULL: the C compiler */
-    int (*init)(void **model, void *arena, size_t nbytes,
-                const struct program_run_options *options);
-    int (*run)(void *model, const void *inputs, void *outputs);
-    void (*close)(void *model);
-    const char *(*strerror)(int status);
-    /* NULL: the model has no state */
-    int (*reset)(void *model);
-    int (*save)(const void *model, void *block);
-    int (*restore)(void *model, const void *block);
-    const struct array **first;     /* [state_count]: given values for the first run; or NULL */
-    /* [input_count], [output_count]; data allocated at the upper bounds */
-    struct array *input, *output;
-    int64_t *symbol;                /* [symbol_count] */
-    void *inputs, *outputs;         /* the model's structs */
-    /* called before each kernel, see NAME_options; NULL: none */
-    void (*on_kernel)(void *user, int index, const char *kernel);
-    void *user;
-};
-/* Emits m's schedule as C, compiles it with the system's compiler, and opens it. false:
- * diagnostics. */
-bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
-                    struct instance *p);
-/* Opens a shared object that tgc has made. `name`: its C name, NULL: from the file's name. */
-bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p);
-/* Sets input `index`; its dims bind the model's run-time dimensions. false: it does not fit; a
- * diagnostic names `source`. */
-bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v,
-                        const char *source);
-/* The same for state `index`, before the first run. */
-bool instance_set_state(struct tgc *t, struct instance *p, int index, const struct array *v,
-                        const char *source);
-/* The present value of state `index`, with its present shape. false: a diagnostic. */
-bool instance_read_state(struct tgc *t, const struct instance *p, int index, struct array *v);
-/* After all inputs are set that shall be: allocates and fills the others, calls init. */
-bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p);
-/* One run; afterwards output[] has the true shapes. */
-bool instance_run(struct tgc *t, struct instance *p);
-/* The same for repeated runs: if a state is full, all of them are reset. */
-bool instance_run_again(struct tgc *t, struct instance *p);
-void instance_close(struct instance *p);
+/* For the person at the terminal: lines of progress, with DEBUG=1 or -v each stage's time, and what
+ * DEBUG asks for. Allocated in t. */
+const struct listener *listen_for_terminal(struct tgc *t, const struct options *o);
 /* "ran by LLVM 19" or "ran by clang 19.1.7", if it was not the C compiler's code that ran */
 void instance_print_maker(const struct instance *p);
-
-/* Prepares again with the present p->on_kernel; needs: instance_prepare(). */
-bool instance_restart(struct tgc *t, const struct options *o, struct instance *p);
-
-/* With --target=clang: whether libclang, if it is here, finds no errors in the emitted program. */
-bool check_by_clang(struct tgc *t, const struct options *o, struct clang *clang,
-                    const struct clang_source *source);
-/* Writes the weights; false: a diagnostic. */
-bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path);
 
 /* -------------------------------------------------------------------------------------- times.c */
 
@@ -398,20 +68,6 @@ void why_write_json(struct text *out, struct tgc *t);
 /* What was done to each kernel's loops, as elements of a JSON list. */
 void why_opts_json(struct text *out, const struct schedule *s);
 
-/* --------------------------------------------------------------------------------------- feed.c */
-
-/* Values for the model's inputs; source[i] NULL: input i has none. */
-struct feed { struct model_input *input; struct array *value; const char **source; int n; };
-/* Checks a value against the model's declaration, and adds its shape to o's. false: a diagnostic
- * names `source`. */
-bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_input *input,
-                       const struct array *v, const char *source);
-/* "'x', 'mask'", for messages. */
-const char *names_of_inputs(struct tgc *t, const struct model_input *input, int n);
-/* Reads the files of -i; needs: a loaded model. */
-bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
-bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);
-
 /* ------------------------------------------------------------------------------------- values.c */
 
 struct name_list { const char **name; int n; };
@@ -438,7 +94,6 @@ int values_compare(struct tgc *t, const struct options *o, const struct array *w
 
 /* -------------------------------------------------------------------------------------- cmd_*.c */
 
-enum exit_status cmd_compile(struct tgc *t, const struct options *given);
 enum exit_status cmd_run(struct tgc *t, const struct options *o);
 enum exit_status cmd_verify(struct tgc *t, const struct options *o);
 enum exit_status cmd_bench(struct tgc *t, const struct options *o);

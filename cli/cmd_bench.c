@@ -103,9 +103,9 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
         !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
         !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p))
         return EXIT_FAILED;
-    progress(&o, "%s: measuring", m.stem);
+    progress(t, "%s: measuring", m.stem);
     const double *seconds = measure(t, &p, &n, &at_once);
-    progress_end(&o);
+    progress_end(t);
     if (seconds) {
         times_hook(t, &times, m.schedule->nkernel, &p);
         if (!instance_restart(t, &o, &p) || !times_of_runs(t, &p, &times))

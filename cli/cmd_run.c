@@ -37,6 +37,12 @@ static void print_summary(struct tgc *t, const struct instance *p)
     }
 }
 
+void instance_print_maker(const struct instance *p)
+{
+    if (p->made_by)
+        printf("ran by %s\n", p->made_by);
+}
+
 enum exit_status cmd_run(struct tgc *t, const struct options *given)
 {
     struct options o = *given;
@@ -59,7 +65,7 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
         if (!instance_run(t, &p))
             return EXIT_FAILED;
     }
-    report_stage(t, &o, o.steps > 1 ? mem_printf(t, "%d runs", o.steps) : "run", start);
+    report_stage(t, o.steps > 1 ? mem_printf(t, "%d runs", o.steps) : "run", start);
     times_print_one_run(t, &m, &times);
     bool ok = true;
     if (o.out_dir)

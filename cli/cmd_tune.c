@@ -208,7 +208,7 @@ static void show_progress(const struct search *s, const char *what, int left)
     enum { BAR = 24 };
     double each = (clock_seconds() - s->started) / (s->done > 0 ? s->done : 1);
     int total = s->done + left, full = total ? BAR * s->done / total : BAR;
-    progress(s->o, "[%.*s%.*s] %d/%d %s, %.0f s left", full, "########################", BAR - full,
+    progress(s->t, "[%.*s%.*s] %d/%d %s, %.0f s left", full, "########################", BAR - full,
              "........................", s->done, total, what, each * left);
 }
 
@@ -398,7 +398,7 @@ static void print_summary(const struct search *s)
     int changed = 0;
     for (int i = 0; i < s->nunit; i++)
         changed += s->unit[i].best != s->unit[i].model;
-    progress_end(s->o);
+    progress_end(s->t);
     printf("%s: %d choices, %d unlike the cost model's", s->model->stem, s->nunit, changed);
     if (s->after_us > 0)
         printf("; %.2f µs a run, before %.2f µs", s->after_us, s->before_us);

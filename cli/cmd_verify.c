@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool run_once(struct tgc *t, const struct options *o, struct instance *p)
+static bool run_once(struct tgc *t, struct instance *p)
 {
     double start = clock_seconds();
     bool ok = instance_run(t, p);
-    report_stage(t, o, "run", start);
+    report_stage(t, "run", start);
     return ok;
 }
 
@@ -282,7 +282,7 @@ static bool run_second(struct second *s, const struct instance *first, int ninne
     return model_load(t, o, m) && second_inputs(t, o, m, first, &f) &&
            lower_second(s, first, ninner, &f) &&
            model_optimize(t, o, program_name(t, m->stem), m) && instance_build(t, o, m, &s->p) &&
-           feed_instance(t, &f, &s->p) && instance_prepare(t, o, &s->p) && run_once(t, o, &s->p);
+           feed_instance(t, &f, &s->p) && instance_prepare(t, o, &s->p) && run_once(t, &s->p);
 }
 
 /* s is not a local of the function that calls setjmp. */
@@ -370,9 +370,9 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
         return EXIT_FAILED;
     if (t->debug >= 2)
         times_hook(t, &times, m.schedule->nkernel, &p);
-    progress(&o, "%s: running", m.stem);
-    bool ran = instance_prepare(t, &o, &p) && run_once(t, &o, &p);
-    progress_end(&o);
+    progress(t, "%s: running", m.stem);
+    bool ran = instance_prepare(t, &o, &p) && run_once(t, &p);
+    progress_end(t);
     if (!ran)
         return EXIT_FAILED;
     times_print_one_run(t, &m, &times);

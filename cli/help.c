@@ -8,31 +8,31 @@ static const struct { const char *group, *spelling, *value, *text, *commands; en
 #define GROUP(title) {title, NULL, NULL, NULL, NULL, OPTION_COUNT},
 #define OPTION(id, spelling, value, kind, commands, text)                                          \
     {NULL, spelling, value, text, commands, OPTION_##id},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { enum option_id id; const char *spelling; } aliases[] = {
 #define ALIAS(id, spelling) {OPTION_##id, spelling},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { const char *name, *operands, *text; } commands[] = {
 #define COMMAND(id, name, operands, text) {name, operands, text},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { const char *extension, *text; bool built; } emits[] = {
 #define EMIT(id, extension, text, built) {extension, text, built},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { const char *name; bool built; } targets[] = {
 #define TARGET(id, name, variable, built) {name, built},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { const char *name, *text; } variables[] = {
 #define ENVIRONMENT(name, text) {name, text},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { int status; const char *text; } exits[] = {
 #define EXIT(id, status, text) {status, text},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

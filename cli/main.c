@@ -58,7 +58,7 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
     o->load.budget_per_external_byte = o->max_memory ? 0 : 2;
     switch (o->command) {
     case COMMAND_COMPILE:
-        return cmd_compile(t, o);
+        return compile_to_files(t, o) ? EXIT_DONE : EXIT_FAILED;
     case COMMAND_RUN:
         return cmd_run(t, o);
     case COMMAND_VERIFY:
@@ -84,9 +84,10 @@ static enum exit_status run(struct tgc *t, int argc, const char *const *argv, st
         return EXIT_USAGE;
     if (o->print != OPTION_COUNT)
         return print_what_is_asked(t, o);
+    t->listener = listen_for_terminal(t, o);
     double start = clock_seconds();
     enum exit_status status = dispatch(t, o);
-    report_stage(t, o, "total", start);
+    report_stage(t, "total", start);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_DONE) {
         diag_error(t, NULL, "writing to standard output failed");
         status = EXIT_FAILED;

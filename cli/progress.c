@@ -1,30 +1,57 @@
-/* progress.c - a line on the terminal about long work: it replaces the one before, and is removed
- * when the work is done. There is none if stderr is not a terminal.
+/* progress.c - tells the person at the terminal what is being done.
+ *
+ * A line about long work replaces the one before, and is removed when the work is done. There is
+ * none if stderr is not a terminal.
  */
 #include "cli/cli.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-bool progress_is_wanted(const struct options *o)
+static void show_progress(void *user, const char *what)
+{
+    (void)user;
+    fputs("\r\033[K", stderr);
+    fputs(what, stderr);
+    fflush(stderr);
+}
+
+static void show_stage(void *user, const char *what, double seconds, size_t mem_used)
+{
+    (void)user;
+    fprintf(stderr, "%-26s %10.3f ms %8.1f MB\n", what, 1e3 * seconds, (double)mem_used / 1e6);
+}
+
+/* Names of the model may be anywhere in the text. */
+static void show_text(void *user, const char *text)
+{
+    (void)user;
+    for (const char *s = text, *end; *s; s = end) {
+        char piece[512];
+        size_t n = strcspn(s, "\n\t");
+        n = n < sizeof piece ? n : sizeof piece - 1;
+        memcpy(piece, s, n);
+        piece[n] = 0;
+        end = s + n;
+        print_escaped(stderr, piece);
+        if (*end == '\n' || *end == '\t')
+            fputc(*end++, stderr);
+    }
+}
+
+static bool progress_is_wanted(const struct options *o)
 {
     const char *terminal = getenv("TERM");
     return isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb") != 0 && !o->verbose &&
            !o->diagnostics_json;
 }
 
-void progress(const struct options *o, const char *format, ...)
+const struct listener *listen_for_terminal(struct tgc *t, const struct options *o)
 {
-    va_list ap;
-    if (!o->progress)
-        return;
-    fputs("\r\033[K", stderr);
-    va_start(ap, format);
-    vfprintf(stderr, format, ap);
-    va_end(ap);
-    fflush(stderr);
+    struct listener *l = MEM_NEW(t, struct listener);
+    l->on_progress = progress_is_wanted(o) ? show_progress : NULL;
+    l->on_stage = o->verbose || o->debug >= 1 ? show_stage : NULL;
+    l->on_text = show_text;
+    return l;
 }
-
-void progress_end(const struct options *o) { progress(o, "%s", ""); }

@@ -110,7 +110,9 @@ static bool work(struct child *c, struct options *o, struct model *m)
     struct kernel_times times = {0};
     const char *name = program_name(t, m->stem);
     o->weights = WEIGHTS_FILE;
-    o->progress = false;             /* the search shows its own progress */
+    struct listener quiet = *t->listener;
+    quiet.on_progress = NULL;        /* the search shows its own progress */
+    t->listener = &quiet;
     if (!feed_read(t, o, m, &f) || !model_schedule(t, o, name, m))
         return false;
     struct schedule *s = m->schedule;

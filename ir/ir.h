@@ -465,6 +465,7 @@ struct tgc {
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
     int debug;                   /* DEBUG=n */
+    const struct listener *listener;         /* NULL: none; see lib/lib.h */
     /* origins: which model node a uop came from; see origin_* */
     struct origin **origin; size_t norigin, cap_origin;
     /* index into origin[] + 1, 0: none; the frontend sets it while it lowers a node */

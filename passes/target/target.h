@@ -63,7 +63,7 @@ enum memory_level { LEVEL_L1, LEVEL_L2, LEVEL_L3, LEVEL_MEMORY, LEVEL_COUNT };
 /* One core of a machine, see machines.def. */
 struct machine {
     const char *text, *title;
-    const char *processors;      /* as cli/host_machine.c names them, with spaces between */
+    const char *processors;      /* as lib/host_machine.c names them, with spaces between */
     double ns_cycle;
     double fma_cycle;            /* vectors of multiply-adds that begin in a cycle */
     double fma_latency;          /* cycles until one can be added to */

@@ -738,7 +738,7 @@ def _(folder):
 
 @suite.case("CMake knows every option of compile that names a file")
 def _():
-    table = (ROOT / "cli/options.def").read_text()
+    table = (ROOT / "lib/options.def").read_text()
     known = (ROOT / "integration/tgcAddModel.cmake").read_text()
     options = re.findall(r'^OPTION\(\w+, +"([^"]+)", "([^"]*(?:FILE|DIR)[^"]*)", \w+, "c', table, re.M)
     expect(len(options) > 2, f"options.def is read as {options}")

@@ -205,7 +205,7 @@ def rows_have_texts():
 # Folders by level: a file includes headers of its own level and of lower ones. Within a level the folders include each other, but no
 # header includes itself on any way. docs/architecture.md, "Arrows".
 LEVELS = [["ir"], ["frontend", "passes/rules"], ["passes/target"], ["passes/analysis"], ["passes/graph"], ["passes/plan"], ["passes/kernel"],
-          ["passes/vector"], ["passes/place"], ["passes"], ["backends"], ["cli"]]
+          ["passes/vector"], ["passes/place"], ["passes"], ["backends"], ["lib"], ["cli"]]
 OPEN_HEADERS = {"passes/passes.h", "passes/passes.def", "passes/opts.h", "passes/opts.def"}     # of all passes
 
 
@@ -215,9 +215,9 @@ def level_of(path):
 
 def includes(root):
     """What each source file includes of the others."""
-    files = [path for folder in ("ir", "passes", "frontend", "backends", "cli") for path in (root / folder).rglob("*.[ch]")]
+    files = [path for folder in ("ir", "passes", "frontend", "backends", "lib", "cli") for path in (root / folder).rglob("*.[ch]")]
     found = {str(path.relative_to(root)): re.findall(r'^#include "([^"]+)"', path.read_text(), re.M) for path in files}
-    return {path: [other for other in others if other.split("/")[0] in ("ir", "passes", "frontend", "backends", "cli")]
+    return {path: [other for other in others if other.split("/")[0] in ("ir", "passes", "frontend", "backends", "lib", "cli")]
             for path, others in found.items()}
 
 

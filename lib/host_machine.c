@@ -5,7 +5,7 @@
  * share. Facts that no system reports (units, latencies, bytes a cycle) are the row's. On other
  * systems than Linux it is the row.
  */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  * declarations. Every array is allocated at its upper bound; run-time dimensions are taken from the
  * shapes of the inputs that are given, and checked against every input that has them.
  */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -39,12 +39,11 @@ bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const 
                             strerror(errno));
 }
 
-bool check_by_clang(struct tgc *t, const struct options *o, struct clang *clang,
-                    const struct clang_source *source)
+bool check_by_clang(struct tgc *t, struct clang *clang, const struct clang_source *source)
 {
     double start = clock_seconds();
     bool ok = clang_check(clang, source);
-    report_stage(t, o, "libclang", start);
+    report_stage(t, "libclang", start);
     return ok;
 }
 
@@ -63,11 +62,11 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
     if (!program_write_c(t, m->schedule, &po, &c, &h, &beside))
         return false;
     if (t->debug >= 3)
-        fputs(kernels.s, stderr);
+        report_text(t, kernels.s);
     struct clang_source source = {
         .subject = o->model, .c_name = mem_printf(t, "%s.c", name), .c = &c, .h = &h,
         .h_name = mem_printf(t, "%s.h", name), .lines = &lines};
-    if (clang && !check_by_clang(t, o, clang, &source))
+    if (clang && !check_by_clang(t, clang, &source))
         return false;
     if (!write_text(t, mem_printf(t, "%s/%s.c", dir, name), &c) ||
         !write_text(t, mem_printf(t, "%s/%s.h", dir, name), &h))
@@ -252,14 +251,14 @@ static bool build_here(struct tgc *t, const struct options *o, const struct mode
     struct llvm *l = check_values_fit(t, o, m->graph) ? llvm_open(t) : NULL;
     if (!l)
         return false;
-    progress(o, "%s: compiling by LLVM", m->stem);
+    progress(t, "%s: compiling by LLVM", m->stem);
     struct llvm_program *code =
         llvm_compile(t, l, m->schedule, o->name ? o->name : program_name(t, m->stem),
                      "tgc " TGC_VERSION, t->debug >= 3 ? &ir : NULL);
-    progress_end(o);
-    report_stage(t, o, "LLVM", start);
+    progress_end(t);
+    report_stage(t, "LLVM", start);
     if (ir.s)
-        fputs(ir.s, stderr);
+        report_text(t, ir.s);
     if (!code)
         return false;
     p->code = code;
@@ -270,12 +269,6 @@ static bool build_here(struct tgc *t, const struct options *o, const struct mode
     p->strerror = llvm_program_strerror;
     allocate_fields(t, p);
     return true;
-}
-
-void instance_print_maker(const struct instance *p)
-{
-    if (p->made_by)
-        printf("ran by %s\n", p->made_by);
 }
 
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
@@ -293,14 +286,14 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
     if (!dir)
         return false;
     const char *cc = getenv("CC");
-    progress(o, "%s: writing C", name);
+    progress(t, "%s: writing C", name);
     bool ok = emit_files(t, o, m, clang, name, dir);
-    report_stage(t, o, "emit C", start);
+    report_stage(t, "emit C", start);
     start = clock_seconds();
-    progress(o, "%s: compiling by %s", name, clang ? clang->title : cc && *cc ? cc : "cc");
+    progress(t, "%s: compiling by %s", name, clang ? clang->title : cc && *cc ? cc : "cc");
     ok = ok && compile_shared(t, o, m, compiler, dir, name);
-    report_stage(t, o, "C compiler", start);
-    progress_end(o);
+    report_stage(t, "C compiler", start);
+    progress_end(t);
     ok = ok && instance_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
          load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
     p->made_by = clang ? clang->title : NULL;

@@ -1,5 +1,5 @@
-/* cmd_compile.c - tgc compile: a model becomes code, and a depfile if one is wanted. */
-#include "cli/cli.h"
+/* compile.c - a model becomes code in files, and a depfile if one is wanted. */
+#include "lib/lib.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -171,10 +171,10 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     if (to_stdout && po.weights == WEIGHTS_AUTO)
         po.weights = WEIGHTS_STRING;
     mention_weights(t, m->schedule, po.weights, e->name);
-    progress(o, "%s: writing C%s", e->name,
+    progress(t, "%s: writing C%s", e->name,
              po.no_main || o->vectors == VECTORS_NEVER ? "" : ", with reference vectors");
     bool ok = program_write_c(t, m->schedule, &po, &e->c, &e->h, &e->beside);
-    progress_end(o);
+    progress_end(t);
     if (!ok)
         return false;
     if (e->beside && to_stdout)
@@ -183,12 +183,12 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
                           "them into the C");
     mention_size(t, o, e);
     if (t->debug >= 3)
-        fputs(kernels.s, stderr);
-    report_stage(t, o, "emit C", start);
+        report_text(t, kernels.s);
+    report_stage(t, "emit C", start);
     struct clang_source source = {
         .subject = o->model, .c_name = mem_printf(t, "%s.c", e->name), .c = &e->c, .h = &e->h,
         .h_name = e->header ? e->header : mem_printf(t, "%s.h", e->name), .lines = &lines};
-    return !e->clang || check_by_clang(t, o, e->clang, &source);
+    return !e->clang || check_by_clang(t, e->clang, &source);
 }
 
 static bool put_weights(struct tgc *t, const struct model *m, struct outputs *files,
@@ -291,7 +291,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
               outputs_commit(inside);
     double start = clock_seconds();
     ok = ok && compile_c(t, &r);
-    report_stage(t, o, "C compiler", start);
+    report_stage(t, "C compiler", start);
     outputs_discard(inside);
     if (!ok && o->keep)
         directory_keep(t, dir, o->keep, files);
@@ -325,7 +325,7 @@ static bool join_pieces(struct tgc *t, const struct options *o, const struct mod
                                 .compiler = compiler,
                                 .library = &object,
                                 .nlibrary = 1};
-    progress(o, "%s: the C compiler, for %s() and the like", po->name, code->piece[0]);
+    progress(t, "%s: the C compiler, for %s() and the like", po->name, code->piece[0]);
     program_write_header(t, m->schedule, po, &h);
     program_write_pieces(t, m->schedule, po, code->piece, code->npiece, &c);
     double start = clock_seconds();
@@ -333,8 +333,8 @@ static bool join_pieces(struct tgc *t, const struct options *o, const struct mod
               put_text(t, inside, mem_printf(t, "%s/%s.h", dir, po->name), &h) &&
               put_text(t, inside, mem_printf(t, "%s/%s", dir, object), &code->code) &&
               outputs_commit(inside) && compile_c(t, &r);
-    progress_end(o);
-    report_stage(t, o, "C compiler", start);
+    progress_end(t);
+    report_stage(t, "C compiler", start);
     outputs_discard(inside);
     if (!ok && o->keep)
         directory_keep(t, dir, o->keep, files);
@@ -365,12 +365,12 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
     if (to_stdout && outside)
         return diag_error(t, NULL, "-o - has no place for the weights' file");
     mention_weights(t, m->schedule, po.weights, name);
-    progress(o, "%s: compiling by LLVM", name);
+    progress(t, "%s: compiling by LLVM", name);
     double start = clock_seconds();
     struct llvm *l = llvm_open(t);
     bool ok = l && llvm_write(t, l, m->schedule, &r, &code);
-    progress_end(o);
-    report_stage(t, o, "LLVM", start);
+    progress_end(t);
+    report_stage(t, "LLVM", start);
     if (!ok || !(code.npiece ? join_pieces(t, o, m, files, &po, &code)
                              : put_text(t, files, o->output, &code.code)))
         return false;
@@ -466,19 +466,17 @@ static const char *name_of(struct tgc *t, const struct options *o, const struct 
 }
 
 /* Inputs that are given determine shapes and the lengths of sequences; they stay inputs. */
-enum exit_status cmd_compile(struct tgc *t, const struct options *given)
+bool compile_to_files(struct tgc *t, const struct options *given)
 {
     struct options told = *given;
     const struct options *o = &told;
     struct model m;
     struct feed f;
     if (!model_load(t, o, &m) || (told.ninput && !feed_read(t, &told, &m, &f)))
-        return EXIT_FAILED;
-    if (o->emit == EMIT_TG && o->nstate) {
-        diag_error(t, &(struct place){.file = o->output},
-                   "a text graph has no states; give --state where it is compiled");
-        return EXIT_FAILED;
-    }
+        return false;
+    if (o->emit == EMIT_TG && o->nstate)
+        return diag_error(t, &(struct place){.file = o->output},
+                          "a text graph has no states; give --state where it is compiled");
     const char *name = name_of(t, o, &m);
     struct outputs *files = outputs_new(t);
     model_protect_files(o, &m, files);
@@ -489,5 +487,5 @@ enum exit_status cmd_compile(struct tgc *t, const struct options *given)
               (!o->depfile || write_depfile(t, o, &m, files)) && outputs_commit(files);
     outputs_discard(files);
     model_close(&m);
-    return ok ? EXIT_DONE : EXIT_FAILED;
+    return ok;
 }

@@ -1,5 +1,5 @@
 /* model.c - the first steps of most commands: from the file to a graph, and to a schedule. */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <string.h>
 
@@ -14,13 +14,6 @@ static void split_path(struct tgc *t, const char *path, struct model *m)
     if (dot && dot != stem)
         *dot = 0;
     m->stem = stem;
-}
-
-void report_stage(const struct tgc *t, const struct options *o, const char *what, double since)
-{
-    if (o->verbose || o->debug >= 1)
-        fprintf(stderr, "%-26s %10.3f ms %8.1f MB\n", what, 1e3 * (clock_seconds() - since),
-                (double)t->mem_used / 1e6);
 }
 
 static enum model_format format_of(const struct options *o, const char *base)
@@ -153,7 +146,7 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     } else {
         allow_for_nodes(t, o, m->onnx->nsite);
     }
-    report_stage(t, o, "load", start);
+    report_stage(t, "load", start);
     return true;
 }
 
@@ -273,17 +266,19 @@ struct model_input *model_declared_outputs(struct tgc *t, const struct model *m,
     return output;
 }
 
-static void report_kernels(const struct tgc *t, const struct schedule *s)
+static void report_kernels(struct tgc *t, const struct schedule *s)
 {
-    if (t->debug >= 1)
-        fprintf(stderr, "%d kernels, arena %zu bytes, weights %zu bytes\n", s->nkernel,
+    struct text x = {.t = t};
+    if (t->debug < 1)
+        return;
+    text_printf(&x, "%d kernels, arena %zu bytes, weights %zu bytes\n", s->nkernel,
                 s->arena_nbytes, s->weight_nbytes);
     for (int i = 0; i < s->nkernel && t->debug >= 2; i++) {
         const struct kernel *k = s->kernel[i];
-        fprintf(stderr, "%4d %-32s %10.3g FLOP %10.3g bytes  ", i, k->name, k->flop, k->nbytes);
-        print_escaped(stderr, k->title ? k->title : "");
-        fputc('\n', stderr);
+        text_printf(&x, "%4d %-32s %10.3g FLOP %10.3g bytes  %s\n", i, k->name, k->flop,
+                    k->nbytes, k->title ? k->title : "");
     }
+    report_text(t, x.s);
 }
 
 /* What --state keeps is no output, whoever asks for it. */
@@ -325,7 +320,7 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
         return false;
     if (!m->graph || t->nerror)
         return false;
-    report_stage(t, o, "lower to UOps", start);
+    report_stage(t, "lower to UOps", start);
     return true;
 }
 
@@ -371,7 +366,7 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
     if (!m->schedule || t->nerror ||
         (t->tuning && !tune_check(t, t->tuning, compile_options.isa)))
         return false;
-    report_stage(t, o, "schedule", start);
+    report_stage(t, "schedule", start);
     report_kernels(t, m->schedule);
     return !o->stack || program_check_stack(t, m->schedule, o->stack);
 }

@@ -1,5 +1,5 @@
 /* array.c - tensors in memory: allocated, filled, described and compared. */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <inttypes.h>
 #include <math.h>

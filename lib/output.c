@@ -5,7 +5,7 @@
  * piece of state in tgc outside a struct tgc, because a handler gets no argument. Only the main
  * thread writes it, and an entry is valid once `used` is set.
  */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -9,7 +9,7 @@
  * by themselves, JPEG by libjpeg where tgc is built with it. Scaling is linear, over all pixels
  * that contribute to one, with 22 bits for weights: bit-exact with Pillow's BILINEAR.
  */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <errno.h>
 #include <fcntl.h>

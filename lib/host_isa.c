@@ -5,7 +5,7 @@
  * Linux's list of capabilities, or, for AMX, by has_amx() of runtime/, which also asks the system to
  * keep the registers of tiles.
  */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <string.h>
 #if defined __aarch64__ && defined __linux__

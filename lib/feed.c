@@ -5,7 +5,7 @@
  * dimension: they act as if
  * --shape had been given, but for dimensions that --dim leaves to run time.
  */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <string.h>
 

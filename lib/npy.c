@@ -9,7 +9,7 @@
  * integers with their bits, strings as rows of UCS-4 ('U' and the number of characters), padded
  * with zeros.
  */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
  * '...' "..." and \ quote, # starts a comment line), which may name further files. "--" ends the
  * options. Every mistake is recorded, so that one run shows them all.
  */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,23 +22,23 @@ static const struct {
     const char *commands;
 } table[] = {
 #define OPTION(id, spelling, value, kind, commands, text) {spelling, value, kind, commands},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { const char *name; } commands[] = {
 #define COMMAND(id, name, operands, text) {name},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { enum option_id id; const char *spelling; } aliases[] = {
 #define ALIAS(id, spelling) {OPTION_##id, spelling},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { const char *extension, *text; bool built; } emits[] = {
 #define EMIT(id, extension, text, built) {extension, text, built},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 static const struct { const char *name, *variable; bool built; } targets[] = {
 #define TARGET(id, name, variable, built) {name, variable, built},
-#include "cli/options.def"
+#include "lib/options.def"
 };
 
 const char *option_spelling(enum option_id id) { return table[id].spelling; }
@@ -908,7 +908,6 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
     if (o->print != OPTION_COUNT)
         return ok;
     ok = apply_environment(&p, has_target, has_level) && ok;
-    o->progress = progress_is_wanted(o);
     ok = find_emit(&p) && ok;
     return ok && check_operands(&p);
 }
