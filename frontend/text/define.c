@@ -278,6 +278,17 @@ static bool check_host_found(struct reader *r, const struct token *at,
     return true;
 }
 
+/* Each symbol is found by one call: of two it would have two values. */
+static bool find_once(struct reader *r, const struct token *at, struct uop *symbol)
+{
+    for (int i = 0; i < r->nfound; i++)
+        if (r->found[i] == symbol)
+            return read_error(r, at, "'%.100s' is found by a host call already; give what this one "
+                              "finds a name of its own", ((const struct var *)symbol->arg.p)->name);
+    VEC_PUSH(r->t, r->found, r->nfound, r->cap_found, symbol);
+    return true;
+}
+
 static bool read_host(struct reader *r, const struct result *v, int n)
 {
     struct call c = {.r = r, .l = &r->lib, .name = "host", .at = r->token};
@@ -304,6 +315,8 @@ static bool read_host(struct reader *r, const struct result *v, int n)
         bool known = uop_const_int(var[i], &size);
         if (!known && var[i]->op != OP_VAR)
             return read_error(r, &c.at, "a host call's vars must be dimensions or numbers");
+        if (!known && !find_once(r, &c.at, var[i]))
+            return false;
         result[i] = known ? var_new(r->t, mem_printf(r->t, "found%d_%d", r->nhost, i), size, size)
                           : (struct var *)var[i]->arg.p;
     }

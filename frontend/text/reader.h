@@ -66,6 +66,9 @@ struct reader {
     struct uop **host;                   /* calls that check, and those that find sizes */
     int nhost;
     size_t cap_host;
+    struct uop **found;                  /* symbols that calls find */
+    int nfound;
+    size_t cap_found;
     const char *graph_name, *producer;
     struct side_file *side;
 };

@@ -295,6 +295,19 @@ def host_found():
     check = 'input %go : bool[]\n%z = if(%go) then {\n    host "require"(%go)\n    yield(%n)\n} else (%n)\noutput %n'
     done = read([8, 0, 8], "K", "K", change=lambda text: text.replace("output %n", check))
     expect(done.returncode == 1 and b"outside" in done.stderr, f"in a branch: {done.stderr!r}")
+    again = '_ : i64[K] = host "nonzero"(%x0) {params=[8, 0, 8], vars=[K]}\noutput %n'
+    done = read([8, 0, 8], "K", "K", change=lambda text: text.replace("output %n", again))
+    expect(done.returncode == 1 and b"found by a host call already" in done.stderr, f"two calls: {done.stderr!r}")
+
+
+def found_once():
+    """What a call finds is one symbol of the program, which the header says once; the graph lists it, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "call.tg"
+        path.write_text(host_text("nonzero", ["bool[8]"], ["i64[K]"], [8, 0, 8], "K"))
+        compiled(path, "nonzero")
+        header = path.with_suffix(".h").read_text()
+        expect(header.count("#define CALL_MAX_K 8 ") == 1, header)
 
 
 def host_sizes(function, inputs, results, params, found, sizes):
@@ -364,6 +377,7 @@ for call in CALLS:
     suite.add(f"sizes of {call[0]}", host_sizes, *call)
 suite.add("every host function", every_host)
 suite.add("what host calls find", host_found)
+suite.add("host calls find one symbol", found_once)
 suite.add("hostile bytes", hostile)
 
 suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite the golden files"))
