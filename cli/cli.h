@@ -26,10 +26,15 @@ void messages_print(const struct tgc *t, const struct options *o, FILE *to);
 /* One name or text of unknown origin, escaped for a terminal. */
 void print_escaped(FILE *to, const char *s);
 
+/* --------------------------------------------------------------------------------- unfinished.c */
+
+/* For a listener's on_temporary: a signal that ends the process removes what is there. */
+void unfinished_note(void *user, const char *path, bool is_directory, bool appears);
+
 /* ----------------------------------------------------------------------------------- progress.c */
 
 /* For the person at the terminal: lines of progress, with DEBUG=1 or -v each stage's time, and what
- * DEBUG asks for. Allocated in t. */
+ * DEBUG asks for; and for unfinished_note(). Allocated in t. */
 const struct listener *listen_for_terminal(struct tgc *t, const struct options *o);
 /* "ran by LLVM 19" or "ran by clang 19.1.7", if it was not the C compiler's code that ran */
 void instance_print_maker(const struct instance *p);

@@ -115,6 +115,5 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
             instance_print_maker(&p);
     }
     instance_close(&p);
-    model_close(&m);
     return seconds ? EXIT_DONE : EXIT_FAILED;
 }

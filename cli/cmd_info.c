@@ -270,7 +270,6 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     count_operators(t, all, r);
     r->name = o->name ? o->name : program_name(t, m.stem);
     if (report_declared(t, o, &m, r)) {
-        model_close(&m);
         return true;
     }
     if (!model_schedule(t, o, r->name, &m))
@@ -317,7 +316,6 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     r->kernels = m.schedule->nkernel;
     for (int i = 0; i < m.schedule->nkernel; i++)
         r->flop += m.schedule->kernel[i]->flop;
-    model_close(&m);
     return true;
 }
 

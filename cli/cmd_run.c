@@ -74,6 +74,5 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
         print_summary(t, &p);
     instance_print_maker(&p);
     instance_close(&p);
-    model_close(&m);
     return ok ? EXIT_DONE : EXIT_FAILED;
 }

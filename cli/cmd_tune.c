@@ -419,6 +419,5 @@ enum exit_status cmd_tune(struct tgc *t, const struct options *o)
         return EXIT_FAILED;
     unlink(s.journal);
     print_summary(&s);
-    model_close(&m);
     return EXIT_DONE;
 }

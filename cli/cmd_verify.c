@@ -323,14 +323,18 @@ static void explain_rounding(void)
          "itself");
 }
 
+static void free_second(void *what) { tgc_free(((struct second *)what)->t); }
+
 static bool compare_models(struct tgc *t, const struct options *o, const struct model *m,
                            const struct instance *first, int *nbad)
 {
     struct second *s = MEM_NEW(t, struct second);
     *nbad = 0;
+    held_add(t, free_second, s);
     s->t = tgc_new(0);
     if (!s->t || !second_options(t, o, &s->o))
         return false;
+    s->t->listener = t->listener;
     s->t->mem_limit = t->mem_limit;
     s->t->run_limit = t->run_limit;
     s->t->run_used = t->run_used;
@@ -380,6 +384,5 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
         return EXIT_FAILED;
     instance_print_maker(&p);
     instance_close(&p);
-    model_close(&m);
     return nbad ? EXIT_MISMATCH : EXIT_DONE;
 }

@@ -122,7 +122,6 @@ int main(int argc, char **argv)
         status = run(t, argc, (const char *const *)argv, &o);
     else
         status = t->bug ? EXIT_BUG : EXIT_FAILED;
-    outputs_abandon();
     fflush(stdout);
     messages_print(t, &o, stderr);
     print_hints(t, &o, status);

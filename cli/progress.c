@@ -53,5 +53,6 @@ const struct listener *listen_for_terminal(struct tgc *t, const struct options *
     l->on_progress = progress_is_wanted(o) ? show_progress : NULL;
     l->on_stage = o->verbose || o->debug >= 1 ? show_stage : NULL;
     l->on_text = show_text;
+    l->on_temporary = unfinished_note;
     return l;
 }

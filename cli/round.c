@@ -138,10 +138,11 @@ static void run_child(struct child *c, const struct options *given)
     static bool ok;
     o = *given;
     m = *c->model;
+    c->t->held = NULL;               /* stays the parent's */
     if (setjmp(c->t->stop) == 0)
         ok = work(c, &o, &m);
     if (!ok) {
-        outputs_abandon();
+        held_release_all(c->t);
         messages_print(c->t, &o, stderr);
     }
     fclose(c->out);

@@ -73,6 +73,7 @@ static bool map_fd(struct tgc *t, const struct place *at, int fd, const char *lo
                    size_t *nbytes)
 {
     struct stat st;
+    struct held_map *map;
     if (fstat(fd, &st) != 0)
         return diag_error(t, at, "external data file '%.200s' cannot be examined: %s", location,
                           strerror(errno));
@@ -90,10 +91,13 @@ static bool map_fd(struct tgc *t, const struct place *at, int fd, const char *lo
     *nbytes = (size_t)st.st_size;
     if (*nbytes == 0)
         return true;
-    *base = mmap(NULL, *nbytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (*base == MAP_FAILED)
+    held_map(t, &map);
+    void *p = mmap(NULL, *nbytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
         return diag_error(t, at, "external data file '%.200s' cannot be mapped: %s", location,
                           strerror(errno));
+    *map = (struct held_map){p, *nbytes};
+    *base = p;
     return true;
 }
 
@@ -106,26 +110,28 @@ bool confine_map(struct tgc *t, const struct place *at, const char *dirname, con
             "external data location '%.200s' is not a plain path below the model's directory "
             "(no leading '/', no '.' or '..')",
             location);
+    int *fd;
+    struct held *held = held_fd(t, &fd);
     int dir = open(dirname, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return diag_error(t, at, "external data directory '%s' cannot be opened: %s", dirname,
                           strerror(errno));
-    int fd = open_beneath(dir, location);
+    *fd = open_beneath(dir, location);
     int error = errno;
     close(dir);
-    if (fd < 0 && (error == ELOOP || error == EXDEV || error == ENOTDIR))
+    if (*fd < 0 && (error == ELOOP || error == EXDEV || error == ENOTDIR))
         return diag_error(
             t, at,
             "external data '%.200s' is reached through a symbolic link, which is refused; "
             "copy the file, or name its real directory with --external-data-dir",
             location);
-    if (fd < 0)
+    if (*fd < 0)
         return diag_error(t, at,
                           "external data file '%.200s' cannot be opened in '%s': %s; "
                           "--external-data-dir names another directory",
                           location, dirname, strerror(error));
-    bool ok = map_fd(t, at, fd, location, base, nbytes);
-    close(fd);
+    bool ok = map_fd(t, at, *fd, location, base, nbytes);
+    held_release(held);
     return ok;
 }
 

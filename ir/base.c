@@ -89,6 +89,7 @@ void tgc_free(struct tgc *t)
 {
     if (!t)
         return;
+    held_release_all(t);
     blocks_free(t->mem);
     blocks_free(t->scratch);
     blocks_free(t->spare);
@@ -116,6 +117,7 @@ static _Noreturn void mem_exhausted(struct tgc *t)
 static struct mem_block *block_new(struct tgc *t, size_t nbytes)
 {
     size_t total;
+    tgc_poll(t);
     if (!size_add(nbytes, sizeof(struct mem_block), &total) || total > t->mem_limit - t->mem_used)
         mem_exhausted(t);
     struct mem_block *b = calloc(1, total);
@@ -395,6 +397,15 @@ void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
     va_start(ap, format);
     diag_add(t, SEVERITY_WARNING, at, format, ap);
     va_end(ap);
+}
+
+void tgc_poll(struct tgc *t)
+{
+    const struct listener *l = t->listener;
+    if (!l || !l->go_on || t->cancelled || l->go_on(l->user))
+        return;
+    t->cancelled = true;
+    tgc_stop(t);
 }
 
 void tgc_stop(struct tgc *t) { longjmp(t->stop, 1); }

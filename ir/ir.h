@@ -74,6 +74,25 @@ void nearest_offer(struct nearest *n, const char *word);
 /* FNV-1a over words of 8 bytes, continuing from h; not for hostile keys. */
 uint64_t hash_bytes(uint64_t h, const void *data, size_t nbytes);
 
+/* --------------------------------------------------------------------------------------- held.c */
+
+/* What a compile holds besides its arena. Entered before it is acquired: what has not been acquired
+ * is not released. tgc_free() releases what is still held, the latest first. */
+struct held;
+/* release(what) at the end; `what` is in the arena. */
+struct held *held_add(struct tgc *t, void (*release)(void *what), void *what);
+void held_release(struct held *h);                                /* now; NULL: nothing */
+void held_forget(struct held *h);
+void held_release_all(struct tgc *t);
+/* fopen() to be closed by held_release(*h). NULL: errno says why. */
+FILE *held_fopen(struct tgc *t, const char *path, const char *mode, struct held **h);
+/* A file descriptor that is to be stored in **fd. */
+struct held *held_fd(struct tgc *t, int **fd);
+/* A map or a block of the heap, to be stored in (*map)->base, or in **block. */
+struct held_map { void *base; size_t nbytes; };
+struct held *held_map(struct tgc *t, struct held_map **map);
+struct held *held_heap(struct tgc *t, void ***block);
+
 /* --------------------------------------------------------------------------------------- dict.c */
 
 /* Strings to pointers; all zeros: an empty one. */
@@ -103,6 +122,22 @@ void diag_note(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Who hears of the work (lib/listen.c). Each may be NULL. */
+struct listener {
+    void *user;
+    /* long work that begins; "": it is done */
+    void (*on_progress)(void *user, const char *what);
+    /* a stage that is over, with its time and the compile's memory */
+    void (*on_stage)(void *user, const char *what, double seconds, size_t mem_used);
+    /* what DEBUG asks for */
+    void (*on_text)(void *user, const char *text);
+    /* a temporary file or directory that appears, or is gone */
+    void (*on_temporary)(void *user, const char *path, bool is_directory, bool appears);
+    /* asked often; false: the compile ends */
+    bool (*go_on)(void *user);
+};
+/* Asks the listener, and ends the compile if it says so. */
+void tgc_poll(struct tgc *t);
 /* ends the compile: longjmp to t->stop */
 _Noreturn void tgc_stop(struct tgc *t);
 _Noreturn void tgc_bug(struct tgc *t, const char *file, int line, const char *format, ...)
@@ -465,7 +500,8 @@ struct tgc {
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
     int debug;                   /* DEBUG=n */
-    const struct listener *listener;         /* NULL: none; see lib/lib.h */
+    const struct listener *listener;         /* NULL: none */
+    struct held *held;           /* see held_add() */
     /* origins: which model node a uop came from; see origin_* */
     struct origin **origin; size_t norigin, cap_origin;
     /* index into origin[] + 1, 0: none; the frontend sets it while it lowers a node */
@@ -474,6 +510,7 @@ struct tgc {
     int *uop_origin; size_t cap_uop_origin;              /* by uop id */
     const char **uop_axes; size_t cap_uop_axes;          /* by uop id */
     bool bug;                    /* tgc_stop() was called by tgc_bug() */
+    bool cancelled;              /* ... since the listener wanted it */
 };
 /* NULL if out of memory; 0: no limit */
 struct tgc *tgc_new(size_t mem_limit);

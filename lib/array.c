@@ -18,6 +18,8 @@ void *pages_allocate(struct tgc *t, size_t nbytes, const char *what)
                    option_spelling(OPTION_MAX_MEMORY));
         return NULL;
     }
+    struct held_map *map;
+    held_map(t, &map);
     void *p = mmap(NULL, nbytes ? nbytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                    -1, 0);
     if (p == MAP_FAILED) {
@@ -25,6 +27,7 @@ void *pages_allocate(struct tgc *t, size_t nbytes, const char *what)
         return NULL;
     }
     t->run_used = total;
+    *map = (struct held_map){p, nbytes ? nbytes : 1};
     return p;
 }
 

@@ -267,7 +267,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     const char *out = outputs_reserve(files, o->output);
     if (!out || !emit(t, o, m, &e) || !put_text(t, files, sibling(t, o->output, "h"), &e.h))
         return false;
-    const char *dir = directory_make(t);
+    struct held *held;
+    const char *dir = directory_make(t, &held);
     if (!dir)
         return false;
     const char *c_path = mem_printf(t, "%s/%s.c", dir, name);
@@ -295,7 +296,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     outputs_discard(inside);
     if (!ok && o->keep)
         directory_keep(t, dir, o->keep, files);
-    directory_remove(dir);
+    held_release(held);
     if (ok && e.beside && program_weights_mode(m->schedule, o->weights) == WEIGHTS_FILE)
         ok = put_weights_beside(t, o, m, files, name);
     return ok;
@@ -311,7 +312,9 @@ static bool join_pieces(struct tgc *t, const struct options *o, const struct mod
     bool by_clang = o->triple && !(getenv("CC") && *getenv("CC"));
     if (by_clang && !(compiler = clang_compiler(clang_open(t, o->triple))))
         return false;
-    const char *out = outputs_reserve(files, o->output), *dir = out ? directory_make(t) : NULL;
+    struct held *held;
+    const char *out = outputs_reserve(files, o->output);
+    const char *dir = out ? directory_make(t, &held) : NULL;
     if (!dir)
         return false;
     struct text c = {.t = t}, h = {.t = t};
@@ -338,7 +341,7 @@ static bool join_pieces(struct tgc *t, const struct options *o, const struct mod
     outputs_discard(inside);
     if (!ok && o->keep)
         directory_keep(t, dir, o->keep, files);
-    directory_remove(dir);
+    held_release(held);
     return ok;
 }
 
@@ -486,6 +489,5 @@ bool compile_to_files(struct tgc *t, const struct options *given)
     bool ok = made && write_outputs(t, o, &m, files, name) &&
               (!o->depfile || write_depfile(t, o, &m, files)) && outputs_commit(files);
     outputs_discard(files);
-    model_close(&m);
     return ok;
 }

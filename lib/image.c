@@ -168,7 +168,8 @@ bool image_is(const char *path)
 static const uint8_t *read_bytes(struct tgc *t, const struct place *at, size_t *n)
 {
     struct stat st;
-    FILE *f = fopen(at->file, "re");
+    struct held *held;
+    FILE *f = held_fopen(t, at->file, "re", &held);
     bool ok = f && fstat(fileno(f), &st) == 0 && st.st_size < MOST_FILE_NBYTES;
     *n = ok ? (size_t)st.st_size : 0;
     uint8_t *data = ok ? pages_allocate(t, *n, "the image's file") : NULL;
@@ -176,8 +177,7 @@ static const uint8_t *read_bytes(struct tgc *t, const struct place *at, size_t *
         diag_error(t, at, "cannot be read: %s", f ? "it is larger than 1 GB" : strerror(errno));
     else if (data && fread(data, 1, *n, f) != *n)
         ok = diag_error(t, at, "cannot be read: %s", strerror(errno));
-    if (f)
-        fclose(f);
+    held_release(held);
     return ok ? data : NULL;
 }
 

@@ -74,9 +74,11 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
     if (!beside)
         return true;
     const char *path = mem_printf(t, "%s/%s.weights", dir, name);
-    FILE *f = fopen(path, "we");
-    bool ok = f && weights_write_file(t, m->schedule, f, path);
-    return (f && fclose(f) == 0 && ok) ||
+    struct held *held;
+    FILE *f = held_fopen(t, path, "we", &held);
+    bool ok = f && weights_write_file(t, m->schedule, f, path) && fflush(f) == 0;
+    held_release(held);
+    return ok ||
            diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
 }
 
@@ -174,6 +176,13 @@ static void allocate_fields(struct tgc *t, struct instance *p)
         p->symbol[i] = -1;
 }
 
+static void close_library(void *what)
+{
+    void **handle = what;
+    if (*handle)
+        dlclose(*handle);
+}
+
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p)
 {
     *p = (struct instance){0};
@@ -183,7 +192,9 @@ bool instance_open(struct tgc *t, const char *path, const char *name, struct ins
         stem[strcspn(stem, ".")] = 0;
         name = program_name(t, stem);
     }
-    p->handle = dlopen(slash ? path : mem_printf(t, "./%s", path), RTLD_NOW | RTLD_LOCAL);
+    void **handle = MEM_NEW(t, void *);
+    held_add(t, close_library, handle);
+    p->handle = *handle = dlopen(slash ? path : mem_printf(t, "./%s", path), RTLD_NOW | RTLD_LOCAL);
     if (!p->handle)
         return diag_error(t, &(struct place){.file = path}, "cannot be opened: %s", dlerror());
     const struct program_info *(*describe)(void);
@@ -211,10 +222,11 @@ static bool load_weights(struct tgc *t, const char *path, struct instance *p)
     if (!p->info->weights_external)
         return true;
     p->weights = pages_allocate(t, p->info->weights_bytes, "the model's weights");
-    FILE *f = p->weights ? fopen(path, "re") : NULL;
+    struct held *held;
+    FILE *f = p->weights ? held_fopen(t, path, "re", &held) : NULL;
     bool ok = f && fread(p->weights, 1, p->info->weights_bytes, f) == p->info->weights_bytes;
     if (f)
-        fclose(f);
+        held_release(held);
     return ok ? true
               : diag_error(t, &(struct place){.file = path}, "the model's weights cannot be read");
 }
@@ -282,7 +294,8 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
     const struct compiler *compiler = clang ? clang_compiler(clang) : NULL;
     if (clang && !compiler)
         return false;
-    const char *dir = check_values_fit(t, o, m->graph) ? directory_make(t) : NULL;
+    struct held *held;
+    const char *dir = check_values_fit(t, o, m->graph) ? directory_make(t, &held) : NULL;
     if (!dir)
         return false;
     const char *cc = getenv("CC");
@@ -302,7 +315,7 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
         model_protect_files(o, m, inputs);
         directory_keep(t, dir, o->keep, inputs);
     }
-    directory_remove(dir);
+    held_release(held);
     return ok;
 }
 
@@ -507,6 +520,16 @@ static bool fill_input(struct tgc *t, struct instance *p, int index)
     return true;
 }
 
+/* A model that is open: it may have threads, which its code and arena must outlive. */
+struct open_model { void (*close)(void *model); void *model; };
+
+static void close_model(void *what)
+{
+    const struct open_model *open = what;
+    if (open->model)
+        open->close(open->model);
+}
+
 /* needs: inputs, outputs and the arena */
 static bool start(struct tgc *t, const struct options *o, struct instance *p)
 {
@@ -514,10 +537,13 @@ static bool start(struct tgc *t, const struct options *o, struct instance *p)
         .threads = o->threads, .weights = p->weights, .weights_bytes = p->info->weights_bytes,
         .on_kernel = p->on_kernel, .user = p->user};
     size_t nbytes = p->info->arena_bytes;
+    struct open_model *open = MEM_NEW(t, struct open_model);
+    p->open = held_add(t, close_model, open);
     int status = p->code ? llvm_program_init(p->code, &p->model, p->arena, nbytes, &options)
                          : p->init(&p->model, p->arena, nbytes, &options);
     if (status != PROGRAM_OK)
         return diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+    *open = (struct open_model){p->close, p->model};
     return restore_first(t, p);
 }
 
@@ -619,8 +645,9 @@ bool instance_run_again(struct tgc *t, struct instance *p) { return run_once(t, 
 
 void instance_close(struct instance *p)
 {
-    if (p->model)
-        p->close(p->model);
+    held_release(p->open);
+    p->open = NULL;
     p->model = NULL;
-    /* The object stays open: info's names are in it, and diagnostics may quote them. */
+    /* The object stays open as long as the compile: info's names are in it, and diagnostics may quote
+     * them. */
 }

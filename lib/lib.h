@@ -146,16 +146,7 @@ const char *emit_extension(enum emit e);
 
 /* ------------------------------------------------------------------------------------- listen.c */
 
-/* Who hears of the work (struct tgc's listener). Each may be NULL. */
-struct listener {
-    void *user;
-    /* long work that begins; "": it is done */
-    void (*on_progress)(void *user, const char *what);
-    /* a stage that is over, with its time and the compile's memory */
-    void (*on_stage)(void *user, const char *what, double seconds, size_t mem_used);
-    /* what DEBUG asks for */
-    void (*on_text)(void *user, const char *text);
-};
+/* To t->listener, if there is one. */
 void progress(const struct tgc *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void progress_end(const struct tgc *t);
 /* A stage that began at `since`, by clock_seconds(). */
@@ -166,7 +157,7 @@ void report_text(const struct tgc *t, const char *text);
 
 /* Files that appear whole or not at all: each is written under a temporary name in its own
  * directory, and all are renamed together. Anything but a regular file (/dev/null, a pipe) is
- * written directly. "-" is standard output. A signal removes unfinished files. */
+ * written directly. "-" is standard output. What is unfinished is removed with t. */
 struct outputs;
 struct outputs *outputs_new(struct tgc *t);
 /* A file that is read: no output may replace it, under this path, another one or a link. */
@@ -182,16 +173,14 @@ const char *outputs_reserve(struct outputs *s, const char *path);
 bool outputs_commit(struct outputs *s);
 /* Removes everything that is not committed. */
 void outputs_discard(struct outputs *s);
-/* A new private directory under $TMPDIR; removed with all that is in it by directory_remove() or by
- * a signal. NULL: a diagnostic. */
-const char *directory_make(struct tgc *t);
+/* A new private directory under $TMPDIR; removed with all that is in it by held_release(*h), or
+ * with t. NULL: a diagnostic. */
+const char *directory_make(struct tgc *t, struct held **h);
+/* Removes a directory and the files in it. */
 void directory_remove(const char *path);
 /* Copies the files of a private directory into the one that --keep names; no file that `protect`
  * knows as an input is replaced. A note says so, or a diagnostic why not. */
 void directory_keep(struct tgc *t, const char *from, const char *to, struct outputs *protect);
-/* Removes everything unfinished; for ends of the process outside any command. */
-void outputs_abandon(void);
-
 /* -------------------------------------------------------------------------------------- model.c */
 
 /* An input of the caller, as the model declares it. */
@@ -236,7 +225,6 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m);
 /* Protects every file that the compile reads: model, external data, tune file, inputs. */
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files);
-void model_close(struct model *m);
 /* The options that the emitted program is written with. */
 struct program_options model_program_options(const struct options *o, const struct model *m,
                                              const char *name);
@@ -258,7 +246,7 @@ struct array {
     void *data;                     /* 64-byte aligned where array_allocate() made it */
 };
 /* Zeroed, page-aligned, from the run's budget and not the compile's: the data of a run. Lives as
- * long as the process. NULL: a diagnostic that names `what` it is for. */
+ * long as t. NULL: a diagnostic that names `what` it is for. */
 void *pages_allocate(struct tgc *t, size_t nbytes, const char *what);
 /* Sets nelem and nbytes from dtype and dims and allocates data, zeroed. false: a diagnostic (too
  * large). */
@@ -310,6 +298,7 @@ const char *image_formats(void);
 struct instance {
     const struct program_info *info;
     void *handle, *arena, *model, *weights;
+    struct held *open;              /* model, from init to close */
     const struct llvm_program *code;           /* in this process; NULL: a shared object */
     const char *made_by;            /* NULL: the C compiler */
     int (*init)(void **model, void *arena, size_t nbytes,

@@ -388,8 +388,6 @@ void model_protect_files(const struct options *o, const struct model *m, struct 
         outputs_protect(files, o->input[i].path);
 }
 
-void model_close(struct model *m) { onnx_close(m->onnx); }
-
 struct program_options model_program_options(const struct options *o, const struct model *m,
                                              const char *name)
 {

@@ -250,8 +250,8 @@ static bool read_elements(struct tgc *t, const struct place *at, FILE *f, const 
 bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *v)
 {
     struct place at = {.file = path};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+    struct held *held;
+    FILE *f = held_fopen(t, path, "re", &held);
     struct header h;
     if (!f)
         return diag_error(t, &at, "cannot be opened: %s", strerror(errno));
@@ -278,7 +278,7 @@ bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *
         ok = diag_error(t, &at, "its elements are '%c%d'; '%c%d' (%s) is expected", h.kind, h.size,
                         npy_kind(v->dtype), (int)dtype_nbytes(v->dtype), dtype_name(v->dtype));
     ok = ok && read_elements(t, &at, f, &h, v);
-    fclose(f);
+    held_release(held);
     return ok;
 }
 

@@ -145,13 +145,14 @@ static bool add_file(struct parser *p, const char *path, int depth)
     if (depth >= MAX_FILE_DEPTH)
         return usage(p, "@%s: files of options name each other more than %d deep", path,
                      MAX_FILE_DEPTH);
-    FILE *f = fopen(path, "re");
+    struct held *held;
+    FILE *f = held_fopen(p->t, path, "re", &held);
     if (!f)
         return usage(p, "@%s: the file of options cannot be opened: %s", path, strerror(errno));
     char *s = mem_alloc(p->t, MAX_OPTION_FILE + 1);
     size_t n = fread(s, 1, MAX_OPTION_FILE + 1, f);
     bool bad = ferror(f);
-    fclose(f);
+    held_release(held);
     if (bad || n > MAX_OPTION_FILE || memchr(s, 0, n))
         return usage(
             p, "@%s: the file of options cannot be read, is longer than 1 MiB, or holds a NUL",

@@ -1,9 +1,8 @@
 /* output.c - files that appear whole or not at all.
  *
  * Every output is written under a temporary name in the directory it belongs to and renamed when
- * all are complete. Unfinished files are listed in a table that a signal handler can read: the one
- * piece of state in tgc outside a struct tgc, because a handler gets no argument. Only the main
- * thread writes it, and an entry is valid once `used` is set.
+ * all are complete. What is unfinished is held by the compile, so that it is removed with it; the
+ * listener hears of it, for ends of the process that no tgc_free() sees.
  */
 #include "lib/lib.h"
 
@@ -11,73 +10,61 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { MAX_PENDING = 1024 };
+/* A file or a directory that is removed unless it is finished. path NULL: neither is there yet, or
+ * it is finished. */
+struct unfinished { const struct listener *listener; FILE *file; const char *path; bool is_directory; };
 
-struct pending { char path[PATH_MAX]; bool is_directory; volatile sig_atomic_t used; };
-static struct pending pending[MAX_PENDING];
-
-static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGXCPU, SIGXFSZ};
-
-/* Uses only what is safe in a handler: unlink and rmdir. */
-void outputs_abandon(void)
+static void tell(const struct unfinished *u, bool appears)
 {
-    for (int directories = 0; directories < 2; directories++) { /* files first */
-        for (int i = 0; i < MAX_PENDING; i++) {
-            if (!pending[i].used || pending[i].is_directory != directories)
-                continue;
-            if (directories)
-                rmdir(pending[i].path);
-            else
-                unlink(pending[i].path);
-        }
-    }
+    if (u->listener && u->listener->on_temporary)
+        u->listener->on_temporary(u->listener->user, u->path, u->is_directory, appears);
 }
 
-static void on_signal(int signal_number)
+static void remove_unfinished(void *what)
 {
-    outputs_abandon();
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
+    struct unfinished *u = what;
+    if (u->file)
+        fclose(u->file);
+    u->file = NULL;
+    if (!u->path)
+        return;
+    if (u->is_directory)
+        directory_remove(u->path);
+    else
+        unlink(u->path);
+    tell(u, false);
+    u->path = NULL;
 }
 
-static void catch_signals(void)
+static struct unfinished *unfinished_new(struct tgc *t, bool is_directory, struct held **h)
 {
-    for (size_t i = 0; i < sizeof fatal_signals / sizeof *fatal_signals; i++) {
-        struct sigaction old, action = {.sa_handler = on_signal};
-        sigemptyset(&action.sa_mask);
-        if (sigaction(fatal_signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-            sigaction(fatal_signals[i], &action, NULL);
-    }
+    struct unfinished *u = MEM_NEW(t, struct unfinished);
+    *u = (struct unfinished){.listener = t->listener, .is_directory = is_directory};
+    *h = held_add(t, remove_unfinished, u);
+    return u;
 }
 
-static bool pending_add(struct tgc *t, const char *path, bool is_directory)
+/* PREFIX and six letters that nobody is likely to have taken. */
+static char *temporary_name(struct tgc *t, const char *prefix, int attempt)
 {
-    catch_signals();
-    size_t n = strlen(path) + 1;
-    for (int i = 0; i < MAX_PENDING; i++) {
-        if (pending[i].used || n > sizeof pending[i].path)
-            continue;
-        memcpy(pending[i].path, path, n);
-        pending[i].is_directory = is_directory;
-        pending[i].used = 1;
-        return true;
-    }
-    return diag_error(t, &(struct place){.file = path},
-                      "too many files are being written, or the path is too long");
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uintptr_t seed[] = {(uintptr_t)now.tv_nsec, (uintptr_t)now.tv_sec, (uintptr_t)getpid(),
+                        (uintptr_t)t, (uintptr_t)attempt};
+    uint64_t h = hash_bytes(0xcbf29ce484222325u, seed, sizeof seed);
+    char *name = mem_printf(t, "%sXXXXXX", prefix);
+    for (char *s = name + strlen(prefix); *s; s++, h /= 26)
+        *s = (char)('a' + h % 26);
+    return name;
 }
 
-static void pending_drop(const char *path)
-{
-    for (int i = 0; i < MAX_PENDING; i++)
-        if (pending[i].used && strcmp(pending[i].path, path) == 0)
-            pending[i].used = 0;
-}
+enum { ATTEMPTS = 100 };
 
 /* -------------------------------------------------------------------------------------- outputs */
 
@@ -86,8 +73,8 @@ struct output {
     const char *target;  /* the file to be replaced: path, or the target of the symbolic link */
     dev_t device;                   /* of target's directory */
     ino_t directory;
-    const char *temporary;          /* NULL: written directly */
-    FILE *file;                     /* NULL: another program writes it */
+    struct unfinished *temporary;   /* NULL: standard output; its path NULL: written directly */
+    struct held *held;              /* it */
 };
 struct input { const char *path; dev_t device; ino_t inode; };
 struct outputs {
@@ -147,7 +134,7 @@ static bool is_no_other_output(const struct outputs *s, struct output *o)
     o->device = st.st_dev;
     o->directory = st.st_ino;
     for (size_t i = 0; i < s->n; i++)
-        if (s->v[i].temporary && s->v[i].device == o->device &&
+        if (s->v[i].temporary && s->v[i].temporary->path && s->v[i].device == o->device &&
             s->v[i].directory == o->directory && strcmp(base_name(s->v[i].target), base) == 0)
             return diag_error(s->t, &(struct place){.file = o->path},
                               "is written as '%.200s' already; two outputs need two names",
@@ -155,20 +142,14 @@ static bool is_no_other_output(const struct outputs *s, struct output *o)
     return true;
 }
 
-static mode_t file_mode(void)
-{
-    mode_t mask = umask(022);
-    umask(mask);
-    return 0666 & ~mask;
-}
-
-/* Finds the file of a path. *direct: it exists and is not a regular file. */
+/* Finds the file of a path. *direct: it exists and is not a regular file. *mode: of the file that it
+ * replaces; 0: of none. */
 static bool find_target(const struct outputs *s, struct output *o, bool *direct, mode_t *mode)
 {
     struct tgc *t = s->t;
     struct stat st;
     *direct = false;
-    *mode = file_mode();
+    *mode = 0;
     o->target = o->path;
     if (lstat(o->path, &st) != 0)
         return errno == ENOENT ? is_no_other_output(s, o)
@@ -200,23 +181,26 @@ bool outputs_may_write(const struct outputs *s, const char *path)
     return strcmp(path, "-") == 0 || find_target(s, &o, &direct, &mode);
 }
 
-/* Creates the temporary file next to the target; returns its descriptor or -1. */
-static int make_temporary(struct tgc *t, struct output *o)
+/* Creates the temporary file next to the target; returns its descriptor or -1. A new file has the
+ * mode that the process gives new files. */
+static int make_temporary(struct tgc *t, struct output *o, mode_t mode)
 {
-    const char *slash = strrchr(o->target, '/');
-    char *name = mem_printf(t, "%.*s.tgc-XXXXXX", slash ? (int)(slash + 1 - o->target) : 0,
-                            o->target);
-    int fd = mkostemp(name, O_CLOEXEC);
+    const char *slash = strrchr(o->target, '/'), *name = NULL;
+    const char *prefix = mem_printf(t, "%.*s.tgc-", slash ? (int)(slash + 1 - o->target) : 0,
+                                    o->target);
+    int fd = -1;
+    for (int i = 0; fd < 0 && i < ATTEMPTS && (i == 0 || errno == EEXIST); i++) {
+        name = temporary_name(t, prefix, i);
+        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode ? 0600 : 0666);
+    }
     if (fd < 0) {
         complain(t, o->path, "cannot be written");
         return -1;
     }
-    if (!pending_add(t, name, false)) {
-        close(fd);
-        unlink(name);
-        return -1;
-    }
-    o->temporary = name;
+    o->temporary->path = name;
+    tell(o->temporary, true);
+    if (mode)
+        fchmod(fd, mode);
     return fd;
 }
 
@@ -226,27 +210,27 @@ FILE *outputs_open(struct outputs *s, const char *path)
     bool direct = false;
     mode_t mode;
     if (strcmp(path, "-") == 0) {
-        o.file = stdout;
         VEC_PUSH(s->t, s->v, s->n, s->cap, o);
-        return o.file;
+        return stdout;
     }
     if (!find_target(s, &o, &direct, &mode))
         return NULL;
-    int fd = direct ? open(o.target, O_WRONLY | O_CLOEXEC | O_NOCTTY) : make_temporary(s->t, &o);
+    o.temporary = unfinished_new(s->t, false, &o.held);
+    int fd = direct ? open(o.target, O_WRONLY | O_CLOEXEC | O_NOCTTY)
+                    : make_temporary(s->t, &o, mode);
     if (fd < 0 && direct)
         complain(s->t, path, "cannot be written");
     if (fd < 0)
         return NULL;
-    if (!direct)
-        fchmod(fd, mode);
-    o.file = fdopen(fd, "w");
-    if (!o.file) {
+    o.temporary->file = fdopen(fd, "w");
+    if (!o.temporary->file) {
         close(fd);
+        held_release(o.held);
         complain(s->t, path, "cannot be written");
         return NULL;
     }
     VEC_PUSH(s->t, s->v, s->n, s->cap, o);
-    return o.file;
+    return o.temporary->file;
 }
 
 const char *outputs_reserve(struct outputs *s, const char *path)
@@ -261,25 +245,28 @@ const char *outputs_reserve(struct outputs *s, const char *path)
                    "is no regular file; this kind of output cannot be written to it");
         return NULL;
     }
-    int fd = make_temporary(s->t, &o);
+    o.temporary = unfinished_new(s->t, false, &o.held);
+    int fd = make_temporary(s->t, &o, mode);
     if (fd < 0)
         return NULL;
     close(fd);
-    unlink(o.temporary); /* only the name is kept: ar refuses to add to an empty file */
+    unlink(o.temporary->path); /* only the name is kept: ar refuses to add to an empty file */
     VEC_PUSH(s->t, s->v, s->n, s->cap, o);
-    return o.temporary;
+    return o.temporary->path;
 }
 
 static bool finish(struct tgc *t, struct output *o)
 {
-    if (!o->file)
+    FILE *f = o->temporary ? o->temporary->file : stdout;
+    if (!f)
         return true;
-    bool ok = fflush(o->file) == 0 && !ferror(o->file);
-    if (o->file != stdout)
-        ok = fclose(o->file) == 0 && ok;
-    o->file = NULL;
+    bool ok = fflush(f) == 0 && !ferror(f);
+    if (o->temporary) {
+        o->temporary->file = NULL;
+        ok = fclose(f) == 0 && ok;
+    }
     return ok ? true
-              : complain(t, strcmp(o->path, "-") ? o->path : "standard output", "writing failed");
+              : complain(t, o->temporary ? o->path : "standard output", "writing failed");
 }
 
 bool outputs_commit(struct outputs *s)
@@ -288,15 +275,15 @@ bool outputs_commit(struct outputs *s)
     for (size_t i = 0; i < s->n; i++)
         ok = finish(s->t, &s->v[i]) && ok;
     for (size_t i = 0; i < s->n && ok; i++) {
-        struct output *o = &s->v[i];
-        if (!o->temporary)
+        struct unfinished *u = s->v[i].temporary;
+        if (!u || !u->path)
             continue;
-        if (rename(o->temporary, o->target) != 0)
-            ok = complain(s->t, o->path, "cannot be replaced");
-        else
-            pending_drop(o->temporary);
-        if (ok)
-            o->temporary = NULL;
+        if (rename(u->path, s->v[i].target) != 0) {
+            ok = complain(s->t, s->v[i].path, "cannot be replaced");
+            continue;
+        }
+        tell(u, false);
+        u->path = NULL;
     }
     outputs_discard(s);
     return ok;
@@ -304,29 +291,28 @@ bool outputs_commit(struct outputs *s)
 
 void outputs_discard(struct outputs *s)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        struct output *o = &s->v[i];
-        if (o->file && o->file != stdout)
-            fclose(o->file);
-        if (o->temporary) {
-            unlink(o->temporary);
-            pending_drop(o->temporary);
-        }
-    }
+    for (size_t i = 0; i < s->n; i++)
+        held_release(s->v[i].held);
     s->n = 0;
 }
 
 /* ---------------------------------------------------------------------------------- directories */
 
-const char *directory_make(struct tgc *t)
+const char *directory_make(struct tgc *t, struct held **h)
 {
-    const char *base = getenv("TMPDIR");
-    char *path = mem_printf(t, "%s/tgc-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(path)) {
+    const char *base = getenv("TMPDIR"), *path = NULL;
+    const char *prefix = mem_printf(t, "%s/tgc-", base && *base ? base : "/tmp");
+    struct unfinished *u = unfinished_new(t, true, h);
+    bool made = false;
+    for (int i = 0; !made && i < ATTEMPTS && (i == 0 || errno == EEXIST); i++)
+        made = mkdir(path = temporary_name(t, prefix, i), 0700) == 0;
+    if (!made) {
         complain(t, path, "a temporary directory cannot be made (TMPDIR names another place)");
         return NULL;
     }
-    return pending_add(t, path, true) ? path : NULL;
+    u->path = path;
+    tell(u, true);
+    return path;
 }
 
 void directory_remove(const char *path)
@@ -339,28 +325,37 @@ void directory_remove(const char *path)
         closedir(d);
     }
     rmdir(path);
-    pending_drop(path);
 }
 
 static bool copy_file(struct tgc *t, struct outputs *files, const char *from, const char *to)
 {
     char piece[1 << 16];
     size_t n;
-    FILE *in = fopen(from, "re"), *out = in ? outputs_open(files, to) : NULL;
+    struct held *held;
+    FILE *in = held_fopen(t, from, "re", &held), *out = in ? outputs_open(files, to) : NULL;
     bool ok = out != NULL;
     while (ok && (n = fread(piece, 1, sizeof piece, in)) > 0)
         ok = fwrite(piece, 1, n, out) == n;
-    ok = ok && !ferror(in);
     if (!in)
         return complain(t, from, "cannot be read");
-    fclose(in);
+    ok = ok && !ferror(in);
+    held_release(held);
     return ok || (out && complain(t, to, "cannot be written"));
+}
+
+static void close_directory(void *what)
+{
+    DIR **d = what;
+    if (*d)
+        closedir(*d);
 }
 
 void directory_keep(struct tgc *t, const char *from, const char *to, struct outputs *protect)
 {
     struct outputs *files = outputs_new(t);
-    DIR *d = opendir(from);
+    DIR **list = MEM_NEW(t, DIR *);
+    struct held *held = held_add(t, close_directory, list);
+    DIR *d = *list = opendir(from);
     bool ok = d != NULL;
     files->input = protect->input;
     files->ninput = protect->ninput;
@@ -370,8 +365,7 @@ void directory_keep(struct tgc *t, const char *from, const char *to, struct outp
         if (e->d_type == DT_REG)
             ok = copy_file(t, files, mem_printf(t, "%s/%s", from, e->d_name),
                            mem_printf(t, "%s/%s", to, e->d_name));
-    if (d)
-        closedir(d);
+    held_release(held);
     if (ok && outputs_commit(files))
         diag_note(t, &(struct place){.file = to}, "holds the files of the build that failed");
     outputs_discard(files);

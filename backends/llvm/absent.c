@@ -14,8 +14,6 @@ struct llvm *llvm_open(struct tgc *t)
     return NULL;
 }
 
-void llvm_close(struct llvm *l) { (void)l; }
-
 const char *llvm_title(struct tgc *t, const struct llvm *l)
 {
     (void)t;

@@ -16,7 +16,8 @@ static void *open_version(struct tgc *t, int version)
         const char *at = strchr(pattern[i], '%');
         const char *name = mem_printf(t, "%.*s%d%s", (int)(at - pattern[i]), pattern[i], version,
                                       at + 2);
-        void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        /* it registers functions for the ends of threads and of the process: it stays */
+        void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         if (library)
             return library;
     }
@@ -62,10 +63,18 @@ static const char *bind_functions(struct llvm *l)
     return NULL;
 }
 
+static void close_library(void *what)
+{
+    struct llvm *l = what;
+    if (l->library)
+        dlclose(l->library);
+}
+
 struct llvm *llvm_open(struct tgc *t)
 {
     struct llvm *l = MEM_NEW(t, struct llvm);
     l->t = t;
+    held_add(t, close_library, l);
     l->library = find_library(t, &l->version);
     if (!l->library) {
         diag_error(t, NULL,
@@ -77,13 +86,10 @@ struct llvm *llvm_open(struct tgc *t)
     const char *missing = bind_functions(l);
     if (missing) {
         diag_error(t, NULL, "libLLVM %d has no function %s", l->version, missing);
-        dlclose(l->library);
         return NULL;
     }
     return l;
 }
-
-void llvm_close(struct llvm *l) { dlclose(l->library); }
 
 const char *llvm_title(struct tgc *t, const struct llvm *l)
 {

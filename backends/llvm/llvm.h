@@ -17,9 +17,8 @@
 const char *llvm_found(struct tgc *t);
 
 struct llvm;
-/* Opens the library; NULL: an error says which package is missing. */
+/* Opens the library, for as long as t; NULL: an error says which package is missing. */
 struct llvm *llvm_open(struct tgc *t);
-void llvm_close(struct llvm *l);
 /* "LLVM 19" */
 const char *llvm_title(struct tgc *t, const struct llvm *l);
 

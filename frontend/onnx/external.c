@@ -161,12 +161,3 @@ const char *const *onnx_external_files(const struct onnx_model *m, int *n)
     *n = (int)count;
     return path;
 }
-
-void onnx_close(struct onnx_model *m)
-{
-    for (struct onnx_mapping *map = m ? m->mapping : NULL; map; map = map->next)
-        if (map->base)
-            munmap(map->base, map->nbytes);
-    if (m)
-        m->mapping = NULL;
-}

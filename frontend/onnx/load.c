@@ -23,8 +23,9 @@ enum { MAX_FILE_NBYTES = INT32_MAX };
 
 struct input { const uint8_t *bytes; size_t nbytes; bool is_mapped; };
 
-static void input_free(struct input *in)
+static void input_free(void *what)
 {
+    struct input *in = what;
     if (in->is_mapped)
         munmap((void *)(uintptr_t)in->bytes, in->nbytes);
     else
@@ -39,37 +40,31 @@ static bool too_large(struct tgc *t, const struct place *at)
 
 static bool read_stream(struct tgc *t, const struct place *at, int fd, struct input *in)
 {
-    size_t cap = 1 << 16, n = 0;
+    size_t cap = 1 << 16;
     uint8_t *buffer = malloc(cap);
+    in->bytes = buffer;
     while (buffer) {
-        if (n == cap) {
+        if (in->nbytes == cap) {
             uint8_t *larger = cap >= t->mem_limit ? NULL : realloc(buffer, 2 * cap);
             if (!larger)
                 break;
-            buffer = larger;
+            in->bytes = buffer = larger;
             cap *= 2;
         }
-        ssize_t got = read(fd, buffer + n, cap - n);
+        ssize_t got = read(fd, buffer + in->nbytes, cap - in->nbytes);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0) {
-            diag_error(t, at, "reading failed: %s", strerror(errno));
-            free(buffer);
-            return false;
-        }
-        if (got == 0) {
-            *in = (struct input){buffer, n, false};
+        if (got < 0)
+            return diag_error(t, at, "reading failed: %s", strerror(errno));
+        if (got == 0)
             return true;
-        }
-        n += (size_t)got;
-        if (n > MAX_FILE_NBYTES) {
-            free(buffer);
+        in->nbytes += (size_t)got;
+        if (in->nbytes > MAX_FILE_NBYTES)
             return too_large(t, at);
-        }
     }
-    free(buffer);
     return diag_error(
-        t, at, "out of memory while reading it (%zu bytes so far; the limit is --max-memory)", n);
+        t, at, "out of memory while reading it (%zu bytes so far; the limit is --max-memory)",
+        in->nbytes);
 }
 
 static bool read_fd(struct tgc *t, const struct place *at, int fd, struct input *in)
@@ -83,27 +78,31 @@ static bool read_fd(struct tgc *t, const struct place *at, int fd, struct input 
         return read_stream(t, at, fd, in);
     if (st.st_size > MAX_FILE_NBYTES)
         return too_large(t, at);
-    *in = (struct input){.nbytes = (size_t)st.st_size};
-    if (in->nbytes == 0)
+    if (st.st_size == 0)
         return true;
-    void *p = mmap(NULL, in->nbytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED)
         return diag_error(t, at, "cannot be mapped: %s", strerror(errno));
-    in->bytes = p;
-    in->is_mapped = true;
+    *in = (struct input){p, (size_t)st.st_size, true};
     return true;
 }
 
-static bool read_input(struct tgc *t, const struct place *at, const char *path, struct input *in)
+/* NULL: a diagnostic. */
+static struct input *read_input(struct tgc *t, const struct place *at, const char *path,
+                                struct held **held)
 {
     bool is_stdin = strcmp(path, "-") == 0;
-    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return diag_error(t, at, "cannot be opened: %s", strerror(errno));
-    bool ok = is_stdin ? read_stream(t, at, fd, in) : read_fd(t, at, fd, in);
-    if (!is_stdin)
-        close(fd);
-    return ok;
+    struct input *in = MEM_NEW(t, struct input);
+    int *fd;
+    *held = held_add(t, input_free, in);
+    struct held *file = held_fd(t, &fd);
+    if (!is_stdin && (*fd = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
+        diag_error(t, at, "cannot be opened: %s", strerror(errno));
+        return NULL;
+    }
+    bool ok = is_stdin ? read_stream(t, at, STDIN_FILENO, in) : read_fd(t, at, *fd, in);
+    held_release(file);
+    return ok ? in : NULL;
 }
 
 /* Files that people mistake for models, recognized by their first bytes. */
@@ -184,11 +183,12 @@ struct onnx_model *onnx_load(struct tgc *t, const char *path,
 {
     struct onnx_model *m = model_new(t, path, options);
     struct place at = onnx_place_model(m);
-    struct input in;
-    if (!read_input(t, &at, path, &in))
+    struct held *held;
+    const struct input *in = read_input(t, &at, path, &held);
+    if (!in)
         return NULL;
-    m->proto = (ModelProto *)unpack(t, &at, &model_proto__descriptor, in.bytes, in.nbytes);
-    input_free(&in);
+    m->proto = (ModelProto *)unpack(t, &at, &model_proto__descriptor, in->bytes, in->nbytes);
+    held_release(held);
     return m->proto && onnx_check(m) ? m : NULL;
 }
 
@@ -196,10 +196,11 @@ ProtobufCMessage *onnx_load_message(struct tgc *t, const char *path,
                                     const ProtobufCMessageDescriptor *type)
 {
     struct place at = {.file = mem_str(t, path)};
-    struct input in;
-    if (!read_input(t, &at, path, &in))
+    struct held *held;
+    const struct input *in = read_input(t, &at, path, &held);
+    if (!in)
         return NULL;
-    ProtobufCMessage *message = unpack(t, &at, type, in.bytes, in.nbytes);
-    input_free(&in);
+    ProtobufCMessage *message = unpack(t, &at, type, in->bytes, in->nbytes);
+    held_release(held);
     return message;
 }

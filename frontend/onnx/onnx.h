@@ -71,14 +71,13 @@ struct onnx_model {
 };
 
 /* Reads, scans, unpacks and checks a model. path "-": standard input. NULL: diagnostics were
- * recorded. options may be NULL. Weights with external data stay mapped until onnx_close(). */
+ * recorded. options may be NULL. Weights with external data stay mapped as long as t. */
 struct onnx_model *onnx_load(struct tgc *t, const char *path,
                              const struct onnx_load_options *options);
 /* The same from memory; `path` is for messages and for finding external data (may be "<stdin>"). */
 struct onnx_model *onnx_load_bytes(struct tgc *t, const char *path, const void *bytes,
                                    size_t nbytes, const struct onnx_load_options *options);
 /* Unmaps external data: every buffer made from it is dead then. Optional at exit. m may be NULL. */
-void onnx_close(struct onnx_model *m);
 
 /* A file with one message of `type`, such as the data of ONNX's node tests
  * (tensor_proto__descriptor, ...). NULL: diagnostics. */

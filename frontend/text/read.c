@@ -280,14 +280,14 @@ static char *slurp(struct tgc *t, const char *path, FILE *f, size_t *nbytes)
 const char *tg_load(struct tgc *t, const char *path, size_t *nbytes)
 {
     bool standard = !strcmp(path, "-");
-    FILE *f = standard ? stdin : fopen(path, "rb");
+    struct held *held = NULL;
+    FILE *f = standard ? stdin : held_fopen(t, path, "rbe", &held);
     if (!f) {
         diag_error(t, &(struct place){.file = path}, "cannot be opened: %s", strerror(errno));
         return NULL;
     }
     char *s = slurp(t, standard ? "<stdin>" : path, f, nbytes);
-    if (!standard)
-        fclose(f);
+    held_release(held);
     return s;
 }
 

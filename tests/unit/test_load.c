@@ -472,7 +472,6 @@ static struct decode decode(struct bytes *tensor, const struct onnx_load_options
 
 static void decode_end(struct decode *d)
 {
-    onnx_close(d->l.m);
     tgc_free(d->l.t);
     free(d->model.p);
 }
