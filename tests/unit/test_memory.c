@@ -708,6 +708,37 @@ static void test_branches_share(void **state)
     tgc_free(p->t);
 }
 
+/* In ELSE `r` is read before it is written, within an IF there by both branches: it is alive in all
+ * of ELSE, and nothing else is in its place. */
+static void test_read_first_in_else(void **state)
+{
+    (void)state;
+    struct random g = {0};
+    struct program *p = program_new(&g);
+    struct buffer *cond = new_buffer(p, BUFFER_TEMP, DTYPE_BOOL, 1);
+    struct buffer *r = new_buffer(p, BUFFER_TEMP, DTYPE_F32, 1024);
+    struct buffer *other = new_buffer(p, BUFFER_TEMP, DTYPE_F32, 1024);
+    struct buffer *out = new_buffer(p, BUFFER_OUTPUT, DTYPE_F32, 1024);
+    struct step begins = {.kind = STEP_IF, .cond = load(p, cond, uop_int(p->t, 0))};
+    push_copy(p, cond, NULL, true);
+    push_step(p, begins);
+    push_copy(p, r, NULL, true);
+    push_step(p, (struct step){.kind = STEP_ELSE});
+    push_copy(p, r, r, true);
+    push_step(p, begins);
+    push_copy(p, other, NULL, true);
+    g.state = 0; /* no scratch */
+    push_kernel(p, (struct effect){.in = {r, other}, .nin = 2, .out = out});
+    push_step(p, (struct step){.kind = STEP_ELSE});
+    push_copy(p, out, r, false);
+    push_step(p, (struct step){.kind = STEP_ENDIF});
+    push_step(p, (struct step){.kind = STEP_ENDIF});
+    assert_true(plan_memory(p->t, &p->s));
+    assert_int_equal(p->s.arena_nbytes, 2 * 4096);
+    assert_int_not_equal(r->offset, other->offset);
+    tgc_free(p->t);
+}
+
 static void test_parts_live_in_their_base(void **state)
 {
     (void)state;
@@ -789,6 +820,7 @@ int main(void)
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_conditional_is_not_in_place),
         cmocka_unit_test(test_branches_share),
+        cmocka_unit_test(test_read_first_in_else),
         cmocka_unit_test(test_parts_live_in_their_base),
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_limits),
