@@ -18,6 +18,19 @@ struct mem_block {
 
 enum { MEM_BLOCK_NBYTES = 1 << 20 };
 
+/* An address sanitizer knows blocks alone. What of them is not handed out is poisoned, so that it
+ * reports what is read or written behind an array, or in scratch memory that was released. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+enum { REDZONE_NBYTES = 32 };           /* between two arrays */
+#define MEM_FORBID(p, nbytes) ASAN_POISON_MEMORY_REGION(p, nbytes)
+#define MEM_ALLOW(p, nbytes) ASAN_UNPOISON_MEMORY_REGION(p, nbytes)
+#else
+enum { REDZONE_NBYTES = 0 };
+#define MEM_FORBID(p, nbytes) ((void)(p), (void)(nbytes))
+#define MEM_ALLOW(p, nbytes) ((void)(p), (void)(nbytes))
+#endif
+
 bool size_add(size_t a, size_t b, size_t *r)
 {
     if (a > SIZE_MAX - b)
@@ -125,26 +138,41 @@ static struct mem_block *block_new(struct tgc *t, size_t nbytes)
         mem_exhausted(t);
     t->mem_used += total;
     b->size = nbytes;
+    MEM_FORBID(b->data, nbytes);
     return b;
+}
+
+/* What an array takes of a block. */
+static size_t block_share(struct tgc *t, size_t nbytes)
+{
+    size_t need;
+    if (!size_add(nbytes ? nbytes : 1, REDZONE_NBYTES, &need) || !size_align(need, 16, &need))
+        mem_exhausted(t);
+    return need;
+}
+
+static void *block_take(struct mem_block *b, size_t nbytes, size_t need)
+{
+    void *p = b->data + b->used;
+    b->used += need;
+    MEM_ALLOW(p, nbytes);
+    return p;
 }
 
 void *mem_alloc(struct tgc *t, size_t nbytes)
 {
-    size_t need;
-    if (!size_align(nbytes ? nbytes : 1, 16, &need))
-        mem_exhausted(t);
+    size_t need = block_share(t, nbytes);
     struct mem_block *b = t->mem;
     /* large: a block of its own, so that the current one stays in use */
     if (need > MEM_BLOCK_NBYTES / 4) {
         struct mem_block *own = block_new(t, need);
-        own->used = need;
         if (b) {
             own->next = b->next;
             b->next = own;
         } else {
             t->mem = own;
         }
-        return own->data;
+        return block_take(own, nbytes, need);
     }
     if (!b || b->size - b->used < need) {
         /* near the limit, blocks are only as large as needed */
@@ -154,9 +182,7 @@ void *mem_alloc(struct tgc *t, size_t nbytes)
         b->next = t->mem;
         t->mem = b;
     }
-    void *p = b->data + b->used;
-    b->used += need;
-    return p;
+    return block_take(b, nbytes, need);
 }
 
 /* ---- scratch */
@@ -173,9 +199,12 @@ void scratch_release(struct tgc *t, struct mem_mark mark)
         t->scratch = b->next;
         b->next = t->spare;
         t->spare = b;
+        MEM_FORBID(b->data, b->size);
     }
-    if (t->scratch)
-        t->scratch->used = mark.used;
+    if (!t->scratch)
+        return;
+    MEM_FORBID(t->scratch->data + mark.used, t->scratch->used - mark.used);
+    t->scratch->used = mark.used;
 }
 
 /* A spare block that is large enough, else a new one. */
@@ -195,18 +224,17 @@ static struct mem_block *scratch_block(struct tgc *t, size_t need)
 
 void *scratch_array(struct tgc *t, size_t n, size_t size)
 {
-    size_t nbytes, need;
-    if (!size_mul(n, size, &nbytes) || !size_align(nbytes ? nbytes : 1, 16, &need))
+    size_t nbytes;
+    if (!size_mul(n, size, &nbytes))
         mem_exhausted(t);
+    size_t need = block_share(t, nbytes);
     if (!t->scratch || t->scratch->size - t->scratch->used < need) {
         struct mem_block *b = scratch_block(t, need);
         b->used = 0;
         b->next = t->scratch;
         t->scratch = b;
     }
-    void *p = t->scratch->data + t->scratch->used;
-    t->scratch->used += need;
-    return memset(p, 0, need);
+    return memset(block_take(t->scratch, nbytes, need), 0, nbytes);
 }
 
 void *mem_array(struct tgc *t, size_t n, size_t size)

@@ -42,8 +42,8 @@ WANTED = 0.9
 MEMORY = 6 << 30        # bytes of address space that a unit test may take; sanitizers reserve more
 COMPILE_SECONDS = 120   # of processor time, as all limits here
 
-# name, of which files of passes/ (others cannot change it), command in the tree ({build}: its build folder), environment, seconds at most. Ordered by what
-# finds most in the least time.
+# name, of which files of passes/ (others cannot change it), command in the tree ({build}: its build folder; {sanitized}: one of tgtool with sanitizers, which
+# see what is read behind an array and changes no result), environment, seconds at most. Ordered by what finds most in the least time.
 PYTHON = str(ROOT / ".venv/bin/python")
 
 
@@ -83,6 +83,8 @@ TESTS = [
     suite("gather", "kernel/(gather|stage_places)|vector/(gather|transpose)|analysis/gathers|graph/copy", "1/18"),
     suite("integer", "graph/quant|vector/(byte|regroup)|kernel/(byte|merge_clamps)", "1/16"),
     suite("constants", "graph/(fold_constants|constant_axes|narrow)", "1/3"),
+    ("sanitized", "", [PYTHON, "tests/ir/summary_test.py", "--build", "{sanitized}", "--jobs", "1", "--stop", "--filter", "summary"],
+     {"ASAN_OPTIONS": "detect_leaks=0"}, 30),
 ]
 # What is built: the programs of the tests.
 UNIT = sorted({Path(command[0]).name for _, _, command, _, _ in TESTS if command[0].startswith("{build}")})
@@ -239,7 +241,7 @@ class Bench:
     def __init__(self, build, ntest):
         self.tests = TESTS[:ntest]
         self.folder = build.resolve() / "mutate"
-        self.tree, self.build = self.folder / "tree", self.folder / "build"
+        self.tree, self.build, self.sanitized = (self.folder / name for name in ("tree", "build", "sanitized"))
         self.results = self.folder / "results.jsonl"
 
     def prepare(self):
@@ -257,11 +259,8 @@ class Bench:
         for link in (".venv", ".cache"):
             if (ROOT / link).exists() and not (self.tree / link).exists():
                 (self.tree / link).symlink_to((ROOT / link).resolve())
-        if not (self.build / "build.ninja").exists():
-            compiler = "ccache gcc" if shutil.which("ccache") else "gcc"
-            env = {**os.environ, "CC": os.environ.get("CC", compiler), "LDFLAGS": "-fuse-ld=lld" if shutil.which("ld.lld") else ""}
-            subprocess.run(["meson", "setup", self.build, self.tree, "-Dtests=enabled", "-Ddebug=false", "-Doptimization=1"], env=env, check=True,
-                           stdout=subprocess.DEVNULL)
+        self.setup(self.build)
+        self.setup(self.sanitized, "-Db_sanitize=address,undefined", "-Dc_args=-fno-sanitize-recover=undefined")
         done = self.ninja()
         if done.returncode:
             raise SystemExit(f"the tree does not build:\n{done.stdout}")
@@ -270,8 +269,15 @@ class Bench:
         if failing:
             raise SystemExit(f"without a mutant {failing[0]} fails: {failing[1]}")
 
-    def ninja(self, targets=TARGETS):
-        command = ["ninja", "-C", self.build, "-j1", *targets]
+    def setup(self, build, *options):
+        if not (build / "build.ninja").exists():
+            compiler = "ccache gcc" if shutil.which("ccache") else "gcc"
+            env = {**os.environ, "CC": os.environ.get("CC", compiler), "LDFLAGS": "-fuse-ld=lld" if shutil.which("ld.lld") else ""}
+            subprocess.run(["meson", "setup", build, self.tree, "-Dtests=enabled", "-Ddebug=false", "-Doptimization=1", *options], env=env, check=True,
+                           stdout=subprocess.DEVNULL)
+
+    def ninja(self, targets=TARGETS, build=None):
+        command = ["ninja", "-C", build or self.build, "-j1", *targets]
         return subprocess.run(command, capture_output=True, text=True, preexec_fn=limits(COMPILE_SECONDS))
 
     def object_of(self, path):
@@ -289,8 +295,10 @@ class Bench:
             if name not in BEFORE_OTHERS and not others:
                 others = True
                 self.ninja()
+            if "{sanitized}" in command and self.ninja(FIRST, self.sanitized).returncode:
+                raise SystemExit("the build with sanitizers fails")
             used = processor_seconds()
-            command = [part.format(build=self.build) for part in command]
+            command = [part.format(build=self.build, sanitized=self.sanitized) for part in command]
             try:
                 done = subprocess.run(command, cwd=self.tree, env={**os.environ, **env}, capture_output=True, timeout=60 * seconds, start_new_session=True,
                                       preexec_fn=limits(seconds, memory=command[0] != PYTHON))
