@@ -84,7 +84,9 @@ struct emit {
     LLVMContextRef context;
     LLVMModuleRef module;
     LLVMBuilderRef at;
-    LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, pointer, nothing;
+    LLVMTargetDataRef layout;
+    LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, size, pointer, nothing;
+    LLVMTypeRef inputs, outputs, options, head;    /* the structs: see layout.c */
     const char *name;            /* of the program */
     const char *arch;            /* as in isa.def */
     bool weights_outside;        /* the options have their address */
@@ -105,6 +107,16 @@ struct emit {
     value part, parts;
     struct region *region; int nregion; size_t cap_region;
 };
+
+/* layout.c: the fields of struct NAME; from HEAD_THREADS to HEAD_USER those of NAME_options */
+enum {
+    HEAD_OPENED, HEAD_THREADS, HEAD_WEIGHTS, HEAD_WEIGHTS_NBYTES, HEAD_PARALLEL_FOR, HEAD_ON_KERNEL,
+    HEAD_USER, HEAD_KERNELS, HEAD_NFIELD
+};
+void layout_begin(struct emit *e);
+/* The place of a field of the struct at s, which has that type; what is there. */
+value field_at(const struct emit *e, LLVMTypeRef type, value s, int field);
+value field_load(const struct emit *e, LLVMTypeRef type, value s, int field);
 
 /* values.c: types and small operations */
 LLVMTypeRef type_of(const struct emit *e, enum dtype d, int lanes);     /* of a value */
@@ -192,11 +204,7 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
 void return_if(struct emit *e, value bad, value status);
 void emit_run(struct emit *e, const char *name);
 
-/* entry.c: struct NAME in words: opened, then NAME_options */
-enum {
-    HEAD_OPENED, HEAD_OPTIONS, HEAD_WEIGHTS = HEAD_OPTIONS + 1, HEAD_WEIGHTS_NBYTES,
-    HEAD_PARALLEL_FOR, HEAD_ON_KERNEL, HEAD_USER, HEAD_NWORD
-};
+/* entry.c */
 /* Before the run: its data, and the function that tells the caller which kernel comes. */
 void entry_begin(struct emit *e, const struct program_info *info);
 /* The functions of NAME.h. run: what module_emit() has made */

@@ -1,14 +1,15 @@
 /* entry.c - builds the public functions of NAME.h in LLVM's IR: NAME_init(), NAME_run(), which checks
  * its arguments, NAME_close(), NAME_strerror(), NAME_describe(). Weights are constants of the module.
  *
- * They do what backends/program/ writes as C, by the same structs: struct NAME is `opened` and a copy
- * of the caller's NAME_options, in words of 8 bytes.
+ * They do what backends/program/ writes as C, by the same structs, which layout.c has.
  */
 #include "backends/llvm/emit.h"
 
 #include <string.h>
 
-static value constant64(const struct emit *e, size_t v) { return const_int(e, e->i64, (int64_t)v); }
+static value constant64(const struct emit *e, int64_t v) { return const_int(e, e->i64, v); }
+
+static value size(const struct emit *e, size_t v) { return const_int(e, e->size, (int64_t)v); }
 
 static value status(const struct emit *e, enum program_status s) { return const_int(e, e->i32, s); }
 
@@ -60,18 +61,33 @@ static value dims(const struct emit *e, const struct program_dim *dim, int n)
 {
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++)
-        row[i] = RECORD(e, constant64(e, (size_t)dim[i].size), string(e, dim[i].symbol));
+        row[i] = RECORD(e, constant64(e, dim[i].size), string(e, dim[i].symbol));
     return table(e, row, n);
 }
 
-static value tensors(const struct emit *e, const struct program_tensor *x, int n)
+/* describe.c has offsets of this process, where a field takes 8 bytes. */
+static int field_of(size_t offset) { return (int)(offset / 8); }
+
+static value offset(const struct emit *e, LLVMTypeRef type, size_t here)
+{
+    if (here == PROGRAM_NO_OFFSET)
+        return size(e, here);
+    return size(e, (size_t)e->l->OffsetOfElement(e->layout, type, (unsigned)field_of(here)));
+}
+
+static value size_of(const struct emit *e, LLVMTypeRef type)
+{
+    return size(e, (size_t)e->l->ABISizeOfType(e->layout, type));
+}
+
+static value tensors(const struct emit *e, LLVMTypeRef type, const struct program_tensor *x, int n)
 {
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++)
         row[i] = RECORD(e, string(e, x[i].name), string(e, x[i].dtype),
-                        constant64(e, x[i].element_bytes), const_int(e, e->i32, x[i].rank),
-                        dims(e, x[i].dim, x[i].rank), constant64(e, x[i].offset),
-                        constant64(e, x[i].shape_offset));
+                        size(e, x[i].element_bytes), const_int(e, e->i32, x[i].rank),
+                        dims(e, x[i].dim, x[i].rank), offset(e, type, x[i].offset),
+                        offset(e, type, x[i].shape_offset));
     return table(e, row, n);
 }
 
@@ -79,8 +95,8 @@ static value symbols(const struct emit *e, const struct program_symbol *x, int n
 {
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++)
-        row[i] = RECORD(e, string(e, x[i].name), constant64(e, (size_t)x[i].min),
-                        constant64(e, (size_t)x[i].max), constant64(e, x[i].offset));
+        row[i] = RECORD(e, string(e, x[i].name), constant64(e, x[i].min), constant64(e, x[i].max),
+                        offset(e, e->inputs, x[i].offset));
     return table(e, row, n);
 }
 
@@ -100,14 +116,13 @@ static value info_record(const struct emit *e, const struct program_info *i)
         e, const_int(e, e->i32, i->version), string(e, i->name), string(e, i->producer),
         string(e, i->target), const_int(e, e->i32, i->input_count),
         const_int(e, e->i32, i->output_count), const_int(e, e->i32, i->symbol_count),
-        const_int(e, e->i32, i->kernel_count), tensors(e, i->inputs, i->input_count),
-        tensors(e, i->outputs, i->output_count), symbols(e, i->symbols, i->symbol_count),
-        kernels(e, i->kernels, i->kernel_count), constant64(e, i->arena_bytes),
-        constant64(e, i->arena_align), constant64(e, i->weights_bytes),
+        const_int(e, e->i32, i->kernel_count), tensors(e, e->inputs, i->inputs, i->input_count),
+        tensors(e, e->outputs, i->outputs, i->output_count),
+        symbols(e, i->symbols, i->symbol_count), kernels(e, i->kernels, i->kernel_count),
+        size(e, i->arena_bytes), size(e, i->arena_align), size(e, i->weights_bytes),
         const_int(e, e->i32, i->weights_external), e->l->ConstReal(e->f64, i->flop),
-        constant64(e, i->inputs_bytes), constant64(e, i->outputs_bytes),
-        constant64(e, i->stack_bytes), const_int(e, e->i32, i->state_count), null(e),
-        constant64(e, i->state_bytes));
+        size_of(e, e->inputs), size_of(e, e->outputs), size(e, i->stack_bytes),
+        const_int(e, e->i32, i->state_count), null(e), size(e, i->state_bytes));
 }
 
 /* --------------------------------------------------------------------------------------- weights */
@@ -142,14 +157,21 @@ static void weight_strings(const struct emit *e)
 
 /* ------------------------------------------------------------------------------------- functions */
 
-static value word(struct emit *e, value s, LLVMTypeRef type, int at)
+/* A field of struct NAME. */
+static value head(struct emit *e, value self, int field)
 {
-    return load_as(e, type, pointer_at(e, s, e->i64, constant64(e, (size_t)at)), 8);
+    return field_load(e, e->head, self, field);
 }
 
-static void set_word(struct emit *e, value s, int at, value v)
+static void set_head(struct emit *e, value self, int field, value v)
 {
-    store_as(e, v, pointer_at(e, s, e->i64, constant64(e, (size_t)at)), 8);
+    store_as(e, v, field_at(e, e->head, self, field), 0);
+}
+
+/* A field of NAME_options, by its number in struct NAME. */
+static value option(struct emit *e, value options, int field)
+{
+    return field_load(e, e->options, options, field - HEAD_THREADS);
 }
 
 static value compare(const struct emit *e, enum llvm_icmp how, value a, value b)
@@ -193,12 +215,12 @@ static void emit_step(struct emit *e, const struct program_info *info)
     name[info->kernel_count] = null(e);
     value names = table(e, name, info->kernel_count + 1);
     value index = parameter(e, 1), last = const_int(e, e->i32, info->kernel_count);
-    value hook = word(e, parameter(e, 0), e->pointer, HEAD_ON_KERNEL);
+    value hook = head(e, parameter(e, 0), HEAD_ON_KERNEL);
     e->l->BuildCondBr(e->at, is_null(e, hook), after, hooked);
     e->l->PositionBuilderAtEnd(e->at, hooked);
     index = choose(e, compare(e, LLVM_SLT, index, const_int(e, e->i32, 0)), last, index);
     value at = pointer_at(e, names, e->pointer, cast_to(e, LLVM_ZEXT, index, e->i64));
-    value arg[3] = {word(e, parameter(e, 0), e->pointer, HEAD_USER), index,
+    value arg[3] = {head(e, parameter(e, 0), HEAD_USER), index,
                     load_as(e, e->pointer, at, 0)};
     value f = e->l->BuildBitCast(e->at, hook, e->l->PointerType(hook_type, 0), "");
     e->l->BuildCall2(e->at, hook_type, f, arg, 3, "");
@@ -211,57 +233,55 @@ static void emit_step(struct emit *e, const struct program_info *info)
 /* NULL for options is as options of zeros are. */
 static value given_options(struct emit *e, value options)
 {
-    value zero[HEAD_NWORD - HEAD_OPTIONS];
-    for (int i = 0; i < HEAD_NWORD - HEAD_OPTIONS; i++)
-        zero[i] = constant64(e, 0);
-    return choose(e, is_null(e, options), table(e, zero, HEAD_NWORD - HEAD_OPTIONS), options);
+    value zero = e->l->ConstNull(e->options);
+    return choose(e, is_null(e, options), table(e, &zero, 1), options);
 }
 
 static void check_weights(struct emit *e, const struct program_info *info, value options)
 {
     enum { ALIGN = 64 };
-    value at = word(e, options, e->i64, HEAD_WEIGHTS - HEAD_OPTIONS);
-    value n = word(e, options, e->i64, HEAD_WEIGHTS_NBYTES - HEAD_OPTIONS);
-    value low = binary(e, LLVM_AND, at, constant64(e, ALIGN - 1));
+    value at = cast_to(e, LLVM_PTRTOINT, option(e, options, HEAD_WEIGHTS), e->size);
+    value n = option(e, options, HEAD_WEIGHTS_NBYTES);
+    value low = binary(e, LLVM_AND, at, size(e, ALIGN - 1));
     value missing = status(e, PROGRAM_MISSING_WEIGHTS);
-    return_if(e, compare(e, LLVM_EQ, at, constant64(e, 0)), missing);
-    return_if(e, compare(e, LLVM_NE, low, constant64(e, 0)), missing);
-    return_if(e, compare(e, LLVM_ULT, n, constant64(e, info->weights_bytes)), missing);
+    return_if(e, compare(e, LLVM_EQ, at, size(e, 0)), missing);
+    return_if(e, compare(e, LLVM_NE, low, size(e, 0)), missing);
+    return_if(e, compare(e, LLVM_ULT, n, size(e, info->weights_bytes)), missing);
 }
 
 /* int NAME_init(NAME **made, void *arena, size_t arena_bytes, const NAME_options *options) */
 static void emit_init(struct emit *e, const struct program_info *info)
 {
-    LLVMTypeRef type[4] = {e->pointer, e->pointer, e->i64, e->pointer};
+    LLVMTypeRef type[4] = {e->pointer, e->pointer, e->size, e->pointer};
     LLVMBasicBlockRef begin = function(e, public_name(e, "init"), false, e->i32, type, 4);
     value made = parameter(e, 0), arena = parameter(e, 1);
     return_if(e, is_null(e, made), status(e, PROGRAM_NULL_ARGUMENT));
-    set_word(e, made, 0, null(e));
+    store_as(e, null(e), made, 0);
     return_if(e, is_null(e, arena), status(e, PROGRAM_NULL_ARGUMENT));
-    value low = binary(e, LLVM_AND, cast_to(e, LLVM_PTRTOINT, arena, e->i64),
-                       constant64(e, info->arena_align - 1));
-    return_if(e, compare(e, LLVM_NE, low, constant64(e, 0)),
+    value low = binary(e, LLVM_AND, cast_to(e, LLVM_PTRTOINT, arena, e->size),
+                       size(e, info->arena_align - 1));
+    return_if(e, compare(e, LLVM_NE, low, size(e, 0)),
               status(e, PROGRAM_ARENA_MISALIGNED));
-    return_if(e, compare(e, LLVM_ULT, parameter(e, 2), constant64(e, info->arena_bytes)),
+    return_if(e, compare(e, LLVM_ULT, parameter(e, 2), size(e, info->arena_bytes)),
               status(e, PROGRAM_ARENA_TOO_SMALL));
     value options = given_options(e, parameter(e, 3));
-    return_if(e, compare(e, LLVM_SLT, word(e, options, e->i32, 0), const_int(e, e->i32, 0)),
+    return_if(e, compare(e, LLVM_SLT, option(e, options, HEAD_THREADS), const_int(e, e->i32, 0)),
               status(e, PROGRAM_BAD_OPTIONS));
     if (info->weights_external)
         check_weights(e, info, options);
-    for (int i = HEAD_OPTIONS; i < HEAD_NWORD; i++)
-        set_word(e, arena, i, word(e, options, e->i64, i - HEAD_OPTIONS));
-    set_word(e, arena, HEAD_OPENED, arena);
-    set_word(e, made, 0, arena);
+    for (int i = HEAD_THREADS; i <= HEAD_USER; i++)
+        set_head(e, arena, i, option(e, options, i));
+    set_head(e, arena, HEAD_OPENED, arena);
+    store_as(e, arena, made, 0);
     e->l->BuildRet(e->at, status(e, PROGRAM_OK));
     function_end(e, begin);
 }
 
-static void check_fields(struct emit *e, const struct program_tensor *x, int n, value s,
-                         enum program_status missing)
+static void check_fields(struct emit *e, const struct program_tensor *x, int n, LLVMTypeRef type,
+                         value s, enum program_status missing)
 {
     for (int i = 0; i < n; i++)
-        return_if(e, is_null(e, word(e, s, e->pointer, (int)(x[i].offset / 8))),
+        return_if(e, is_null(e, field_load(e, type, s, field_of(x[i].offset))),
                   status(e, missing));
 }
 
@@ -273,18 +293,19 @@ static void emit_checked_run(struct emit *e, const struct program_info *info, va
     value arg[3] = {parameter(e, 0), parameter(e, 1), parameter(e, 2)};
     for (int i = 0; i < 3; i++)
         return_if(e, is_null(e, arg[i]), status(e, PROGRAM_NULL_ARGUMENT));
-    return_if(e, compare(e, LLVM_NE, word(e, arg[0], e->pointer, HEAD_OPENED), arg[0]),
+    return_if(e, compare(e, LLVM_NE, head(e, arg[0], HEAD_OPENED), arg[0]),
               status(e, PROGRAM_NOT_INITIALIZED));
-    check_fields(e, info->inputs, info->input_count, arg[1], PROGRAM_MISSING_INPUT);
-    check_fields(e, info->outputs, info->output_count, arg[2], PROGRAM_MISSING_OUTPUT);
+    check_fields(e, info->inputs, info->input_count, e->inputs, arg[1], PROGRAM_MISSING_INPUT);
+    check_fields(e, info->outputs, info->output_count, e->outputs, arg[2],
+                 PROGRAM_MISSING_OUTPUT);
     for (int i = 0; i < info->symbol_count; i++) {
         const struct program_symbol *v = &info->symbols[i];
         if (v->offset == PROGRAM_NO_OFFSET)
             continue;
-        value size = word(e, arg[1], e->i64, (int)(v->offset / 8));
+        value size = field_load(e, e->inputs, arg[1], field_of(v->offset));
         value bad = status(e, PROGRAM_DIM_OUT_OF_RANGE);
-        return_if(e, compare(e, LLVM_SLT, size, constant64(e, (size_t)v->min)), bad);
-        return_if(e, compare(e, LLVM_SGT, size, constant64(e, (size_t)v->max)), bad);
+        return_if(e, compare(e, LLVM_SLT, size, constant64(e, v->min)), bad);
+        return_if(e, compare(e, LLVM_SGT, size, constant64(e, v->max)), bad);
     }
     e->l->BuildRet(e->at, call(e, run, arg, 3));
     function_end(e, begin);
@@ -297,7 +318,7 @@ static void emit_close(struct emit *e)
     LLVMBasicBlockRef there = block_new(e, "there"), after = block_new(e, "after");
     e->l->BuildCondBr(e->at, is_null(e, parameter(e, 0)), after, there);
     e->l->PositionBuilderAtEnd(e->at, there);
-    set_word(e, parameter(e, 0), HEAD_OPENED, null(e));
+    set_head(e, parameter(e, 0), HEAD_OPENED, null(e));
     e->l->BuildBr(e->at, after);
     e->l->PositionBuilderAtEnd(e->at, after);
     e->l->BuildRetVoid(e->at);

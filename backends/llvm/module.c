@@ -45,6 +45,9 @@ void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, 
     e->f64 = l->DoubleTypeInContext(e->context);
     e->nothing = l->VoidTypeInContext(e->context);
     e->pointer = l->PointerType(e->i8, 0);
+    e->layout = m->layout;
+    e->size = l->IntPtrTypeInContext(e->context, m->layout);
+    layout_begin(e);
 }
 
 bool module_supports(struct tgc *t, const struct schedule *s)

@@ -26,7 +26,7 @@ static value symbol(struct emit *e, const struct uop *u)
 {
     const struct var *v = u->arg.p;
     if (!e->k)
-        return cast_to(e, LLVM_TRUNC, load_as(e, e->i64, e->var[v->id], 8),
+        return cast_to(e, LLVM_TRUNC, load_as(e, e->i64, e->var[v->id], 0),
                        type_of(e, u->dtype, 1));
     for (int i = 0; i < e->k->nvar; i++)
         if (e->k->var[i] == v)

@@ -1,8 +1,6 @@
 /* run.c - NAME_run() as a function: the steps of the schedule, the shapes of the outputs.
  *
- *      i32 NAME_run(self, in, out)      in: a pointer for each input, then an i64 for each run-time
- *                                       dimension; out: a pointer for each output, behind it its
- *                                       shape, if that is known only at run time
+ *      i32 NAME_run(self, in, out)      see layout.c
  *
  * The arguments were checked before (program.c). Each step begins with a call of step(self, index),
  * which is program.c's as well.
@@ -13,12 +11,6 @@
 #include <string.h>
 
 static value constant64(const struct emit *e, int64_t v) { return const_int(e, e->i64, v); }
-
-/* The pointer in field `at` of one of the structs, counted in words of 8 bytes. */
-static value field_pointer(struct emit *e, value s, int64_t at)
-{
-    return load_as(e, e->pointer, pointer_at(e, s, e->i64, constant64(e, at)), 8);
-}
 
 /* Few bytes of intermediates are on the stack (elements are vectors of 64 bytes for the alignment),
  * the others behind struct NAME. */
@@ -42,7 +34,7 @@ static value weight_place(struct emit *e, value self, const struct buffer *b)
         return e->l->BuildBitCast(e->at, g, e->pointer, "");
     }
     if (e->weights_outside)
-        return pointer_at(e, field_pointer(e, self, HEAD_WEIGHTS), e->i8,
+        return pointer_at(e, field_load(e, e->head, self, HEAD_WEIGHTS), e->i8,
                           constant64(e, (int64_t)b->offset));
     g = e->l->GetNamedGlobal(e->module, "weights");
     if (!g)
@@ -54,13 +46,13 @@ static value weight_place(struct emit *e, value self, const struct buffer *b)
 static void bind_buffers(struct emit *e, value self, value in, value out)
 {
     const struct schedule *s = e->s;
-    int64_t at = 0;
+    int at = 0;
     value arena = arena_begin(e, self);
     for (int i = 0; i < s->ninput; i++)
-        e->place[s->input[i]->id] = field_pointer(e, in, i);
+        e->place[s->input[i]->id] = field_load(e, e->inputs, in, i);
     for (int i = 0; i < s->noutput; i++) {
         const struct buffer *b = s->output[i];
-        e->place[b->id] = field_pointer(e, out, at++);
+        e->place[b->id] = field_load(e, e->outputs, out, at++);
         at += program_has_shape_field(b) ? b->ndim : 0;
     }
     for (int i = 0; i < s->nbuffer; i++)
@@ -74,13 +66,13 @@ static void bind_buffers(struct emit *e, value self, value in, value out)
 /* Where each symbol's value is: in the inputs, or on the stack if the run finds it. */
 static void bind_symbols(struct emit *e, value in)
 {
-    int64_t at = e->s->ninput;
+    int at = e->s->ninput;
     for (int i = 0; i < e->s->nvar; i++) {
         const struct var *v = e->s->var[i];
         if (schedule_passes_var(e->s, v))
-            e->var[v->id] = pointer_at(e, in, e->i64, constant64(e, at++));
+            e->var[v->id] = field_at(e, e->inputs, in, at++);
         else
-            store_as(e, constant64(e, 0), e->var[v->id] = on_stack(e, e->i64), 8);
+            store_as(e, constant64(e, 0), e->var[v->id] = on_stack(e, e->i64), 0);
     }
 }
 
@@ -139,7 +131,7 @@ static void emit_host(struct emit *e, const struct step *step)
     return_if(e, e->l->BuildICmp(e->at, LLVM_NE, status, const_int(e, e->i32, PROGRAM_OK), ""),
               status);
     for (int i = 0; i < h->nresult; i++) {
-        value r = load_as(e, e->i64, e->var[h->result[i]->id], 8);
+        value r = load_as(e, e->i64, e->var[h->result[i]->id], 0);
         value most = constant64(e, h->result[i]->max);
         return_if(e, e->l->BuildICmp(e->at, LLVM_UGT, r, most, ""),
                   const_int(e, e->i32, PROGRAM_TOO_MANY_RESULTS));
@@ -163,7 +155,7 @@ static void emit_call(struct emit *e, value self, const struct kernel *k)
     value *arg = mem_array(e->t, (size_t)n + 2, sizeof *arg);
     emit_step_hook(e, self, k->index);
     for (int i = 0; i < n; i++)
-        arg[i] = a[i].b ? argument(e, a[i].b) : load_as(e, e->i64, e->var[a[i].v->id], 8);
+        arg[i] = a[i].b ? argument(e, a[i].b) : load_as(e, e->i64, e->var[a[i].v->id], 0);
     arg[n] = constant64(e, 0);
     arg[n + 1] = constant64(e, 1);
     call(e, e->kernel[e->twin[k->index]->index], arg, n + 2 * k->is_shared);
@@ -180,7 +172,7 @@ static void begin_loop(struct emit *e, const struct step *step)
     value counter = on_stack(e, e->i64);
     e->var[step->counter->id] = counter;
     loop_open(e, NULL, constant64(e, 0), end, false);
-    store_as(e, e->region[e->nregion - 1].counter, counter, 8);
+    store_as(e, e->region[e->nregion - 1].counter, counter, 0);
 }
 
 static void break_unless(struct emit *e, const struct step *step)
@@ -241,13 +233,13 @@ static void emit_steps(struct emit *e, value self)
 
 static void emit_shapes(struct emit *e, value out)
 {
-    int64_t at = 0;
+    int at = 0;
     e->known = (struct uop_map){.t = e->t, .scratch = true};
     for (int i = 0; i < e->s->noutput; i++) {
         const struct buffer *b = e->s->output[i];
         at++;
         for (int a = 0; a < b->ndim && program_has_shape_field(b); a++)
-            store_as(e, scalar(e, b->dim[a]), pointer_at(e, out, e->i64, constant64(e, at++)), 8);
+            store_as(e, scalar(e, b->dim[a]), field_at(e, e->outputs, out, at++), 0);
     }
 }
 
