@@ -354,6 +354,10 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         compile_options.threads = DEVICE_PARTS;
         compile_options.isa = 1u << ISA_GENERIC;
     }
+    if (o->target == TARGET_LLVM)
+        compile_options.isa = llvm_isa(o->triple, o->command == COMMAND_COMPILE || o->isa
+                                                      ? compile_options.isa
+                                                      : options_native_isa());
     if (!read_tuning(t, o))
         return false;
     if (o->passes)

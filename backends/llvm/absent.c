@@ -32,6 +32,12 @@ struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct sc
     TGC_BUG(t, "the LLVM target is not in this tgc");
 }
 
+isa_set llvm_isa(const char *triple, isa_set asked)
+{
+    (void)triple;
+    return asked;
+}
+
 bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
                 const struct llvm_request *r, struct llvm_output *out)
 {

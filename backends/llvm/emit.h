@@ -91,8 +91,12 @@ struct emit {
     const char *arch;            /* as in isa.def */
     bool weights_outside;        /* the options have their address */
     const char *cpu, *features;  /* of the functions; LLVM's "+avx2,-amx" */
+    isa_set isa;                 /* dispatch.c: the sets that kernels are written for; 0: for the machine alone */
     const struct kernel **twin;  /* by position in schedule->kernel, see twins.c */
-    value *kernel;               /* their functions, likewise */
+    value *kernel;               /* their functions, likewise: the portable one, if there are several */
+    value *variant[ISA_COUNT];   /* likewise, by instruction set; NULL: none has one */
+    int *slot, nslot;            /* likewise: where it is in the tables of dispatch.c; -1: it has no variant */
+    bool is_linux;
     /* the functions of runtime/ that are called */
     const char **piece; int npiece; size_t cap_piece;
 
@@ -188,6 +192,18 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
 bool machine_has_feature(const struct emit *e, const char *name, int n);
 bool machine_has(const struct emit *e, enum isa isa);
 
+/* features.c */
+const char *isa_features(enum isa isa);                          /* as in isa.def */
+/* LLVM's "+avx2,+fma", behind others */
+const char *features_with(struct tgc *t, const char *base, enum isa isa);
+
+/* dispatch.c */
+void dispatch_emit(struct emit *e, const struct kernel *k);      /* the kernel, for each set of e->isa */
+/* What a run calls, a function or its address in the table of struct NAME. */
+value dispatch_callee(struct emit *e, value self, const struct kernel *k);
+/* The table of the processor that runs this; NULL: no kernel has variants. */
+value dispatch_pick(struct emit *e);
+
 /* module.c */
 struct llvm_machine;
 void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, const char *name);
@@ -205,6 +221,8 @@ void return_if(struct emit *e, value bad, value status);
 void emit_run(struct emit *e, const char *name);
 
 /* entry.c */
+/* A constant of n values. */
+value constant_table(const struct emit *e, value *row, int n, const char *name);
 /* Before the run: its data, and the function that tells the caller which kernel comes. */
 void entry_begin(struct emit *e, const struct program_info *info);
 /* The functions of NAME.h. run: what module_emit() has made */

@@ -45,6 +45,11 @@ static value record(const struct emit *e, value *field, size_t n)
 #define RECORD(e, ...)                                                                             \
     record(e, (value[]){__VA_ARGS__}, sizeof(value[]){__VA_ARGS__} / sizeof(value))
 
+value constant_table(const struct emit *e, value *row, int n, const char *name)
+{
+    return address(e, data(e, e->l->ConstArray(e->l->TypeOf(row[0]), row, (unsigned)n), name));
+}
+
 /* The address of n records; none: a null pointer. */
 static value table(const struct emit *e, value *row, int n)
 {
@@ -271,6 +276,9 @@ static void emit_init(struct emit *e, const struct program_info *info)
         check_weights(e, info, options);
     for (int i = HEAD_THREADS; i <= HEAD_USER; i++)
         set_head(e, arena, i, option(e, options, i));
+    value kernels = dispatch_pick(e);
+    if (kernels)
+        set_head(e, arena, HEAD_KERNELS, kernels);
     set_head(e, arena, HEAD_OPENED, arena);
     store_as(e, arena, made, 0);
     e->l->BuildRet(e->at, status(e, PROGRAM_OK));

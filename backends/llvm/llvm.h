@@ -35,13 +35,17 @@ int llvm_program_run(void *model, const void *inputs, void *outputs);
 void llvm_program_close(void *model);
 const char *llvm_program_strerror(int status);
 
+/* The instruction sets of a triple (NULL: of this machine) among those that are asked for, with the
+ * portable one. */
+isa_set llvm_isa(const char *triple, isa_set asked);
+
 /* A schedule as a file: NAME.h's functions with kernels and weights (object.c). */
 enum llvm_file { LLVM_FILE_IR, LLVM_FILE_ASM, LLVM_FILE_OBJECT };
 struct llvm_request {
     enum llvm_file file;
     const char *name, *producer;
     const char *triple;          /* NULL: of the machine at hand */
-    isa_set isa;                 /* the widest of them is what the kernels use; 0: what all of the triple's have */
+    isa_set isa;                 /* of --cpu; 0: all of the triple's */
     enum weights_mode weights;
 };
 /* What it needs of runtime/ beside it: functions that LLVM has none of (program_write_pieces()). */

@@ -20,88 +20,12 @@ const char *llvm_take(struct tgc *t, const struct llvm *l, char *message)
     return r;
 }
 
-/* --------------------------------------------------------------------------- instruction sets */
-
-static const struct { const char *arch, *features; } isa_text[ISA_COUNT] = {
-#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
-            attribute)                                                                             \
-    {arch, features},
-#include "passes/target/isa.def"
-#undef ISA
-};
-
-/* The architecture of a triple, as isa.def names it; "": none that has instruction sets there. */
-static const char *arch_of(const char *triple)
-{
-    return strncmp(triple, "x86_64", 6) == 0                                      ? "__x86_64__"
-           : strncmp(triple, "aarch64-", 8) == 0 || strncmp(triple, "arm64-", 6) == 0 ? "__AARCH64EL__"
-                                                                                      : "";
-}
-
-bool machine_has_feature(const struct emit *e, const char *name, int n)
-{
-    return strstr(mem_printf(e->t, "%s,", e->features), mem_printf(e->t, "+%.*s,", n, name)) != NULL;
-}
-
-bool machine_has(const struct emit *e, enum isa isa)
-{
-    if (strcmp(isa_text[isa].arch, e->arch) != 0 || isa_has_tiles(isa))
-        return false;
-    for (const char *s = isa_text[isa].features; *s;) {
-        int n = (int)strcspn(s, " ");
-        if (!machine_has_feature(e, s, n))
-            return false;
-        s += n + (s[n] == ' ');
-    }
-    return true;
-}
-
-/* "+avx2,+fma" */
-static const char *features_text(struct tgc *t, const char *features)
-{
-    struct text out = {.t = t};
-    for (const char *s = features; *s;) {
-        int n = (int)strcspn(s, " ");
-        text_printf(&out, "%s+%.*s", out.n ? "," : "", n, s);
-        s += n + (s[n] == ' ');
-    }
-    return out.s ? out.s : "";
-}
-
-/* The features of the widest instruction set of --cpu, "+avx2,+fma"; "": of none beyond what all
- * processors of the triple have. NULL: an error says that it is another architecture's. */
-static const char *features_of(struct tgc *t, const char *triple, isa_set set)
-{
-    const char *arch = arch_of(triple), *features = "";
-    bool all = set == 0 || set == (1u << ISA_COUNT) - 1, known = all;
-    enum isa named = ISA_GENERIC;
-    for (int isa = 0; isa < ISA_COUNT && !all; isa++) {
-        if (!(set >> isa & 1))
-            continue;
-        named = (enum isa)isa;
-        if (isa == ISA_GENERIC || strcmp(isa_text[isa].arch, arch) != 0)
-            continue;
-        if (isa_has_tiles(named)) {
-            diag_error(t, NULL, "--target=llvm has no form for %s's tiles yet: --cpu=%s has none",
-                       isa_table[isa].title, isa_table[isa - 1].text);
-            return NULL;
-        }
-        known = true;
-        features = isa_text[isa].features;
-    }
-    if (known || named == ISA_GENERIC)
-        return features_text(t, features);
-    diag_error(t, NULL, "--cpu=%s is no processor of --triple=%s", isa_table[named].text, triple);
-    return NULL;
-}
-
 /* ----------------------------------------------------------------------------------- machines */
 
-/* Makes architectures known: those whose interface between functions is set here, and two for which
- * object.c has a message. */
+/* Makes the architectures of triples.def known. */
 static void register_targets(struct tgc *t, const struct llvm *l)
 {
-    static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM", "SystemZ"};
+    static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM"};
     static const char *const part[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter"};
     for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
         for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
@@ -113,19 +37,20 @@ static void register_targets(struct tgc *t, const struct llvm *l)
         }
 }
 
-/* m: its triple, cpu and features are known; title: what names the triple in messages. */
+/* m: its triple, cpu and features are known; title: what names the triple in messages. A program that
+ * runs without a system is linked to fixed addresses. */
 static bool machine_make(struct tgc *t, const struct llvm *l, const char *title,
                          struct llvm_machine *m)
 {
-    enum { LEVEL_DEFAULT = 2, RELOC_PIC = 2, CODE_MODEL_DEFAULT = 0 };
+    enum { LEVEL_DEFAULT = 2, RELOC_STATIC = 1, RELOC_PIC = 2, CODE_MODEL_DEFAULT = 0 };
     LLVMTargetRef target;
     char *error = NULL;
+    int relocation = strstr(m->triple, "-none-unknown-eabi") ? RELOC_STATIC : RELOC_PIC;
     register_targets(t, l);
-    m->arch = arch_of(m->triple);
     if (l->GetTargetFromTriple(m->triple, &target, &error))
         return diag_error(t, NULL, "%s: LLVM %d: %s", title, l->version, llvm_take(t, l, error));
     m->machine = l->CreateTargetMachine(target, m->triple, m->cpu, m->features, LEVEL_DEFAULT,
-                                        RELOC_PIC, CODE_MODEL_DEFAULT);
+                                        relocation, CODE_MODEL_DEFAULT);
     m->layout = l->CreateTargetDataLayout(m->machine);
     return true;
 }
@@ -133,30 +58,30 @@ static bool machine_make(struct tgc *t, const struct llvm *l, const char *title,
 bool machine_of_host(struct tgc *t, const struct llvm *l, struct llvm_machine *m)
 {
     *m = (struct llvm_machine){.triple = llvm_take(t, l, l->GetDefaultTargetTriple())};
+    const struct triple_row *row = triple_find(m->triple);
+    m->arch = row ? row->sets : "";
     m->cpu = llvm_take(t, l, l->GetHostCPUName());
     m->features = llvm_take(t, l, l->GetHostCPUFeatures());
     return machine_make(t, l, "this processor", m);
 }
 
-/* Linux's RISC-V has numbers of 64 bits; LLVM begins with less than that, and with an interface that
- * passes floats in registers of integers. */
-static void set_riscv(struct llvm_machine *m)
-{
-    m->features = "+m,+a,+f,+d,+c";
-    m->abi = "lp64d";
-}
-
 bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
                        struct llvm_machine *m)
 {
-    *m = (struct llvm_machine){.cpu = ""};
-    m->triple = llvm_take(t, l, triple ? l->NormalizeTargetTriple(triple)
-                                       : l->GetDefaultTargetTriple());
-    m->features = features_of(t, m->triple, isa);
-    if (!m->features)
+    *m = (struct llvm_machine){.triple = llvm_take(t, l, triple ? l->NormalizeTargetTriple(triple)
+                                                                : l->GetDefaultTargetTriple())};
+    const struct triple_row *row = triple_find(m->triple);
+    if (!row)
+        return diag_error(t, NULL,
+                          "--triple=%.200s: --target=llvm writes for %s; --target=c and CC=TRIPLE-gcc "
+                          "compile for all others", m->triple, triples_known(t));
+    if (!features_check(t, m->triple, isa))
         return false;
-    if (strncmp(m->triple, "riscv64", 7) == 0)
-        set_riscv(m);
+    m->arch = row->sets;
+    m->cpu = row->cpu;
+    m->features = row->features;
+    m->abi = row->abi;
+    m->isa = llvm_isa(m->triple, isa ? isa : (1u << ISA_COUNT) - 1);
     return machine_make(t, l, mem_printf(t, "--triple=%.200s", m->triple), m);
 }
 

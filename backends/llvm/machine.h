@@ -4,16 +4,24 @@
 
 #include "backends/llvm/emit.h"
 
+/* features.c: triples.def */
+struct triple_row { const char *architecture, *system, *sets, *cpu, *features, *abi; };
+const struct triple_row *triple_find(const char *triple);        /* NULL: it has no row */
+const char *triples_known(struct tgc *t);                        /* their architectures, for messages */
+/* Whether the sets that --cpu asks for are the triple's; false: an error. */
+bool features_check(struct tgc *t, const char *triple, isa_set asked);
+
 struct llvm_machine {
     const char *triple, *cpu, *features;
     const char *arch;            /* as in isa.def; "": it has no instruction sets there */
-    const char *abi;             /* the module's "target-abi"; NULL: the triple's own */
+    const char *abi;             /* the module's "target-abi"; "": the triple's own */
+    isa_set isa;                 /* kernels are written for each of them; 0: for what the machine has */
     LLVMTargetMachineRef machine;
     LLVMTargetDataRef layout;
 };
 /* The processor at hand; false: an error. */
 bool machine_of_host(struct tgc *t, const struct llvm *l, struct llvm_machine *m);
-/* What all processors of the triple have (NULL: of this one), and the instruction set of --cpu; false:
+/* What all processors of the triple have (NULL: of this one), and the instruction sets of --cpu; false:
  * an error. */
 bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
                        struct llvm_machine *m);

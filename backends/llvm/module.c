@@ -1,6 +1,9 @@
-/* module.c - a schedule as a module: its kernels, each the variant for the best instruction set that
- * the machine has, and the function of a run. */
+/* module.c - a schedule as a module: its kernels, and the function of a run. In this process a kernel
+ * is the variant for the best instruction set that the machine has, in a file there are several
+ * (dispatch.c). */
 #include "backends/llvm/machine.h"
+
+#include <string.h>
 
 /* The widest of the kernel's variants that the machine runs, in whatever order they are; NULL: the
  * portable one. */
@@ -36,6 +39,8 @@ void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, 
     e->arch = m->arch;
     e->cpu = m->cpu;
     e->features = m->features;
+    e->isa = m->isa;
+    e->is_linux = strstr(m->triple, "-linux") != NULL;
     e->i1 = l->IntTypeInContext(e->context, 1);
     e->i8 = l->IntTypeInContext(e->context, 8);
     e->i16 = l->IntTypeInContext(e->context, 16);
@@ -66,9 +71,16 @@ void module_emit(struct emit *e, const char *function)
     const struct schedule *s = e->s;
     e->twin = twins_find(e->t, s);
     e->kernel = mem_array(e->t, (size_t)s->nkernel + 1, sizeof *e->kernel);
-    for (int i = 0; i < s->nkernel; i++)
-        if (e->twin[i] == s->kernel[i])
+    e->slot = mem_array(e->t, (size_t)s->nkernel + 1, sizeof *e->slot);
+    for (int i = 0; i < s->nkernel; i++) {
+        e->slot[i] = -1;
+        if (e->twin[i] != s->kernel[i])
+            continue;
+        if (e->isa)
+            dispatch_emit(e, s->kernel[i]);
+        else
             e->kernel[i] = emit_kernel(e, s->kernel[i], pick(e, s->kernel[i]));
+    }
     emit_run(e, function);
 }
 

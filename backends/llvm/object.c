@@ -9,37 +9,13 @@
 
 #include <string.h>
 
-/* The layouts of entry.c and run.c have pointers of 8 bytes, and weights are bytes, the least
- * significant first. */
-static bool layout_is_known(struct tgc *t, const struct llvm *l, const struct llvm_machine *m)
-{
-    enum { LITTLE_ENDIAN_ORDER = 1, POINTER = 8 };
-    if (l->PointerSize(m->layout) == POINTER && l->ByteOrder(m->layout) == LITTLE_ENDIAN_ORDER)
-        return true;
-    return diag_error(t, NULL,
-                      "--triple=%s: --target=llvm writes for machines with 64-bit pointers and the least "
-                      "significant byte first; --target=c and CC=TRIPLE-gcc compile for all others",
-                      m->triple);
-}
-
 static void set_interface(const struct emit *e, const struct llvm_machine *m)
 {
     enum { MUST_AGREE = 0 };
     static const char key[] = "target-abi";
-    if (m->abi)
+    if (*m->abi)
         e->l->AddModuleFlag(e->module, MUST_AGREE, key, strlen(key),
                             e->l->MDStringInContext2(e->context, m->abi, strlen(m->abi)));
-}
-
-static bool machine_open(struct tgc *t, const struct llvm *l, const struct llvm_request *r,
-                         struct llvm_machine *m)
-{
-    if (!machine_of_triple(t, l, r->triple, r->isa, m))
-        return false;
-    if (layout_is_known(t, l, m))
-        return true;
-    machine_free(l, m);
-    return false;
 }
 
 /* Functions of runtime/ get names of the program's own: two programs may be linked together. */
@@ -92,7 +68,8 @@ bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
     struct program_info info;
     struct emit e = {.t = t, .l = l, .s = s};
     describe(&e, r, &info);
-    if (!module_supports(t, s) || !weights_fit(t, &e) || !machine_open(t, l, r, &m))
+    if (!module_supports(t, s) || !weights_fit(t, &e) || 
+        !machine_of_triple(t, l, r->triple, r->isa, &m))
         return false;
     module_begin(&e, l, &m, r->name);
     set_interface(&e, &m);

@@ -147,6 +147,13 @@ static void emit_step_hook(struct emit *e, value self, int index)
     call(e, f, (value[]){self, const_int(e, e->i32, index)}, 2);
 }
 
+static void call_kernel(struct emit *e, value self, const struct kernel *k, value *arg, int n)
+{
+    LLVMTypeRef type = e->l->GlobalGetValueType(e->kernel[k->index]);
+    value f = e->l->BuildBitCast(e->at, dispatch_callee(e, self, k), e->l->PointerType(type, 0), "");
+    e->l->BuildCall2(e->at, type, f, arg, (unsigned)n, "");
+}
+
 /* One thread computes all parts. */
 static void emit_call(struct emit *e, value self, const struct kernel *k)
 {
@@ -158,7 +165,7 @@ static void emit_call(struct emit *e, value self, const struct kernel *k)
         arg[i] = a[i].b ? argument(e, a[i].b) : load_as(e, e->i64, e->var[a[i].v->id], 0);
     arg[n] = constant64(e, 0);
     arg[n + 1] = constant64(e, 1);
-    call(e, e->kernel[e->twin[k->index]->index], arg, n + 2 * k->is_shared);
+    call_kernel(e, self, e->twin[k->index], arg, n + 2 * k->is_shared);
 }
 
 /* ------------------------------------------------------------------------------------- control */

@@ -3,6 +3,7 @@ of the same model says, of itself, of wrong calls and of a run. Machines other t
 compilers and qemu, where they are installed."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -33,7 +34,9 @@ output %y
 """
 # triple, C compiler, what runs the program, options
 MACHINES = (("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64", ("", "neondot")),
-            ("riscv64-linux-gnu", "riscv64-linux-gnu-gcc", "qemu-riscv64", ("",)))
+            ("i686-linux-gnu", "i686-linux-gnu-gcc", "qemu-i386", ("generic",)),
+            ("armv7-linux-gnueabihf", "arm-linux-gnueabihf-gcc", "qemu-arm", ("generic",)),
+            ("riscv64-linux-gnu", "riscv64-linux-gnu-gcc", "qemu-riscv64", ("generic",)))
 
 
 def link(folder, source, compiler="gcc", more=()):
@@ -41,12 +44,12 @@ def link(folder, source, compiler="gcc", more=()):
                  timeout=120))
 
 
-def run_c(tgc, model, folder, options=()):
-    """By the C target and the compiler at hand."""
+def run_c(tgc, model, folder, options=(), compiler="gcc", emulator=()):
+    """By the C target and the compiler at hand, or another machine's."""
     T.scratch(folder)
     T.must(T.run([tgc, "compile", model, "-o", folder / "m.c", "--vectors=never", *options], timeout=120))
-    link(folder, folder / "m.c")
-    return T.must(T.run([folder / "run"], timeout=60)).out.decode()
+    link(folder, folder / "m.c", compiler, ("-static",) if emulator else ())
+    return T.must(T.run([*emulator, folder / "run"], timeout=120)).out.decode()
 
 
 def compare(said, expected):
@@ -61,6 +64,11 @@ def compare(said, expected):
         except ValueError:
             raise Failure(f"line {number}: {a!r}, expected {b!r}") from None
         expect(abs(x - y) <= 1e-5 + 1e-4 * abs(y), f"line {number}: {a}, expected {b}")
+
+
+def without_arena(said):
+    """The C for all processors has variants for other machines, too, whose scratch may take more."""
+    return re.sub(r"arena \d+", "arena", said)
 
 
 def check_object(tgc, model, folder, options):
@@ -149,14 +157,15 @@ def check_machine(tgc, model, folder, triple, compiler, emulator, cpus):
     for tool in (compiler, emulator):
         if not shutil.which(tool):
             raise Skip(f"{tool} is not installed")
-    expected = run_c(tgc, model, folder / "c")
     for cpu in cpus:
         mine = T.scratch(folder / "there")
         more = [f"--cpu={cpu}"] if cpu else []
+        expected = run_c(tgc, model, folder / "c", more, compiler, (emulator,))
         T.must(T.run([tgc, "compile", model, "-o", "m.o", LLVM, f"--triple={triple}", *more], cwd=mine,
                      env={**os.environ, "CC": compiler}))
         link(mine, mine / "m.o", compiler, ("-static",))
-        compare(T.must(T.run([emulator, mine / "run"], timeout=120)).out.decode(), expected)
+        said = T.must(T.run([emulator, mine / "run"], timeout=120)).out.decode()
+        compare(*(said, expected) if cpu else map(without_arena, (said, expected)))
 
 
 def check_refusals(tgc, folder):
@@ -165,8 +174,7 @@ def check_refusals(tgc, folder):
     T.scratch(folder)
     for words, status, says in (
             (["-o", "m.o", LLVM, "--triple=pdp11-dec-unix"], 1, "--triple=pdp11-dec-unix"),
-            (["-o", "m.o", LLVM, "--triple=armv7-linux-gnueabihf"], 1, "64-bit"),
-            (["-o", "m.o", LLVM, "--triple=s390x-linux-gnu"], 1, "least significant"),
+            (["-o", "m.o", LLVM, "--triple=s390x-linux-gnu"], 1, "armv7"),
             (["-o", "m.o", LLVM, "--triple=aarch64-linux-gnu", "--cpu=avx2"], 1, "--cpu=avx2"),
             (["-o", "m.o", LLVM, "--cpu=pentium"], 2, "--cpu=pentium"),
             (["-o", "m.o", "--triple=aarch64-linux-gnu"], 2, "--target=llvm"),

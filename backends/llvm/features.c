@@ -1,0 +1,121 @@
+/* features.c - instruction sets by LLVM's names: which of them a machine may have, and the features of
+ * a function that is written for one. */
+#include "backends/llvm/machine.h"
+
+#include <string.h>
+
+static const struct { const char *arch, *features; } isa_text[ISA_COUNT] = {
+#define ISA(name, text, lanes, narrow, registers, title, arch, compilers, header, features,        \
+            attribute)                                                                             \
+    {arch, features},
+#include "passes/target/isa.def"
+#undef ISA
+};
+
+static const struct triple_row triples[] = {
+#define TRIPLE(architecture, system, sets, cpu, features, abi)                                     \
+    {architecture, system, sets, cpu, features, abi},
+#include "backends/llvm/triples.def"
+#undef TRIPLE
+};
+
+const struct triple_row *triple_find(const char *triple)
+{
+    for (size_t i = 0; i < sizeof triples / sizeof *triples; i++) {
+        const struct triple_row *row = &triples[i];
+        size_t n = strlen(triple), last = strlen(row->system);
+        if (strncmp(triple, row->architecture, strlen(row->architecture)) == 0 && n >= last &&
+            strcmp(triple + n - last, row->system) == 0)
+            return row;
+    }
+    return NULL;
+}
+
+static const char *arch_of(const char *triple)
+{
+#if defined __x86_64__
+    static const char here[] = "__x86_64__";
+#elif defined __AARCH64EL__
+    static const char here[] = "__AARCH64EL__";
+#else
+    static const char here[] = "";
+#endif
+    const struct triple_row *row = triple ? triple_find(triple) : NULL;
+    return row ? row->sets : triple ? "" : here;
+}
+
+static isa_set sets_of_arch(const char *arch)
+{
+    isa_set sets = 1u << ISA_GENERIC;
+    for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++)
+        if (strcmp(isa_text[isa].arch, arch) == 0 && !isa_has_tiles((enum isa)isa))
+            sets |= 1u << isa;
+    return sets;
+}
+
+/* What is written for tiles is written for the set before instead. */
+isa_set llvm_isa(const char *triple, isa_set asked)
+{
+    for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++)
+        if ((asked >> isa & 1) && isa_has_tiles((enum isa)isa))
+            asked |= 1u << (isa - 1);
+    return (asked & sets_of_arch(arch_of(triple))) | 1u << ISA_GENERIC;
+}
+
+const char *triples_known(struct tgc *t)
+{
+    struct text out = {.t = t};
+    for (size_t i = 0; i < sizeof triples / sizeof *triples; i++) {
+        int n = (int)strcspn(triples[i].architecture, "-");
+        if (i == 0 || strcmp(triples[i - 1].architecture, triples[i].architecture) != 0)
+            text_printf(&out, "%s%.*s", out.n ? ", " : "", n, triples[i].architecture);
+    }
+    return out.s;
+}
+
+bool machine_has_feature(const struct emit *e, const char *name, int n)
+{
+    return strstr(mem_printf(e->t, "%s,", e->features), mem_printf(e->t, "+%.*s,", n, name)) != NULL;
+}
+
+bool machine_has(const struct emit *e, enum isa isa)
+{
+    if (strcmp(isa_text[isa].arch, e->arch) != 0 || isa_has_tiles(isa))
+        return false;
+    for (const char *s = isa_text[isa].features; *s;) {
+        int n = (int)strcspn(s, " ");
+        if (!machine_has_feature(e, s, n))
+            return false;
+        s += n + (s[n] == ' ');
+    }
+    return true;
+}
+
+const char *isa_features(enum isa isa) { return isa_text[isa].features; }
+
+const char *features_with(struct tgc *t, const char *base, enum isa isa)
+{
+    struct text out = {.t = t};
+    text_puts(&out, base);
+    for (const char *s = isa_text[isa].features; *s;) {
+        int n = (int)strcspn(s, " ");
+        text_printf(&out, "%s+%.*s", out.n ? "," : "", n, s);
+        s += n + (s[n] == ' ');
+    }
+    return out.s ? out.s : "";
+}
+
+/* All sets, or what every processor has, are no set that somebody has named. */
+bool features_check(struct tgc *t, const char *triple, isa_set asked)
+{
+    const isa_set all = (1u << ISA_COUNT) - 1, generic = 1u << ISA_GENERIC;
+    const char *arch = arch_of(triple);
+    enum isa named = ISA_GENERIC;
+    for (int isa = 0; isa < ISA_COUNT; isa++)
+        if (asked >> isa & 1)
+            named = (enum isa)isa;
+    if (asked == 0 || asked == all || asked == generic || strcmp(isa_text[named].arch, arch) == 0)
+        return true;
+    return diag_error(t, NULL, "--cpu=%s is no processor of --triple=%s", isa_table[named].text,
+                      triple);
+}
