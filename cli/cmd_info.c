@@ -63,15 +63,15 @@ static void put_passes(struct text *x, bool json, const struct pass_record *reco
         if (json)
             text_printf(x,
                         "%s{\"name\":\"%s\",\"stage\":\"%s\",\"runs\":%d,\"changes\":%s,"
-                        "\"seconds\":%.6f}",
+                        "\"seconds\":%.6f,\"uops\":%zu}",
                         i ? "," : "", p->name, stage_name(p->stage), record[i].runs,
                         counts ? mem_printf(x->t, "%d", record[i].changes) : "null",
-                        record[i].seconds);
+                        record[i].seconds, record[i].uops);
         else
-            text_printf(x, "    %-8s %-15s %5d %5s %9.3f\n", stage_name(p->stage), p->name,
+            text_printf(x, "    %-8s %-15s %5d %5s %9.3f %8zu\n", stage_name(p->stage), p->name,
                         record[i].runs,
                         counts ? mem_printf(x->t, "%d", record[i].changes) : "-",
-                        record[i].seconds * 1e3);
+                        record[i].seconds * 1e3, record[i].uops);
     }
 }
 
@@ -450,7 +450,7 @@ static void print_text(struct tgc *t, const struct report *r)
         if (r->table.n)
             print_lines("each kernel, and its shapes", &r->table);
         if (r->passes.n)
-            print_lines("passes, how often they ran and changed something, milliseconds",
+            print_lines("passes, how often they ran and changed something, milliseconds, uops made",
                         &r->passes);
         if (r->why.n)
             print_lines("choices", &r->why);

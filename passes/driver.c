@@ -141,11 +141,19 @@ static void check_facts(struct tgc *t, const struct passing *p, const struct pas
 
 /* -------------------------------------------------------------------------------------- running */
 
-static void note(struct passing *p, int i, double start, bool changed)
+struct start { double seconds; size_t uops; };
+
+static struct start start_now(const struct tgc *t)
+{
+    return (struct start){clock_seconds(), t->nuop};
+}
+
+static void note(const struct tgc *t, struct passing *p, int i, struct start start, bool changed)
 {
     if (!p->record)
         return;
-    p->record[i].seconds += clock_seconds() - start;
+    p->record[i].seconds += clock_seconds() - start.seconds;
+    p->record[i].uops += t->nuop - start.uops;
     p->record[i].runs++;
     p->record[i].changes += changed;
 }
@@ -175,11 +183,11 @@ static uint64_t kernel_mark(const struct kernel *k)
 
 static bool run_graph_pass(struct tgc *t, struct passing *p, int i)
 {
-    double start = clock_seconds();
+    struct start start = start_now(t);
     uint64_t before = graph_mark(t, p->graph);
     if (!passes[i].graph(t, p->graph))
         return false;
-    note(p, i, start, before != graph_mark(t, p->graph));
+    note(t, p, i, start, before != graph_mark(t, p->graph));
     if (p->dump)
         dump_graph(t, p->dump, p->graph, passes[i].name);
     return graph_verify(t, p->graph, passes[i].name);
@@ -198,10 +206,10 @@ static bool verify_all(struct tgc *t, struct passing *p, const char *after)
 
 static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
 {
-    double start = clock_seconds();
+    struct start start = start_now(t);
     int before = t->nerror;
     passes[i].plan(p->plan);
-    note(p, i, start, true);
+    note(t, p, i, start, true);
     if (p->dump && t->nerror == before && p->schedule->nkernel == 0)    /* it is no kernels yet */
         dump_plan(t, p->dump, p->plan, passes[i].name);
     return t->nerror == before && verify_all(t, p, passes[i].name);
@@ -209,23 +217,23 @@ static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
 
 static bool run_schedule_pass(struct tgc *t, struct passing *p, int i)
 {
-    double start = clock_seconds();
+    struct start start = start_now(t);
     int nkernel = p->schedule->nkernel;
     if (!passes[i].schedule(t, p->schedule))
         return false;
-    note(p, i, start, nkernel != p->schedule->nkernel);
+    note(t, p, i, start, nkernel != p->schedule->nkernel);
     return verify_all(t, p, passes[i].name);
 }
 
 static bool run_kernel_pass(struct tgc *t, struct passing *p, int i, struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
-    double start = clock_seconds();
+    struct start start = start_now(t);
     uint64_t before = kernel_mark(k);
     bool ok = passes[i].kernel(t, p->schedule, k);
     scratch_release(t, mark);
     bool changed = before != kernel_mark(k);
-    note(p, i, start, changed);
+    note(t, p, i, start, changed);
     if (ok && changed && p->dump)
         dump_kernel(t, p->dump, k, passes[i].name);
     return ok && (!changed || verify_kernel(t, k, passes[i].name));

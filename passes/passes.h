@@ -276,8 +276,9 @@ const struct pass *pass_at(int i);                               /* NULL: no mor
 int pass_count(void);
 const struct pass *pass_find(const char *name);                  /* NULL: there is none */
 const char *stage_name(enum stage_of s);
-/* What a pass did: seconds taken, graphs or kernels run on, and how many of them it changed. */
-struct pass_record { double seconds; int runs, changes; };
+/* What a pass did: seconds taken, graphs or kernels run on, how many of them it changed, and how many
+ * uops it made. */
+struct pass_record { double seconds; int runs, changes; size_t uops; };
 
 /* The state of a compile between two passes. */
 struct passing {
