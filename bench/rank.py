@@ -10,7 +10,7 @@ Two questions, since they are differently hard:
     candidates   within a kernel, over the tiles that `tgc tune` would measure: how much slower the chosen tile is
                  than the best one, and the rank correlation of the model's order with the measured one
 
-Models are those of bench/models.py, as far as they can be made here, and models/*.tg. A kernel's time is the least of
+Models are those of bench/models.py, as far as they can be made here, models/*.tg, and files. A kernel's time is the least of
 all runs of all turns, in its place among the others. Kernels under a microsecond are left out: the clock is read before each.
 """
 
@@ -67,7 +67,9 @@ def find_models(names):
             made[json.loads((folder / "facts.json").read_text())["name"]] = folder / "model.onnx"
     for path in sorted((ROOT / "models").glob("*.tg")):
         made[path.stem] = path
-    missing = [name for name in names or [] if name not in made]
+    made.update({Path(name).stem: Path(name) for name in names or [] if Path(name).is_file()})
+    names = [Path(name).stem if Path(name).is_file() else name for name in names or []]
+    missing = [name for name in names if name not in made]
     if missing:
         sys.exit(f"no such model: {' '.join(missing)}; there are: {' '.join(made)} (bench/models.py makes more)")
     return {name: path for name, path in made.items() if not names or name in names}
@@ -97,10 +99,10 @@ def keep_least(times, new):
 
 
 def list_choices(tool, model):
-    """Of each kernel the tile choice with most candidates: (kernel, candidates, which one was taken)."""
+    """Of each kernel the tile choice with most candidates, of this machine's vectors: the portable variant does not run here."""
     best = {}
     for choice in tool.ask("info", str(model), "--why")["choices"]:
-        if not choice["taken"].startswith("tile ") or len(choice["candidates"]) < 2:
+        if not choice["taken"].startswith("tile ") or len(choice["candidates"]) < 2 or " isa=generic" in choice["taken"]:
             continue
         before = best.get(choice["kernel"])
         if not before or len(choice["candidates"]) > len(before["candidates"]):
