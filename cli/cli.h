@@ -25,6 +25,8 @@ void completion_write(struct text *out, const char *shell);       /* bash, zsh o
 void messages_print(const struct tgc *t, const struct options *o, FILE *to);
 /* One name or text of unknown origin, escaped for a terminal. */
 void print_escaped(FILE *to, const char *s);
+/* The same of lines with tabs. */
+void print_lines_escaped(FILE *to, const char *s);
 
 /* --------------------------------------------------------------------------------- unfinished.c */
 
@@ -63,16 +65,6 @@ void times_write_json(struct text *out, struct tgc *t, const struct schedule *s,
 /* The table on standard error, at DEBUG=2. */
 void times_print_one_run(struct tgc *t, const struct model *m, struct kernel_times *times);
 
-/* ---------------------------------------------------------------------------------------- why.c */
-
-/* The reasons for the schedule's choices. needs: t->tuning has noted them. */
-void why_write(struct text *out, struct tgc *t, const struct schedule *s);
-/* The same as the elements of a JSON list; the choice and the candidates as lines of a tune file,
- * and the number of the line that decided (0: the cost model). */
-void why_write_json(struct text *out, struct tgc *t);
-/* What was done to each kernel's loops, as elements of a JSON list. */
-void why_opts_json(struct text *out, const struct schedule *s);
-
 /* ------------------------------------------------------------------------------------- values.c */
 
 struct name_list { const char **name; int n; };
@@ -102,7 +94,6 @@ int values_compare(struct tgc *t, const struct options *o, const struct array *w
 enum exit_status cmd_run(struct tgc *t, const struct options *o);
 enum exit_status cmd_verify(struct tgc *t, const struct options *o);
 enum exit_status cmd_bench(struct tgc *t, const struct options *o);
-enum exit_status cmd_info(struct tgc *t, const struct options *o);
 enum exit_status cmd_tune(struct tgc *t, const struct options *o);
 enum exit_status cmd_ops(struct tgc *t, const struct options *o);
 

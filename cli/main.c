@@ -4,36 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* A hostile file of a few megabytes may use less than half a gigabyte; a real model gets memory for
- * copies of its weights. */
-static const size_t base_memory = (size_t)400 << 20;
-enum { MEMORY_PER_BYTE = 12 };
-/* standard input that is not a file: its size is unknown */
-static const size_t stream_memory = (size_t)4 << 30;
 
 static const char *variable(const char *name) { return getenv(name); }
-
-static size_t default_memory(const struct options *o)
-{
-    struct stat st;
-    bool is_stdin = !o->model || strcmp(o->model, "-") == 0;
-    size_t limit = base_memory, more;
-    if ((is_stdin ? fstat(0, &st) : stat(o->model, &st)) != 0 || !S_ISREG(st.st_mode))
-        return is_stdin && o->model ? stream_memory : limit;
-    if (!size_mul((size_t)st.st_size, MEMORY_PER_BYTE, &more) || !size_add(limit, more, &limit))
-        return SIZE_MAX;
-    return limit;
-}
-
-/* A quarter of the machine's memory is left to others. */
-static size_t default_run_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), nbytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && nbytes > 0 ? (size_t)pages / 4 * 3 * (size_t)nbytes : 0;
-}
 
 static enum exit_status print_what_is_asked(struct tgc *t, const struct options *o)
 {
@@ -50,12 +22,22 @@ static enum exit_status print_what_is_asked(struct tgc *t, const struct options 
     return EXIT_DONE;
 }
 
+static enum exit_status print_info(struct tgc *t, const struct options *o)
+{
+    struct text x = {.t = t};
+    if (!info_write(&x, t, o))
+        return EXIT_FAILED;
+    if (o->json)
+        fputs(x.s, stdout);
+    else
+        print_lines_escaped(stdout, x.s);
+    return EXIT_DONE;
+}
+
 static enum exit_status dispatch(struct tgc *t, struct options *o)
 {
-    t->mem_limit = o->max_memory ? o->max_memory : default_memory(o);
-    t->run_limit = o->max_memory ? o->max_memory : default_run_memory();
+    limits_set(t, o);
     o->subject = o->model && strcmp(o->model, "-") == 0 ? "<stdin>" : o->model;
-    o->load.budget_per_external_byte = o->max_memory ? 0 : 2;
     switch (o->command) {
     case COMMAND_COMPILE:
         return compile_to_files(t, o) ? EXIT_DONE : EXIT_FAILED;
@@ -66,7 +48,7 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
     case COMMAND_BENCH:
         return cmd_bench(t, o);
     case COMMAND_INFO:
-        return cmd_info(t, o);
+        return print_info(t, o);
     case COMMAND_OPS:
         return cmd_ops(t, o);
     case COMMAND_TUNE:

@@ -52,6 +52,22 @@ void print_escaped(FILE *to, const char *s)
     }
 }
 
+void print_lines_escaped(FILE *to, const char *s)
+{
+    for (const char *end; *s; s = end) {
+        char piece[512];
+        size_t n = strcspn(s, "\n\t");
+        for (n = n < sizeof piece ? n : sizeof piece - 1; n > 1 && (s[n] & 0xc0) == 0x80; n--)
+            continue; /* not inside a character */
+        memcpy(piece, s, n);
+        piece[n] = 0;
+        end = s + n;
+        print_escaped(to, piece);
+        if (*end == '\n' || *end == '\t')
+            fputc(*end++, to);
+    }
+}
+
 static const char *const severity_name[] = {"note", "warning", "error"};
 static const char *const severity_color[] = {"\033[36m", "\033[35m", "\033[31m"};
 

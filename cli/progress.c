@@ -23,21 +23,10 @@ static void show_stage(void *user, const char *what, double seconds, size_t mem_
     fprintf(stderr, "%-26s %10.3f ms %8.1f MB\n", what, 1e3 * seconds, (double)mem_used / 1e6);
 }
 
-/* Names of the model may be anywhere in the text. */
 static void show_text(void *user, const char *text)
 {
     (void)user;
-    for (const char *s = text, *end; *s; s = end) {
-        char piece[512];
-        size_t n = strcspn(s, "\n\t");
-        n = n < sizeof piece ? n : sizeof piece - 1;
-        memcpy(piece, s, n);
-        piece[n] = 0;
-        end = s + n;
-        print_escaped(stderr, piece);
-        if (*end == '\n' || *end == '\t')
-            fputc(*end++, stderr);
-    }
+    print_lines_escaped(stderr, text);
 }
 
 static bool progress_is_wanted(const struct options *o)

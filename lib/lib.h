@@ -71,6 +71,7 @@ struct image_layout {
 struct options {
     enum command command;
     const char *model;              /* the operand; NULL: none was given */
+    const void *bytes; size_t nbytes;                /* its contents; NULL: they are in the file */
     const char *model2;             /* verify: the model to compare with; NULL: recorded outputs */
     /* the command line with files of options expanded; the words of --other */
     const char **word; size_t nword;
@@ -143,6 +144,11 @@ bool option_fits(enum option_id id, enum command c);
 /* The words of which an option's value is one, separated by blanks; "": any value. */
 void option_put_choices(struct text *out, enum option_id id);
 const char *emit_extension(enum emit e);
+
+/* ------------------------------------------------------------------------------------- limits.c */
+
+/* Sets the limits of memory in t and o. needs: o->model, o->bytes. */
+void limits_set(struct tgc *t, struct options *o);
 
 /* ------------------------------------------------------------------------------------- listen.c */
 
@@ -233,6 +239,22 @@ struct program_options model_program_options(const struct options *o, const stru
 
 /* Writes what o->output and o->emit ask for, with a depfile if one is wanted. false: diagnostics. */
 bool compile_to_files(struct tgc *t, const struct options *o);
+
+/* --------------------------------------------------------------------------------------- info.c */
+
+/* Appends a report on the model that o names, or on a shared object that tgc has made. false:
+ * diagnostics. */
+bool info_write(struct text *out, struct tgc *t, const struct options *o);
+
+/* ---------------------------------------------------------------------------------------- why.c */
+
+/* The reasons for the schedule's choices. needs: t->tuning has noted them. */
+void why_write(struct text *out, struct tgc *t, const struct schedule *s);
+/* The same as the elements of a JSON list; the choice and the candidates as lines of a tune file,
+ * and the number of the line that decided (0: the cost model). */
+void why_write_json(struct text *out, struct tgc *t);
+/* What was done to each kernel's loops, as elements of a JSON list. */
+void why_opts_json(struct text *out, const struct schedule *s);
 
 /* ------------------------------------------------------------------------------- array.c, npy.c */
 

@@ -138,10 +138,12 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
         t->machine = machine_with_l2(t, machine_of(t), o->cache);
     t->weight_dtype = o->weight_dtype;
     if (format_of(o, m->base) == FORMAT_TG) {
-        m->text = tg_load(t, o->model, &m->text_nbytes);
+        m->text_nbytes = o->nbytes;
+        m->text = o->bytes ? o->bytes : tg_load(t, o->model, &m->text_nbytes);
         if (!m->text || !read_text(t, o, m, NULL, 0))
             return false;
-    } else if (!(m->onnx = onnx_load(t, o->model, &o->load))) {
+    } else if (!(m->onnx = o->bytes ? onnx_load_bytes(t, o->model, o->bytes, o->nbytes, &o->load)
+                                    : onnx_load(t, o->model, &o->load))) {
         return false;
     } else {
         allow_for_nodes(t, o, m->onnx->nsite);

@@ -1,5 +1,5 @@
 /* why.c - tgc info --why: the choices of a compile, their alternatives, and the reasons. */
-#include "cli/cli.h"
+#include "lib/lib.h"
 
 #include "backends/program/program.h"
 #include "passes/analysis/kernel_cost.h"

@@ -1,5 +1,5 @@
-/* cmd_info.c - tgc info: reports on a model, or on a compiled one. */
-#include "cli/cli.h"
+/* info.c - a report on a model, or on a compiled one, as text or JSON. */
+#include "lib/lib.h"
 #include "backends/program/program.h"
 #include "passes/analysis/error.h"
 
@@ -355,113 +355,98 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
     return true;
 }
 
-static void print_json(struct tgc *t, const struct options *o, const struct report *r)
+static void put_json(struct text *x, const struct options *o, const struct report *r)
 {
-    struct text x = {.t = t}, live = {.t = t};
-    text_puts(&x, "{\"name\":");
-    text_json(&x, r->name);
-    text_printf(&x, ",\"inputs\":[%s],\"outputs\":[%s],\"weight_bytes\":%zu",
+    struct text live = {.t = x->t};
+    text_puts(x, "{\"name\":");
+    text_json(x, r->name);
+    text_printf(x, ",\"inputs\":[%s],\"outputs\":[%s],\"weight_bytes\":%zu",
                 r->inputs.s ? r->inputs.s : "", r->outputs.s ? r->outputs.s : "", r->weight_bytes);
     /* known once --dim or --shape bounds the dimensions */
     if (r->open.n)
-        text_puts(&x, ",\"arena_bytes\":null,\"stack_bytes\":null,\"kernels\":null,\"flop\":null");
+        text_puts(x, ",\"arena_bytes\":null,\"stack_bytes\":null,\"kernels\":null,\"flop\":null");
     else
-        text_printf(&x, ",\"arena_bytes\":%zu,\"stack_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g",
+        text_printf(x, ",\"arena_bytes\":%zu,\"stack_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g",
                     r->arena_bytes, r->stack_bytes, r->kernels, r->flop);
     if (r->states.n)
-        text_printf(&x, ",\"states\":[%s],\"state_bytes\":%zu", r->states.s, r->state_bytes);
+        text_printf(x, ",\"states\":[%s],\"state_bytes\":%zu", r->states.s, r->state_bytes);
     if (!r->open.n && !r->is_artefact)
         text_printf(&live, "%zu", r->live_bytes);
-    text_printf(&x, ",\"live_bytes\":%s", live.n ? live.s : "null");
+    text_printf(x, ",\"live_bytes\":%s", live.n ? live.s : "null");
     if (!r->open.n && !r->is_artefact)
-        text_printf(&x, ",\"error_estimate\":%.3g,\"error_limit\":%.3g", r->error_estimate,
+        text_printf(x, ",\"error_estimate\":%.3g,\"error_limit\":%.3g", r->error_estimate,
                     r->error_limit);
     else
-        text_puts(&x, ",\"error_estimate\":null");
+        text_puts(x, ",\"error_estimate\":null");
     if (r->narrowing.nweight)
-        text_printf(&x,
+        text_printf(x,
                     ",\"narrowed\":{\"dtype\":\"%s\",\"weights\":%d,\"bytes\":%zu,"
                     "\"bytes_before\":%zu,\"rms_error\":%.3g,\"max_error\":%.3g}",
                     dtype_name(r->narrowing.dtype), r->narrowing.nweight, r->narrowing.to_nbytes,
                     r->narrowing.from_nbytes, r->narrowing.rms_error, r->narrowing.max_error);
     if (!r->open.n && !r->is_artefact)
-        text_printf(&x, ",\"kernel_list\":[%s]", r->table.s ? r->table.s : "");
+        text_printf(x, ",\"kernel_list\":[%s]", r->table.s ? r->table.s : "");
     if (o->passes && !r->open.n && !r->is_artefact)
-        text_printf(&x, ",\"passes\":[%s]", r->passes.s ? r->passes.s : "");
+        text_printf(x, ",\"passes\":[%s]", r->passes.s ? r->passes.s : "");
     if (o->why && !r->open.n && !r->is_artefact)
-        text_printf(&x, ",\"choices\":[%s],\"schedules\":[%s]", r->why.s ? r->why.s : "",
+        text_printf(x, ",\"choices\":[%s],\"schedules\":[%s]", r->why.s ? r->why.s : "",
                     r->opts.s ? r->opts.s : "");
-    text_puts(&x, ",\"operators\":{");
+    text_puts(x, ",\"operators\":{");
     for (size_t i = 0; i < r->ntally; i++) {
-        text_puts(&x, i ? "," : "");
-        text_json(&x, r->tally[i].name);
-        text_printf(&x, ":%d", r->tally[i].n);
+        text_puts(x, i ? "," : "");
+        text_json(x, r->tally[i].name);
+        text_printf(x, ":%d", r->tally[i].n);
     }
-    text_puts(&x, "}}\n");
-    fputs(x.s, stdout);
+    text_puts(x, "}}\n");
 }
 
-static void print_lines(const char *title, const struct text *lines)
+static void put_lines(struct text *x, const char *title, const struct text *lines)
 {
-    printf("%s:\n", title);
-    for (const char *s = lines->s ? lines->s : ""; *s;) {
-        size_t n = strcspn(s, "\n");
-        char *line = mem_copy(lines->t, s, n + 1);
-        line[n] = 0;
-        print_escaped(stdout, line);
-        putchar('\n');
-        s += n + (s[n] == '\n');
-    }
+    text_printf(x, "%s:\n%s", title, lines->s ? lines->s : "");
 }
 
-static void print_text(struct tgc *t, const struct report *r)
+static void put_text(struct text *x, const struct report *r)
 {
-    printf("%s\n", r->name);
-    print_lines("inputs", &r->inputs);
-    print_lines("outputs", &r->outputs);
+    text_printf(x, "%s\n", r->name);
+    put_lines(x, "inputs", &r->inputs);
+    put_lines(x, "outputs", &r->outputs);
     if (r->states.n)
-        print_lines("states, from output to next input", &r->states);
-    struct text x = {.t = t};
+        put_lines(x, "states, from output to next input", &r->states);
     for (size_t i = 0; i < r->ntally; i++)
-        text_printf(&x, "%s%s %d", i ? ", " : "", r->tally[i].name, r->tally[i].n);
-    if (x.n) {
-        fputs("operators: ", stdout);
-        print_escaped(stdout, x.s);
-        putchar('\n');
-    }
-    printf("weights: %zu bytes\n", r->weight_bytes);
+        text_printf(x, "%s%s %d%s", i ? ", " : "operators: ", r->tally[i].name, r->tally[i].n,
+                    i + 1 == r->ntally ? "\n" : "");
+    text_printf(x, "weights: %zu bytes\n", r->weight_bytes);
     if (r->states.n)
-        printf("states: %zu bytes saved\n", r->state_bytes);
+        text_printf(x, "states: %zu bytes saved\n", r->state_bytes);
     if (r->narrowing.nweight) {
-        struct text note = {.t = t};
-        text_narrowing(&note, &r->narrowing);
-        printf("    %s\n", note.s);
+        text_puts(x, "    ");
+        text_narrowing(x, &r->narrowing);
+        text_putc(x, '\n');
     }
-    if (!r->open.n) {
-        printf("kernels: %d, %.4g FLOP a run\narena: %zu bytes", r->kernels, r->flop,
-               r->arena_bytes);
-        if (!r->is_artefact)
-            printf(", %zu of them alive at once at most", r->live_bytes);
-        printf("\nstack: %zu bytes at most\n", r->stack_bytes);
-        if (r->error_estimate > 0)
-            printf("error: about %.2g of the largest output is added by Winograd's tiles, of "
-                   "%.2g (--error)\n",
-                   r->error_estimate, r->error_limit);
-        if (r->table.n)
-            print_lines("each kernel, and its shapes", &r->table);
-        if (r->passes.n)
-            print_lines("passes, how often they ran and changed something, milliseconds, uops made",
-                        &r->passes);
-        if (r->why.n)
-            print_lines("choices", &r->why);
+    if (r->open.n) {
+        text_printf(x, "kernels and arena: depend on %s; bound them with --dim or --shape\n",
+                    r->open.s);
         return;
     }
-    fputs("kernels and arena: depend on ", stdout);
-    print_escaped(stdout, r->open.s);
-    puts("; bound them with --dim or --shape");
+    text_printf(x, "kernels: %d, %.4g FLOP a run\narena: %zu bytes", r->kernels, r->flop,
+                r->arena_bytes);
+    if (!r->is_artefact)
+        text_printf(x, ", %zu of them alive at once at most", r->live_bytes);
+    text_printf(x, "\nstack: %zu bytes at most\n", r->stack_bytes);
+    if (r->error_estimate > 0)
+        text_printf(x, "error: about %.2g of the largest output is added by Winograd's tiles, of "
+                       "%.2g (--error)\n",
+                    r->error_estimate, r->error_limit);
+    if (r->table.n)
+        put_lines(x, "each kernel, and its shapes", &r->table);
+    if (r->passes.n)
+        put_lines(x, "passes, how often they ran and changed something, milliseconds, uops made",
+                  &r->passes);
+    if (r->why.n)
+        put_lines(x, "choices", &r->why);
 }
 
-enum exit_status cmd_info(struct tgc *t, const struct options *o)
+bool info_write(struct text *out, struct tgc *t, const struct options *o)
 {
     struct report r = {.open = {.t = t},
                        .states = {.t = t},
@@ -473,16 +458,15 @@ enum exit_status cmd_info(struct tgc *t, const struct options *o)
                        .outputs = {.t = t}};
     const char *dot = strrchr(o->model, '.');
     bool is_artefact = dot && strcmp(dot, ".so") == 0;
-    if (dot && (strcmp(dot, ".o") == 0 || strcmp(dot, ".a") == 0 || strcmp(dot, ".c") == 0)) {
-        diag_error(t, &(struct place){.file = o->model},
-                   "info reads models and .so artefacts; this one cannot be opened at run time");
-        return EXIT_FAILED;
-    }
+    if (dot && (strcmp(dot, ".o") == 0 || strcmp(dot, ".a") == 0 || strcmp(dot, ".c") == 0))
+        return diag_error(
+            t, &(struct place){.file = o->model},
+            "info reads models and .so artefacts; this one cannot be opened at run time");
     if (is_artefact ? !report_artefact(t, o, &r) : !report_model(t, o, &r))
-        return EXIT_FAILED;
+        return false;
     if (o->json)
-        print_json(t, o, &r);
+        put_json(out, o, &r);
     else
-        print_text(t, &r);
-    return EXIT_DONE;
+        put_text(out, &r);
+    return true;
 }
