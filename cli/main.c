@@ -40,7 +40,7 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
     o->subject = o->model && strcmp(o->model, "-") == 0 ? "<stdin>" : o->model;
     switch (o->command) {
     case COMMAND_COMPILE:
-        return compile_to_files(t, o) ? EXIT_DONE : EXIT_FAILED;
+        return compile_model(t, o, outputs_new(t)) ? EXIT_DONE : EXIT_FAILED;
     case COMMAND_RUN:
         return cmd_run(t, o);
     case COMMAND_VERIFY:

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ------------------------------------------------------------------------------------- depfiles */
 
@@ -225,7 +224,7 @@ static bool put_weights_beside(struct tgc *t, const struct options *o, const str
     const char *base = slash ? slash + 1 : o->output, *dot = strrchr(base, '.');
     bool is_own = strlen(name) == (dot ? (size_t)(dot - base) : strlen(base)) &&
                   strncmp(name, base, strlen(name)) == 0;
-    if (!is_own && access(path, F_OK) == 0)
+    if (!is_own && outputs_replace(files, path))
         diag_warn(t, &(struct place){.file = path},
                   "is replaced; another output that is called '%.100s' would read these weights, too: "
                   "give each its own --name or directory",
@@ -469,7 +468,7 @@ static const char *name_of(struct tgc *t, const struct options *o, const struct 
 }
 
 /* Inputs that are given determine shapes and the lengths of sequences; they stay inputs. */
-bool compile_to_files(struct tgc *t, const struct options *given)
+bool compile_model(struct tgc *t, const struct options *given, struct outputs *files)
 {
     struct options told = *given;
     const struct options *o = &told;
@@ -481,13 +480,13 @@ bool compile_to_files(struct tgc *t, const struct options *given)
         return diag_error(t, &(struct place){.file = o->output},
                           "a text graph has no states; give --state where it is compiled");
     const char *name = name_of(t, o, &m);
-    struct outputs *files = outputs_new(t);
     model_protect_files(o, &m, files);
     bool made = outputs_may_write(files, o->output) &&
                 (o->emit == EMIT_TG ? model_lower(t, o, &m) : model_schedule(t, o, name, &m));
     model_protect_files(o, &m, files); /* including external data, which lowering has read */
     bool ok = made && write_outputs(t, o, &m, files, name) &&
               (!o->depfile || write_depfile(t, o, &m, files)) && outputs_commit(files);
-    outputs_discard(files);
+    if (!ok)
+        outputs_discard(files);
     return ok;
 }

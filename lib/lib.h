@@ -128,6 +128,11 @@ struct options {
  * diagnostics even then. */
 bool options_parse(struct tgc *t, int argc, const char *const *argv,
                    const char *(*getenv_)(const char *), struct options *o);
+/* For callers without a command line: the word of the option `name` ("cpu"), whose value (NULL: it is
+ * a flag) has been read and is valid. NULL: diagnostics. */
+const char *option_word(struct tgc *t, const char *name, const char *value);
+/* Whether a command takes the option of such a word. */
+bool option_word_fits(struct tgc *t, const char *word, enum command c);
 /* host_isa.c: the instruction sets of the processor that tgc runs on; the best of them; and with a
  * set the one for kernels without products of bytes, on which it is based. */
 isa_set options_host_isa(void);
@@ -166,10 +171,17 @@ void report_text(const struct tgc *t, const char *text);
  * written directly. "-" is standard output. What is unfinished is removed with t. */
 struct outputs;
 struct outputs *outputs_new(struct tgc *t);
+/* The same in memory: outputs_commit() makes them complete, and they are there as long as t. */
+struct outputs *outputs_new_in_memory(struct tgc *t);
+struct memory_file { const char *path; const void *bytes; size_t nbytes; };
+/* All zeros: there are not so many. */
+struct memory_file outputs_in_memory(const struct outputs *s, size_t index);
 /* A file that is read: no output may replace it, under this path, another one or a link. */
 void outputs_protect(struct outputs *s, const char *path);
 /* Whether the path can be an output, before time is spent on its contents. false: a diagnostic. */
 bool outputs_may_write(const struct outputs *s, const char *path);
+/* Whether a file of that path is there, which the output would replace. */
+bool outputs_replace(const struct outputs *s, const char *path);
 /* Opens a file to be written; NULL: a diagnostic names it. */
 FILE *outputs_open(struct outputs *s, const char *path);
 /* The temporary name under which another program writes the file. NULL: a diagnostic. */
@@ -237,8 +249,9 @@ struct program_options model_program_options(const struct options *o, const stru
 
 /* ------------------------------------------------------------------------------------ compile.c */
 
-/* Writes what o->output and o->emit ask for, with a depfile if one is wanted. false: diagnostics. */
-bool compile_to_files(struct tgc *t, const struct options *o);
+/* Writes what o->output and o->emit ask for, with a depfile if one is wanted. false: diagnostics, and
+ * no files. */
+bool compile_model(struct tgc *t, const struct options *o, struct outputs *files);
 
 /* --------------------------------------------------------------------------------------- info.c */
 

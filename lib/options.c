@@ -869,11 +869,8 @@ static bool check_operands(struct parser *p)
 /* Options that determine how mistakes are printed are read first. */
 static bool is_early(enum option_id id) { return id == OPTION_DIAGNOSTICS || id == OPTION_COLOR; }
 
-bool options_parse(struct tgc *t, int argc, const char *const *argv,
-                   const char *(*getenv_)(const char *), struct options *o)
+static void set_defaults(struct options *o)
 {
-    struct parser p = {.t = t, .getenv_ = getenv_, .o = o};
-    const char *no_color = getenv_("NO_COLOR");
     *o = (struct options){.emit = EMIT_COUNT,
                           .level = 2,
                           .cache = CACHE_OF_MACHINE,
@@ -884,6 +881,71 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
                           .rtol = 1e-3,
                           .atol = 1e-7,
                           .print = OPTION_COUNT};
+}
+
+/* Options of compile, run and info, but for those that say what is printed and those that the
+ * library's functions have parameters for. */
+static bool is_for_library(enum option_id id)
+{
+    static const enum option_id others[] = {
+        OPTION_FORMAT, OPTION_OUTPUT, OPTION_DEPFILE, OPTION_DEPFILE_NAME, OPTION_DEPFILE_TARGET,
+        OPTION_DEPFILE_QUOTED, OPTION_DEPFILE_PHONY, OPTION_INPUT, OPTION_IMAGE_LAYOUT,
+        OPTION_STEPS, OPTION_OUT_DIR, OPTION_JSON, OPTION_DIAGNOSTICS, OPTION_COLOR,
+        OPTION_VERBOSE, OPTION_HELP, OPTION_VERSION, OPTION_MAN, OPTION_COMPLETION};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i] == id)
+            return false;
+    return option_fits(id, COMMAND_COMPILE) || option_fits(id, COMMAND_RUN) ||
+           option_fits(id, COMMAND_INFO);
+}
+
+const char *option_word(struct tgc *t, const char *name, const char *value)
+{
+    struct options o;
+    struct parser p = {.t = t, .o = &o};
+    struct nearest near = nearest_to(name);
+    int id = 0;
+    for (; id < OPTION_COUNT; id++) {
+        const char *bare = table[id].spelling + strspn(table[id].spelling, "-");
+        if (!is_for_library((enum option_id)id))
+            continue;
+        if (strcmp(bare, name) == 0)
+            break;
+        nearest_offer(&near, bare);
+    }
+    if (id == OPTION_COUNT)
+        usage(&p, "there is no option '%.100s' here%s%s%s", name, near.best ? "; is '" : "",
+              near.best ? near.best : "", near.best ? "' meant?" : "");
+    else if (table[id].value && !value)
+        usage(&p, "option '%s' needs a value, %s", name, table[id].value);
+    else if (!table[id].value && value)
+        usage(&p, "option '%s' has no value, and '%.100s' is given", name, value);
+    if (t->nerror)
+        return NULL;
+    struct given g = {(enum option_id)id, value};
+    set_defaults(&o);
+    if (!apply(&p, &g))
+        return NULL;
+    const char *spelling = table[id].spelling;
+    return mem_printf(t, "%s%s%s", spelling, value && spelling[1] == '-' ? "=" : "",
+                      value ? value : "");
+}
+
+bool option_word_fits(struct tgc *t, const char *word, enum command c)
+{
+    const char *value;
+    enum option_id id = match_option(word, &value);
+    if (id == OPTION_COUNT)
+        TGC_BUG(t, "'%s' is no option's word", word);
+    return option_fits(id, c);
+}
+
+bool options_parse(struct tgc *t, int argc, const char *const *argv,
+                   const char *(*getenv_)(const char *), struct options *o)
+{
+    struct parser p = {.t = t, .getenv_ = getenv_, .o = o};
+    const char *no_color = getenv_("NO_COLOR");
+    set_defaults(o);
     o->color = isatty(STDERR_FILENO) && !(no_color && *no_color);
     bool ok = add_words(&p, argv + 1, argc > 0 ? (size_t)argc - 1 : 0, 0);
     o->word = p.word;

@@ -66,6 +66,18 @@ static char *temporary_name(struct tgc *t, const char *prefix, int attempt)
 
 enum { ATTEMPTS = 100 };
 
+/* An output in memory, as open_memstream() allocates it. from: the file that another program
+ * writes, in a directory of its own. */
+struct in_memory { FILE *file; char *bytes; size_t nbytes; const char *from; struct held *directory; };
+
+static void free_bytes(void *what)
+{
+    struct in_memory *m = what;
+    if (m->file)
+        fclose(m->file);
+    free(m->bytes);
+}
+
 /* -------------------------------------------------------------------------------------- outputs */
 
 struct output {
@@ -75,10 +87,12 @@ struct output {
     ino_t directory;
     struct unfinished *temporary;   /* NULL: standard output; its path NULL: written directly */
     struct held *held;              /* it */
+    struct in_memory *bytes;        /* NULL: a file */
 };
 struct input { const char *path; dev_t device; ino_t inode; };
 struct outputs {
     struct tgc *t;
+    bool in_memory;
     struct output *v; size_t n, cap;
     struct input *input; size_t ninput, cap_input;
 };
@@ -87,6 +101,13 @@ struct outputs *outputs_new(struct tgc *t)
 {
     struct outputs *s = MEM_NEW(t, struct outputs);
     s->t = t;
+    return s;
+}
+
+struct outputs *outputs_new_in_memory(struct tgc *t)
+{
+    struct outputs *s = outputs_new(t);
+    s->in_memory = true;
     return s;
 }
 
@@ -178,7 +199,12 @@ bool outputs_may_write(const struct outputs *s, const char *path)
     struct output o = {.path = path};
     bool direct;
     mode_t mode;
-    return strcmp(path, "-") == 0 || find_target(s, &o, &direct, &mode);
+    return s->in_memory || strcmp(path, "-") == 0 || find_target(s, &o, &direct, &mode);
+}
+
+bool outputs_replace(const struct outputs *s, const char *path)
+{
+    return !s->in_memory && access(path, F_OK) == 0;
 }
 
 /* Creates the temporary file next to the target; returns its descriptor or -1. A new file has the
@@ -204,11 +230,41 @@ static int make_temporary(struct tgc *t, struct output *o, mode_t mode)
     return fd;
 }
 
+static FILE *open_in_memory(struct outputs *s, const char *path)
+{
+    struct output o = {.path = path};
+    o.bytes = MEM_NEW(s->t, struct in_memory);
+    o.held = held_add(s->t, free_bytes, o.bytes);
+    VEC_PUSH(s->t, s->v, s->n, s->cap, o);
+    o.bytes->file = open_memstream(&o.bytes->bytes, &o.bytes->nbytes);
+    if (!o.bytes->file)
+        complain(s->t, path, "cannot be held in memory");
+    return o.bytes->file;
+}
+
+/* Reads what another program has written. */
+static bool take_bytes(struct tgc *t, const char *path, struct in_memory *m)
+{
+    struct stat st;
+    struct held *held;
+    FILE *f = held_fopen(t, m->from, "re", &held);
+    bool ok = f && fstat(fileno(f), &st) == 0;
+    m->nbytes = ok ? (size_t)st.st_size : 0;
+    m->bytes = ok ? malloc(m->nbytes + 1) : NULL;
+    ok = m->bytes && fread(m->bytes, 1, m->nbytes, f) == m->nbytes;
+    held_release(held);
+    held_release(m->directory);
+    m->from = NULL;
+    return ok ? true : complain(t, path, "cannot be read into memory");
+}
+
 FILE *outputs_open(struct outputs *s, const char *path)
 {
     struct output o = {.path = path};
     bool direct = false;
     mode_t mode;
+    if (s->in_memory)
+        return open_in_memory(s, path);
     if (strcmp(path, "-") == 0) {
         VEC_PUSH(s->t, s->v, s->n, s->cap, o);
         return stdout;
@@ -233,11 +289,26 @@ FILE *outputs_open(struct outputs *s, const char *path)
     return o.temporary->file;
 }
 
+static const char *reserve_in_memory(struct outputs *s, const char *path)
+{
+    struct output o = {.path = path};
+    o.bytes = MEM_NEW(s->t, struct in_memory);
+    o.held = held_add(s->t, free_bytes, o.bytes);
+    const char *directory = directory_make(s->t, &o.bytes->directory);
+    if (!directory)
+        return NULL;
+    o.bytes->from = mem_printf(s->t, "%s/%s", directory, base_name(path));
+    VEC_PUSH(s->t, s->v, s->n, s->cap, o);
+    return o.bytes->from;
+}
+
 const char *outputs_reserve(struct outputs *s, const char *path)
 {
     struct output o = {.path = path};
     bool direct;
     mode_t mode;
+    if (s->in_memory)
+        return reserve_in_memory(s, path);
     if (!find_target(s, &o, &direct, &mode))
         return NULL;
     if (direct) {
@@ -255,8 +326,21 @@ const char *outputs_reserve(struct outputs *s, const char *path)
     return o.temporary->path;
 }
 
+static bool finish_in_memory(struct tgc *t, const struct output *o)
+{
+    struct in_memory *m = o->bytes;
+    FILE *f = m->file;
+    m->file = NULL;
+    if (!f)
+        return !m->from || take_bytes(t, o->path, m);
+    bool ok = !ferror(f);
+    return (fclose(f) == 0 && ok) || complain(t, o->path, "cannot be held in memory");
+}
+
 static bool finish(struct tgc *t, struct output *o)
 {
+    if (o->bytes)
+        return finish_in_memory(t, o);
     FILE *f = o->temporary ? o->temporary->file : stdout;
     if (!f)
         return true;
@@ -285,8 +369,17 @@ bool outputs_commit(struct outputs *s)
         tell(u, false);
         u->path = NULL;
     }
-    outputs_discard(s);
+    if (!ok || !s->in_memory)
+        outputs_discard(s);
     return ok;
+}
+
+struct memory_file outputs_in_memory(const struct outputs *s, size_t index)
+{
+    if (index >= s->n)
+        return (struct memory_file){0};
+    const struct in_memory *m = s->v[index].bytes;
+    return (struct memory_file){s->v[index].path, m->bytes, m->nbytes};
 }
 
 void outputs_discard(struct outputs *s)
