@@ -75,6 +75,7 @@ struct program_info {
     size_t state_bytes;          /* NAME_STATE_BYTES; 0: the model has no state */
 };
 
+enum { MOST_THREADS = 1024 };    /* of --threads */
 /* NAME_options, the same for every model. */
 struct program_run_options {
     int threads;

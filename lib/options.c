@@ -14,7 +14,7 @@
 
 enum kind { FLAG, VALUE, LIST };
 #define TRIPLE_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-"
-enum { MAX_FILE_DEPTH = 8, MAX_OPTION_FILE = 1 << 20, MAX_THREADS = 1024 };
+enum { MAX_FILE_DEPTH = 8, MAX_OPTION_FILE = 1 << 20 };
 
 static const struct {
     const char *spelling, *value;
@@ -610,9 +610,9 @@ static bool apply(struct parser *p, const struct given *g)
         o->nchwc_block = k == 0 ? 8 : 16;
         return k >= 0 || bad_value(p, g);
     case OPTION_THREADS:
-        if (!read_int(g->value, &end, 1, MAX_THREADS, &n) || *end)
+        if (!read_int(g->value, &end, 1, MOST_THREADS, &n) || *end)
             return usage(p, "option --threads has the value '%.200s'; a number from 1 to %d is "
-                            "expected", g->value, MAX_THREADS);
+                            "expected", g->value, MOST_THREADS);
         o->threads = (int)n;
         return true;
     case OPTION_FAST_MATH:
@@ -851,8 +851,9 @@ static bool check_operands(struct parser *p)
                         "--target=c or --target=clang");
     if (o->target == TARGET_LLVM && o->command == COMMAND_TUNE)
         return usage(p, "tune measures by the C compiler alone yet: leave --target=llvm out");
-    if (o->target == TARGET_LLVM && o->threads > 1)
-        return usage(p, "--target=llvm runs in one thread yet: leave --threads out, or take --target=c");
+    if (o->target == TARGET_LLVM && o->command == COMMAND_COMPILE && o->threads > 1)
+        return usage(p, "--target=llvm writes programs of one thread yet: leave --threads out, or take "
+                        "--target=c");
     if (strcmp(o->model, "-") == 0 && o->format == FORMAT_BY_NAME)
         return usage(p, "a model from standard input needs its format: -x onnx or -x tg");
     if (o->command == COMMAND_COMPILE && !o->depfile &&

@@ -109,6 +109,7 @@ struct emit {
     value *place;                /* of a kernel's buffers and scratch; in run.c by buffer->id */
     value *var;                  /* in run.c: by var->id, where a symbol's value is */
     value part, parts;
+    value task;                  /* in run.c: the arguments of a kernel that threads share */
     struct region *region; int nregion; size_t cap_region;
 };
 
@@ -185,6 +186,11 @@ void emit_assign(struct emit *e, const struct uop *u);
 void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal);
 void emit_uop(struct emit *e, const struct uop *u);
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
+
+/* threads.c */
+/* The kernel's function for one thread, and its call, which the run waits for. */
+void emit_part(struct emit *e, const struct kernel *k, value kernel);
+void emit_share(struct emit *e, value self, const struct kernel *k, value *arg, int n);
 
 /* machine.c */
 /* Whether the module's machine has the feature, of n letters, by LLVM's name; all that the instruction

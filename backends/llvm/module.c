@@ -59,10 +59,6 @@ bool module_supports(struct tgc *t, const struct schedule *s)
 {
     if (s->nstate)
         return diag_error(t, NULL, "--target=llvm does not keep states yet (--state): --target=c does");
-    if (s->threads > 1)
-        return diag_error(t, NULL,
-                          "--target=llvm runs in one thread as yet: leave --threads out, or take "
-                          "--target=c");
     return true;
 }
 
@@ -73,13 +69,16 @@ void module_emit(struct emit *e, const char *function)
     e->kernel = mem_array(e->t, (size_t)s->nkernel + 1, sizeof *e->kernel);
     e->slot = mem_array(e->t, (size_t)s->nkernel + 1, sizeof *e->slot);
     for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
         e->slot[i] = -1;
-        if (e->twin[i] != s->kernel[i])
+        if (e->twin[i] != k)
             continue;
         if (e->isa)
-            dispatch_emit(e, s->kernel[i]);
+            dispatch_emit(e, k);
         else
-            e->kernel[i] = emit_kernel(e, s->kernel[i], pick(e, s->kernel[i]));
+            e->kernel[i] = emit_kernel(e, k, pick(e, k));
+        if (k->is_shared)
+            emit_part(e, k, e->kernel[i]);
     }
     emit_run(e, function);
 }

@@ -4,8 +4,12 @@
  * struct head lies where struct NAME does in an emitted program, at the begin of the arena.
  */
 #include "backends/llvm/jit.h"
+#include "backends/llvm/team.h"
 
+#include <assert.h>
 #include <string.h>
+
+static_assert((int)MOST_THREADS <= (int)PROGRAM_THREADS, "a team has as many threads as --threads says");
 
 struct llvm_program {
     struct tgc *t;
@@ -19,6 +23,8 @@ struct head {
     const struct head *opened;
     const struct llvm_program *program;
     struct program_run_options options;
+    int parts;                   /* of the work of a kernel that threads share */
+    struct team *team;           /* NULL: the caller's parallel_for, or one thread */
 };
 
 /* -------------------------------------------------------------------------------------- running */
@@ -32,6 +38,30 @@ static void step(void *self, int index)
                      index < 0 ? NULL : head->program->info.kernels[index].name);
 }
 
+/* task: begins with the number of parts, see threads.c */
+static void share(void *self, void (*body)(void *task, int part), void *task, int64_t saves)
+{
+    const struct head *head = self;
+    int64_t parts = head->parts;
+    memcpy(task, &parts, sizeof parts);
+    if (parts == 1)
+        body(task, 0);
+    else if (head->options.parallel_for)
+        head->options.parallel_for(head->options.user, head->parts, body, task);
+    else
+        team_share(head->team, body, task, (long)saves);
+}
+
+static bool open_team(struct head *head)
+{
+    int most = program_threads(head->program->s), wanted = head->options.threads;
+    head->parts = wanted > 0 && wanted < most ? wanted : most;
+    if (head->parts == 1 || head->options.parallel_for)
+        return true;
+    head->team = team_new(head->parts - 1);
+    return head->team != NULL;
+}
+
 int llvm_program_init(const struct llvm_program *p, void **model, void *arena, size_t nbytes,
                       const struct program_run_options *options)
 {
@@ -43,9 +73,14 @@ int llvm_program_init(const struct llvm_program *p, void **model, void *arena, s
         return PROGRAM_ARENA_MISALIGNED;
     if (nbytes < p->info.arena_bytes)
         return PROGRAM_ARENA_TOO_SMALL;
-    *head = (struct head){.opened = head, .program = p};
+    if (options && options->threads < 0)
+        return PROGRAM_BAD_OPTIONS;
+    *head = (struct head){.program = p};
     if (options)
         head->options = *options;
+    if (!open_team(head))
+        return PROGRAM_NO_THREADS;
+    head->opened = head;
     *model = head;
     return PROGRAM_OK;
 }
@@ -86,8 +121,11 @@ int llvm_program_run(void *model, const void *inputs, void *outputs)
 void llvm_program_close(void *model)
 {
     struct head *head = model;
-    if (head)
-        head->opened = NULL;
+    if (!head)
+        return;
+    if (head->opened == head && head->team)
+        team_free(head->team);
+    head->opened = NULL;
 }
 
 const char *llvm_program_strerror(int status)
@@ -129,13 +167,14 @@ static bool link_code(struct llvm_program *p, struct emit *e, const struct llvm_
     struct tgc *t = p->t;
     int n = 0;
     struct llvm_name *name =
-        mem_array(t, (size_t)(e->npiece + p->s->nweight) + 2, sizeof *name);
+        mem_array(t, (size_t)(e->npiece + p->s->nweight) + 3, sizeof *name);
     for (int i = 0; i < e->npiece; i++) {
         if (!llvm_piece(e->piece[i]))
             TGC_BUG(t, "runtime/ has no function %s here", e->piece[i]);
         name[n++] = name_of(e->piece[i], llvm_piece(e->piece[i]));
     }
     name[n++] = name_of("step", (void (*)(void))step);
+    name[n++] = name_of("share", (void (*)(void))share);
     name[n++] = (struct llvm_name){"weights", (uint64_t)(uintptr_t)p->weights};
     for (int i = 0; i < p->s->nweight; i++) {
         const struct buffer *b = p->s->weight[i];

@@ -3,7 +3,7 @@
  *      i32 NAME_run(self, in, out)      see layout.c
  *
  * The arguments were checked before (program.c). Each step begins with a call of step(self, index),
- * which is program.c's as well.
+ * which is program.c's as well; threads share a kernel by threads.c.
  */
 #include "backends/llvm/emit.h"
 #include "passes/target/legal.h"
@@ -154,18 +154,18 @@ static void call_kernel(struct emit *e, value self, const struct kernel *k, valu
     e->l->BuildCall2(e->at, type, f, arg, (unsigned)n, "");
 }
 
-/* One thread computes all parts. */
 static void emit_call(struct emit *e, value self, const struct kernel *k)
 {
     int n;
     const struct parameter *a = kernel_parameters(e->t, k, &n);
-    value *arg = mem_array(e->t, (size_t)n + 2, sizeof *arg);
+    value *arg = mem_array(e->t, (size_t)n + 1, sizeof *arg);
     emit_step_hook(e, self, k->index);
     for (int i = 0; i < n; i++)
         arg[i] = a[i].b ? argument(e, a[i].b) : load_as(e, e->i64, e->var[a[i].v->id], 0);
-    arg[n] = constant64(e, 0);
-    arg[n + 1] = constant64(e, 1);
-    call_kernel(e, self, e->twin[k->index], arg, n + 2 * k->is_shared);
+    if (k->is_shared)
+        emit_share(e, self, k, arg, n);
+    else
+        call_kernel(e, self, e->twin[k->index], arg, n);
 }
 
 /* ------------------------------------------------------------------------------------- control */

@@ -202,17 +202,40 @@ def small():
            "--threads changes a model whose kernels nothing shares")
 
 
+def answers(model, folder, target, counts):
+    """The outputs of tgc run by so many threads, each the bytes of all files."""
+    outputs = []
+    for n in counts:
+        out = T.scratch(folder / f"out{n}")
+        T.must(T.run([TGC, "run", model, target, f"--threads={n}", "--out-dir", out]))
+        outputs.append({path.name: path.read_bytes() for path in out.iterdir()})
+    expect(outputs[0] and all(other == outputs[0] for other in outputs), "the answers differ")
+    return out
+
+
 @suite.case("tgc runs and measures by threads")
 def commands():
     folder = emit("convolutions", 7, "commands")
-    outputs = []
-    for n in (1, 2, 7):
-        out = T.scratch(folder / f"out{n}")
-        T.must(T.run([TGC, "run", folder / "model.onnx", f"--threads={n}", "--out-dir", out]))
-        outputs.append((out / "y.npy").read_bytes())
-    expect(len(set(outputs)) == 1, "the answers differ")
-    done = T.must(T.run([TGC, "bench", folder / "model.onnx", "--threads=2", "--json"]))
+    answers(folder / "model.onnx", folder, "--target=c", (1, 2, 7))
+    done = T.must(T.run([TGC, "bench", folder / "model.onnx", "--target=c", "--threads=2", "--json"]))
     expect(json.loads(done.out)["threads"] == 2, done.describe())
+
+
+def by_llvm(name):
+    """What LLVM makes in this process is shared as the C is."""
+    T.need_llvm(TGC)
+    folder = emit(name, 7, "llvm")
+    model = folder / "model.onnx" if name in MODELS else T.ROOT / "models" / f"{name}.tg"
+    ours = answers(model, folder, "--target=llvm", (1, 2, 7))
+    code = T.must(T.run([TGC, "run", model, "--target=llvm", "--threads=7"], env={"DEBUG": "3"})).err
+    expect("call void @share(" in code, "nothing is shared")
+    theirs = answers(model, T.scratch(folder / "c"), "--target=c", (7,))
+    for path in sorted(theirs.iterdir()):
+        T.compare(path.name, np.load(ours / path.name), np.load(path), 1e-5, 1e-6)
+
+
+for name in (*MODELS, *TEXTS):
+    suite.add(f"{name}: the same bits by any number of threads (LLVM)", by_llvm, name)
 
 
 suite.main()

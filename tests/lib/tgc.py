@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from suite import Failure
+from suite import Failure, Skip
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,6 +109,11 @@ def find_tgc(build):
         if candidate.exists():
             return candidate
     raise SystemExit(f"no tgc in {build}: run make first")
+
+
+def need_llvm(tgc):
+    if "libLLVM: none" in must(run([tgc, "--version"])).out.decode():
+        raise Skip("libLLVM is not installed (libllvm19), or tgc was built without the LLVM target")
 
 
 def file_stem(tensor):
