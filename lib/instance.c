@@ -278,6 +278,11 @@ static bool build_here(struct tgc *t, const struct options *o, const struct mode
     p->info = llvm_program_info(code);
     p->run = llvm_program_run;
     p->close = llvm_program_close;
+    if (p->info->state_count) {
+        p->reset = llvm_program_reset;
+        p->save = llvm_program_save;
+        p->restore = llvm_program_restore;
+    }
     p->strerror = llvm_program_strerror;
     allocate_fields(t, p);
     return true;

@@ -73,6 +73,26 @@ int llvm_program_run(void *model, const void *inputs, void *outputs)
     return PROGRAM_NOT_INITIALIZED;
 }
 
+int llvm_program_reset(void *model)
+{
+    (void)model;
+    return PROGRAM_NOT_INITIALIZED;
+}
+
+int llvm_program_save(const void *model, void *block)
+{
+    (void)model;
+    (void)block;
+    return PROGRAM_NOT_INITIALIZED;
+}
+
+int llvm_program_restore(void *model, const void *block)
+{
+    (void)model;
+    (void)block;
+    return PROGRAM_NOT_INITIALIZED;
+}
+
 void llvm_program_close(void *model) { (void)model; }
 
 const char *llvm_program_strerror(int status)

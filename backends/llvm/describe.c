@@ -53,6 +53,27 @@ static void describe_symbols(struct tgc *t, const struct schedule *s, struct pro
     info->symbols = x;
 }
 
+static void describe_states(struct tgc *t, const struct schedule *s, struct program_info *info)
+{
+    struct program_state *x = mem_array(t, (size_t)s->nstate + 1, sizeof *x);
+    const struct var **v = state_vars(t, s);
+    for (int i = 0; i < s->nstate; i++) {
+        const struct state *st = s->state[i];
+        const struct buffer *b = st->in;
+        int length = state_var_position(v, st->length);
+        x[i] = (struct program_state){
+            .from = st->from, .axis = st->length ? st->axis : -1,
+            .input = {.name = st->name, .dtype = dtype_name(b->dtype),
+                      .element_bytes = dtype_nbytes(b->dtype), .rank = b->ndim,
+                      .dim = b->ndim ? describe_dims(t, b) : NULL,
+                      .offset = state_block_offset(t, s, i), .shape_offset = PROGRAM_NO_OFFSET},
+            .length_offset = length < 0 ? PROGRAM_NO_OFFSET : STATE_BLOCK_HEAD + 8 * (size_t)length};
+    }
+    info->state_count = s->nstate;
+    info->states = s->nstate ? x : NULL;
+    info->state_bytes = program_state_bytes(t, s);
+}
+
 void describe_program(struct tgc *t, const struct schedule *s, const char *name,
                       const char *producer, struct program_info *info)
 {
@@ -70,6 +91,7 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
     info->inputs = describe_tensors(t, s->input, s->ninput, false, &info->inputs_bytes);
     info->outputs = describe_tensors(t, s->output, s->noutput, true, &info->outputs_bytes);
     describe_symbols(t, s, info);
+    describe_states(t, s, info);
     for (int i = 0; i < s->nstep; i++)
         info->flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
     info->arena_bytes = program_arena_bytes(t, s);

@@ -187,6 +187,13 @@ void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool int
 void emit_uop(struct emit *e, const struct uop *u);
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
 
+/* state.c */
+/* In the run: lengths, checks of them, places; what it leaves for the next one. */
+void state_begin_run(struct emit *e, value self);
+void state_end_run(struct emit *e, value self);
+/* NAME_reset(), NAME_save(), NAME_restore(); and NAME.begin(self), which NAME_init() calls. */
+void emit_states(struct emit *e);
+
 /* threads.c */
 /* The kernel's function for one thread, and its call, which the run waits for. */
 void emit_part(struct emit *e, const struct kernel *k, value kernel);
@@ -213,8 +220,8 @@ value dispatch_pick(struct emit *e);
 /* module.c */
 struct llvm_machine;
 void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, const char *name);
-bool module_supports(struct tgc *t, const struct schedule *s); /* false: an error says what is missing */
-void module_emit(struct emit *e, const char *function);        /* kernels, then the run: e->function */
+/* Kernels, the functions of states, and the run, which it returns. */
+value module_emit(struct emit *e, const char *function);
 void module_check(const struct emit *e);                       /* by LLVM's verifier */
 void module_end(struct emit *e);
 
@@ -224,6 +231,9 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
 
 /* run.c */
 void return_if(struct emit *e, value bad, value status);
+value weight_place(struct emit *e, value self, const struct buffer *b);
+/* An integer or bool over symbols and elements that this run has stored. */
+value run_scalar(struct emit *e, struct uop *root);
 void emit_run(struct emit *e, const char *name);
 
 /* entry.c */

@@ -85,14 +85,31 @@ static value size_of(const struct emit *e, LLVMTypeRef type)
     return size(e, (size_t)e->l->ABISizeOfType(e->layout, type));
 }
 
+static value tensor(const struct emit *e, const struct program_tensor *x, value offset,
+                    value shape_offset)
+{
+    return RECORD(e, string(e, x->name), string(e, x->dtype), size(e, x->element_bytes),
+                  const_int(e, e->i32, x->rank), dims(e, x->dim, x->rank), offset, shape_offset);
+}
+
 static value tensors(const struct emit *e, LLVMTypeRef type, const struct program_tensor *x, int n)
 {
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++)
-        row[i] = RECORD(e, string(e, x[i].name), string(e, x[i].dtype),
-                        size(e, x[i].element_bytes), const_int(e, e->i32, x[i].rank),
-                        dims(e, x[i].dim, x[i].rank), offset(e, type, x[i].offset),
-                        offset(e, type, x[i].shape_offset));
+        row[i] = tensor(e, &x[i], offset(e, type, x[i].offset), offset(e, type, x[i].shape_offset));
+    return table(e, row, n);
+}
+
+/* Offsets in a block are the same on all machines. */
+static value states(const struct emit *e, const struct program_state *x, int n)
+{
+    value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
+    for (int i = 0; i < n; i++) {
+        const struct program_tensor *input = &x[i].input;
+        row[i] = RECORD(e, string(e, x[i].from),
+                        tensor(e, input, size(e, input->offset), size(e, input->shape_offset)),
+                        const_int(e, e->i32, x[i].axis), size(e, x[i].length_offset));
+    }
     return table(e, row, n);
 }
 
@@ -127,7 +144,8 @@ static value info_record(const struct emit *e, const struct program_info *i)
         size(e, i->arena_bytes), size(e, i->arena_align), size(e, i->weights_bytes),
         const_int(e, e->i32, i->weights_external), e->l->ConstReal(e->f64, i->flop),
         size_of(e, e->inputs), size_of(e, e->outputs), size(e, i->stack_bytes),
-        const_int(e, e->i32, i->state_count), null(e), size(e, i->state_bytes));
+        const_int(e, e->i32, i->state_count), states(e, i->states, i->state_count),
+        size(e, i->state_bytes));
 }
 
 /* --------------------------------------------------------------------------------------- weights */
@@ -280,6 +298,8 @@ static void emit_init(struct emit *e, const struct program_info *info)
     if (kernels)
         set_head(e, arena, HEAD_KERNELS, kernels);
     set_head(e, arena, HEAD_OPENED, arena);
+    if (e->s->nstate)
+        call(e, e->l->GetNamedFunction(e->module, mem_printf(e->t, "%s.begin", e->name)), &arena, 1);
     store_as(e, arena, made, 0);
     e->l->BuildRet(e->at, status(e, PROGRAM_OK));
     function_end(e, begin);

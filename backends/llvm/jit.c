@@ -28,7 +28,7 @@ static bool define_names(struct tgc *t, const struct llvm *l, LLVMOrcLLJITRef ji
 
 LLVMOrcLLJITRef jit_module(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
                            LLVMModuleRef module, const struct llvm_name *name, int nname,
-                           const char *function, uint64_t *address)
+                           struct llvm_name *function, int nfunction)
 {
     LLVMOrcLLJITRef jit = NULL;
     LLVMMemoryBufferRef object = machine_generate(t, l, m, module, CODE_OBJECT);
@@ -39,8 +39,8 @@ LLVMOrcLLJITRef jit_module(struct tgc *t, const struct llvm *l, const struct llv
         return llvm_failed(t, l, error, "its JIT"), NULL;
     if (define_names(t, l, jit, name, nname)) {
         error = l->OrcLLJITAddObjectFile(jit, l->OrcLLJITGetMainJITDylib(jit), object);
-        if (!error)
-            error = l->OrcLLJITLookup(jit, address, function);
+        for (int i = 0; i < nfunction && !error; i++)
+            error = l->OrcLLJITLookup(jit, &function[i].address, function[i].name);
         if (!error)
             return jit;
         llvm_failed(t, l, error, "linking");

@@ -32,6 +32,10 @@ const struct program_info *llvm_program_info(const struct llvm_program *p);
 int llvm_program_init(const struct llvm_program *p, void **model, void *arena, size_t nbytes,
                       const struct program_run_options *options);
 int llvm_program_run(void *model, const void *inputs, void *outputs);
+/* For a model with states. */
+int llvm_program_reset(void *model);
+int llvm_program_save(const void *model, void *block);
+int llvm_program_restore(void *model, const void *block);
 void llvm_program_close(void *model);
 const char *llvm_program_strerror(int status);
 

@@ -55,14 +55,7 @@ void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, 
     layout_begin(e);
 }
 
-bool module_supports(struct tgc *t, const struct schedule *s)
-{
-    if (s->nstate)
-        return diag_error(t, NULL, "--target=llvm does not keep states yet (--state): --target=c does");
-    return true;
-}
-
-void module_emit(struct emit *e, const char *function)
+value module_emit(struct emit *e, const char *function)
 {
     const struct schedule *s = e->s;
     e->twin = twins_find(e->t, s);
@@ -81,6 +74,10 @@ void module_emit(struct emit *e, const char *function)
             emit_part(e, k, e->kernel[i]);
     }
     emit_run(e, function);
+    value run = e->function;
+    if (s->nstate)
+        emit_states(e);
+    return run;
 }
 
 void module_check(const struct emit *e)

@@ -61,6 +61,13 @@ static bool weights_fit(struct tgc *t, const struct emit *e)
     return diag_error(t, NULL, "weights of more than 4 GB are no data of an object: --weights=file");
 }
 
+static bool threads_fit(struct tgc *t, const struct schedule *s)
+{
+    return program_threads(s) == 1 ||
+           diag_error(t, NULL, "--target=llvm writes programs of one thread yet: leave --threads out, or "
+                               "take --target=c");
+}
+
 bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
                 const struct llvm_request *r, struct llvm_output *out)
 {
@@ -68,14 +75,14 @@ bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
     struct program_info info;
     struct emit e = {.t = t, .l = l, .s = s};
     describe(&e, r, &info);
-    if (!module_supports(t, s) || !weights_fit(t, &e) || 
+    if (!threads_fit(t, s) || !weights_fit(t, &e) ||
         !machine_of_triple(t, l, r->triple, r->isa, &m))
         return false;
     module_begin(&e, l, &m, r->name);
     set_interface(&e, &m);
     entry_begin(&e, &info);
-    module_emit(&e, mem_printf(t, "%s.run", r->name));
-    entry_end(&e, &info, e.function);
+    value run = module_emit(&e, mem_printf(t, "%s.run", r->name));
+    entry_end(&e, &info, run);
     module_check(&e);
     bool ok = name_pieces(t, &e, r->file);
     *out = (struct llvm_output){{.t = t}, e.piece, e.npiece};

@@ -16,6 +16,10 @@ struct llvm_program {
     const struct schedule *s;
     struct program_info info;
     int (*run)(void *self, const void *in, void *out);
+    /* NULL: the model has no state */
+    int (*reset)(void *self);
+    int (*save)(const void *self, void *block);
+    int (*restore)(void *self, const void *block);
     unsigned char *weights;
 };
 
@@ -81,6 +85,8 @@ int llvm_program_init(const struct llvm_program *p, void **model, void *arena, s
     if (!open_team(head))
         return PROGRAM_NO_THREADS;
     head->opened = head;
+    if (p->reset)
+        p->reset(head);
     *model = head;
     return PROGRAM_OK;
 }
@@ -116,6 +122,31 @@ int llvm_program_run(void *model, const void *inputs, void *outputs)
             return PROGRAM_DIM_OUT_OF_RANGE;
     }
     return head->program->run(model, inputs, outputs);
+}
+
+/* What the program has for an open model; NULL: that is none. */
+static const struct llvm_program *program_of(const void *model)
+{
+    const struct head *head = model;
+    return head && head->opened == head ? head->program : NULL;
+}
+
+int llvm_program_reset(void *model)
+{
+    const struct llvm_program *p = program_of(model);
+    return p ? p->reset(model) : PROGRAM_NOT_INITIALIZED;
+}
+
+int llvm_program_save(const void *model, void *block)
+{
+    const struct llvm_program *p = program_of(model);
+    return p ? p->save(model, block) : PROGRAM_NOT_INITIALIZED;
+}
+
+int llvm_program_restore(void *model, const void *block)
+{
+    const struct llvm_program *p = program_of(model);
+    return p ? p->restore(model, block) : PROGRAM_NOT_INITIALIZED;
 }
 
 void llvm_program_close(void *model)
@@ -161,11 +192,22 @@ static struct llvm_name name_of(const char *name, void (*function)(void))
     return (struct llvm_name){name, (uint64_t)(uintptr_t)function};
 }
 
+/* ISO C has no conversion from integers to function pointers that says more than this. */
+static void set_function(void *function, const struct llvm_name *from)
+{
+    uintptr_t at = (uintptr_t)from->address;
+    memcpy(function, &at, sizeof at);
+}
+
 static bool link_code(struct llvm_program *p, struct emit *e, const struct llvm_machine *m,
-                      const char *function)
+                      const char *run)
 {
     struct tgc *t = p->t;
-    int n = 0;
+    int n = 0, nfunction = p->s->nstate ? 4 : 1;
+    struct llvm_name function[] = {{run, 0},
+                                   {mem_printf(t, "%s_reset", e->name), 0},
+                                   {mem_printf(t, "%s_save", e->name), 0},
+                                   {mem_printf(t, "%s_restore", e->name), 0}};
     struct llvm_name *name =
         mem_array(t, (size_t)(e->npiece + p->s->nweight) + 3, sizeof *name);
     for (int i = 0; i < e->npiece; i++) {
@@ -182,11 +224,12 @@ static bool link_code(struct llvm_program *p, struct emit *e, const struct llvm_
             name[n++] = (struct llvm_name){mem_printf(t, "strings_%d", b->id),
                                            (uint64_t)(uintptr_t)b->data};
     }
-    uint64_t address = 0;
-    if (!jit_module(t, e->l, m, e->module, name, n, function, &address))
+    if (!jit_module(t, e->l, m, e->module, name, n, function, nfunction))
         return false;
-    uintptr_t at = (uintptr_t)address;
-    memcpy(&p->run, &at, sizeof p->run);
+    set_function(&p->run, &function[0]);
+    set_function(&p->reset, &function[1]);
+    set_function(&p->save, &function[2]);
+    set_function(&p->restore, &function[3]);
     return true;
 }
 
@@ -199,7 +242,7 @@ struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct sc
     const char *function = mem_printf(t, "%s_run", name);
     *p = (struct llvm_program){.t = t, .s = s};
     describe_program(t, s, name, producer, &p->info);
-    if (!module_supports(t, s) || !machine_of_host(t, l, &m))
+    if (!machine_of_host(t, l, &m))
         return NULL;
     if (program_head_bytes(s) < sizeof(struct head))
         TGC_BUG(t, "the intermediates begin within the program's struct");

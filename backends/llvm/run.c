@@ -3,7 +3,8 @@
  *      i32 NAME_run(self, in, out)      see layout.c
  *
  * The arguments were checked before (program.c). Each step begins with a call of step(self, index),
- * which is program.c's as well; threads share a kernel by threads.c.
+ * which is program.c's as well; threads share a kernel by threads.c; state.c has what is kept for the
+ * next run.
  */
 #include "backends/llvm/emit.h"
 #include "passes/target/legal.h"
@@ -19,11 +20,12 @@ static value arena_begin(struct emit *e, value self)
     enum { ALIGN = 64 };
     size_t n = e->s->arena_nbytes;
     if (!program_is_on_stack(e->s))
-        return pointer_at(e, self, e->i8, constant64(e, (int64_t)program_head_bytes(e->s)));
+        return pointer_at(e, self, e->i8,
+                          constant64(e, (int64_t)(program_head_bytes(e->s) + e->s->state_nbytes)));
     return on_stack(e, e->l->ArrayType(vector_of(e, e->i8, ALIGN), (unsigned)(n / ALIGN + 1)));
 }
 
-static value weight_place(struct emit *e, value self, const struct buffer *b)
+value weight_place(struct emit *e, value self, const struct buffer *b)
 {
     value g;
     if (b->dtype == DTYPE_STRING) {
@@ -76,8 +78,7 @@ static void bind_symbols(struct emit *e, value in)
     }
 }
 
-/* An integer or bool over symbols and elements that this run has stored. */
-static value scalar(struct emit *e, struct uop *root)
+value run_scalar(struct emit *e, struct uop *root)
 {
     int n;
     struct uop *last = legal_scalar(e->t, root);
@@ -100,7 +101,7 @@ static value argument(struct emit *e, const struct buffer *b)
 {
     for (const struct buffer *part = b; part->base; part = part->base)
         if (part->base_offset)
-            scalar(e, part->base_offset);
+            run_scalar(e, part->base_offset);
     return place_of(e, b);
 }
 
@@ -124,7 +125,7 @@ static void emit_host(struct emit *e, const struct step *step)
     for (int i = 0; i < step->narg; i++)
         arg[n++] = argument(e, step->arg[i]);
     for (int i = 0; i < h->nparam; i++)
-        arg[n++] = scalar(e, h->param[i]);
+        arg[n++] = run_scalar(e, h->param[i]);
     for (int i = 0; i < h->nresult; i++)
         arg[n++] = e->var[h->result[i]->id];
     value status = call_piece(e, h->function, e->i32, arg, n);
@@ -175,7 +176,7 @@ struct branch { LLVMBasicBlockRef other, after; };
 
 static void begin_loop(struct emit *e, const struct step *step)
 {
-    value end = scalar(e, step->trip);
+    value end = run_scalar(e, step->trip);
     value counter = on_stack(e, e->i64);
     e->var[step->counter->id] = counter;
     loop_open(e, NULL, constant64(e, 0), end, false);
@@ -185,7 +186,7 @@ static void begin_loop(struct emit *e, const struct step *step)
 static void break_unless(struct emit *e, const struct step *step)
 {
     LLVMBasicBlockRef on = block_new(e, "on");
-    e->l->BuildCondBr(e->at, scalar(e, step->cond), on, e->region[e->nregion - 1].exit);
+    e->l->BuildCondBr(e->at, run_scalar(e, step->cond), on, e->region[e->nregion - 1].exit);
     e->l->PositionBuilderAtEnd(e->at, on);
 }
 
@@ -193,7 +194,7 @@ static void begin_if(struct emit *e, const struct step *step, struct branch *b)
 {
     LLVMBasicBlockRef then = block_new(e, "then");
     *b = (struct branch){block_new(e, "else"), block_new(e, "endif")};
-    e->l->BuildCondBr(e->at, scalar(e, step->cond), then, b->other);
+    e->l->BuildCondBr(e->at, run_scalar(e, step->cond), then, b->other);
     e->l->PositionBuilderAtEnd(e->at, then);
 }
 
@@ -246,21 +247,27 @@ static void emit_shapes(struct emit *e, value out)
         const struct buffer *b = e->s->output[i];
         at++;
         for (int a = 0; a < b->ndim && program_has_shape_field(b); a++)
-            store_as(e, scalar(e, b->dim[a]), field_at(e, e->outputs, out, at++), 0);
+            store_as(e, run_scalar(e, b->dim[a]), field_at(e, e->outputs, out, at++), 0);
     }
 }
+
+static int id_after(int n, const struct buffer *b) { return b->id >= n ? b->id + 1 : n; }
 
 static int buffer_ids(const struct schedule *s)
 {
     int n = 0;
     for (int i = 0; i < s->nbuffer; i++)
-        n = s->buffer[i]->id >= n ? s->buffer[i]->id + 1 : n;
+        n = id_after(n, s->buffer[i]);
     for (int i = 0; i < s->nweight; i++)
-        n = s->weight[i]->id >= n ? s->weight[i]->id + 1 : n;
+        n = id_after(n, s->weight[i]);
     for (int i = 0; i < s->ninput; i++)
-        n = s->input[i]->id >= n ? s->input[i]->id + 1 : n;
+        n = id_after(n, s->input[i]);
     for (int i = 0; i < s->noutput; i++)
-        n = s->output[i]->id >= n ? s->output[i]->id + 1 : n;
+        n = id_after(n, s->output[i]);
+    for (int i = 0; i < s->nstate; i++)
+        n = id_after(id_after(n, s->state[i]->in), s->state[i]->out);
+    for (int i = 0; i < s->npart; i++)
+        n = id_after(n, s->part[i]->out);
     return n;
 }
 
@@ -286,8 +293,10 @@ void emit_run(struct emit *e, const char *name)
     e->var = mem_array(e->t, (size_t)var_ids(e->s) + 1, sizeof *e->var);
     bind_buffers(e, self, e->l->GetParam(e->function, 1), out);
     bind_symbols(e, e->l->GetParam(e->function, 1));
+    state_begin_run(e, self);
     emit_steps(e, self);
     emit_shapes(e, out);
+    state_end_run(e, self);
     emit_step_hook(e, self, -1);
     e->l->BuildRet(e->at, const_int(e, e->i32, PROGRAM_OK));
     e->l->PositionBuilderAtEnd(e->at, e->entry);

@@ -223,6 +223,20 @@ size_t program_state_bytes(struct tgc *t, const struct schedule *s);
 const struct var **state_vars(struct tgc *t, const struct schedule *s);
 /* Rows, before the first run, of the states whose length is v. */
 int64_t state_first_length(const struct schedule *s, const struct var *v);
+/* How many there are, and where one is among them; -1: it is not. */
+int state_count_vars(const struct schedule *s);
+int state_var_position(const struct var *const *list, const struct var *v);
+/* A state whose length it is; NULL: it is a size. */
+const struct state *state_of_length(const struct schedule *s, const struct var *v);
+/* Whether runs read a state alternately in two places; whether any is. */
+bool state_has_two_places(const struct state *st);
+bool states_have_two_places(const struct schedule *s);
+/* A state that grows is `parts` pieces with stride `stride` bytes, of rows of `row` bytes. */
+struct state_pieces { size_t parts, stride, row; };
+struct state_pieces state_pieces(const struct state *st);
+/* Where the data of state k begins in a block; for the index after the last: the block's size. */
+enum { STATE_BLOCK_HEAD = 32 };
+size_t state_block_offset(struct tgc *t, const struct schedule *s, int k);
 /* Fields of struct NAME; the table and functions before NAME_init(); the statement in it. */
 void state_write_fields(struct program *p, struct text *out);
 void state_write_functions(struct program *p, struct text *out);

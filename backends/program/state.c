@@ -10,7 +10,7 @@
  */
 #include "backends/program/program.h"
 
-enum { BLOCK_HEAD = 32, BLOCK_ALIGN = 64 };
+enum { BLOCK_ALIGN = 64 };
 
 static size_t align_up(size_t n) { return (n + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN; }
 
@@ -25,7 +25,7 @@ const struct var **state_vars(struct tgc *t, const struct schedule *s)
     return v;
 }
 
-static int count_vars(const struct schedule *s)
+int state_count_vars(const struct schedule *s)
 {
     int n = 0;
     for (int i = 0; s->nstate && i < s->nvar; i++)
@@ -35,13 +35,12 @@ static int count_vars(const struct schedule *s)
 
 size_t state_head_bytes(const struct schedule *s)
 {
-    return s->nstate ? align_up(((size_t)count_vars(s) + 1) * sizeof(int64_t)) : 0;
+    return s->nstate ? align_up(((size_t)state_count_vars(s) + 1) * sizeof(int64_t)) : 0;
 }
 
-/* The offset of the data of state k in a block; for the index after the last: the block's size. */
-static size_t block_offset(struct tgc *t, const struct schedule *s, int k)
+size_t state_block_offset(struct tgc *t, const struct schedule *s, int k)
 {
-    size_t at = align_up(BLOCK_HEAD + (size_t)count_vars(s) * sizeof(int64_t));
+    size_t at = align_up(STATE_BLOCK_HEAD + (size_t)state_count_vars(s) * sizeof(int64_t));
     for (int i = 0; i < k; i++)
         if (!size_add(at, s->state[i]->nbytes, &at) || !size_align(at, BLOCK_ALIGN, &at))
             TGC_BUG(t, "the states' size overflows");
@@ -50,20 +49,20 @@ static size_t block_offset(struct tgc *t, const struct schedule *s, int k)
 
 size_t program_state_bytes(struct tgc *t, const struct schedule *s)
 {
-    return s->nstate ? block_offset(t, s, s->nstate) : 0;
+    return s->nstate ? state_block_offset(t, s, s->nstate) : 0;
 }
 
-static bool has_two_places(const struct state *st) { return st->place[0] != st->place[1]; }
+bool state_has_two_places(const struct state *st) { return st->place[0] != st->place[1]; }
 
-static bool any_has_two(const struct schedule *s)
+bool states_have_two_places(const struct schedule *s)
 {
     for (int i = 0; i < s->nstate; i++)
-        if (has_two_places(s->state[i]))
+        if (state_has_two_places(s->state[i]))
             return true;
     return false;
 }
 
-static int position_of(const struct var *const *list, const struct var *v)
+int state_var_position(const struct var *const *list, const struct var *v)
 {
     for (int i = 0; v && list[i]; i++)
         if (list[i] == v)
@@ -71,14 +70,9 @@ static int position_of(const struct var *const *list, const struct var *v)
     return -1;
 }
 
-/* A state that grows is `parts` pieces with stride `stride` bytes, of rows of `row` bytes. */
-struct pieces {
-    size_t parts, stride, row;
-};
-
-static struct pieces pieces_of(const struct state *st)
+struct state_pieces state_pieces(const struct state *st)
 {
-    struct pieces p = {1, st->nbytes, st->nbytes};
+    struct state_pieces p = {1, st->nbytes, st->nbytes};
     if (!st->length || st->nbytes == 0)
         return p;
     for (int a = 0; a < st->axis; a++)
@@ -102,7 +96,7 @@ int64_t state_first_length(const struct schedule *s, const struct var *v)
 void state_write_fields(struct program *p, struct text *out)
 {
     const struct var **v = p->s->nstate ? state_vars(p->t, p->s) : NULL;
-    int n = count_vars(p->s);
+    int n = state_count_vars(p->s);
     if (n > 0) {
         size_t start = out->n;
         text_printf(out, "    int64_t kept[%d];", n);
@@ -115,7 +109,7 @@ void state_write_fields(struct program *p, struct text *out)
         }
         text_puts(out, " */\n");
     }
-    if (any_has_two(p->s))
+    if (states_have_two_places(p->s))
         text_puts(out,
                   "    int odd;                        /* the number of runs: who lies where */\n");
 }
@@ -124,7 +118,7 @@ static void write_table(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     const struct var **v = state_vars(p->t, s);
-    int n = count_vars(s);
+    int n = state_count_vars(s);
     text_puts(
         out,
         "/* Where a state lies among them in runs of even and of odd number, and in a block: "
@@ -135,10 +129,10 @@ static void write_table(struct program *p, struct text *out)
         "static const struct state_place state_places[] = {\n");
     for (int i = 0; i < s->nstate; i++) {
         const struct state *st = s->state[i];
-        struct pieces q = pieces_of(st);
+        struct state_pieces q = state_pieces(st);
         size_t start = out->n;
         text_printf(out, "    {{%zu, %zu}, %zu, %zu, %zu, %zu, %d},", st->place[0], st->place[1],
-                    block_offset(p->t, s, i), q.parts, q.stride, q.row, position_of(v, st->length));
+                    state_block_offset(p->t, s, i), q.parts, q.stride, q.row, state_var_position(v, st->length));
         text_pad(out, start, 52);
         text_puts(out, " /* ");
         text_comment(out, st->name);
@@ -177,7 +171,7 @@ static void write_begin(struct program *p, struct text *out)
     for (int i = 0; i < s->nstate; i++) {
         const struct state *st = s->state[i];
         const struct buffer *first = st->in->first;
-        struct pieces q = pieces_of(st);
+        struct state_pieces q = state_pieces(st);
         if (st->nbytes == 0 || (first && first->nbytes == 0))
             continue;
         if (first && q.parts > 1)
@@ -195,7 +189,7 @@ static void write_begin(struct program *p, struct text *out)
     }
     for (int i = 0; v[i]; i++)
         text_printf(out, "    self->kept[%d] = %lld;\n", i, (long long)state_first_length(s, v[i]));
-    text_puts(out, any_has_two(s) ? "    self->odd = 0;\n}\n\n" : "}\n\n");
+    text_puts(out, states_have_two_places(s) ? "    self->odd = 0;\n}\n\n" : "}\n\n");
 }
 
 static const char reset_text[] = "int model_reset(model_self *self)\n"
@@ -301,8 +295,8 @@ void state_write_functions(struct program *p, struct text *out)
     const struct schedule *s = p->s;
     if (s->nstate == 0)
         return;
-    int n = count_vars(s);
-    bool two = any_has_two(s);
+    int n = state_count_vars(s);
+    bool two = states_have_two_places(s);
     const char *size = "s->row";
     const struct word word[] = {
         {"STATE_HASH",
@@ -327,7 +321,7 @@ void state_write_functions(struct program *p, struct text *out)
 
 /* -------------------------------------------------------------------------------------- the run */
 
-static const struct state *state_of_length(const struct schedule *s, const struct var *v)
+const struct state *state_of_length(const struct schedule *s, const struct var *v)
 {
     for (int i = 0; i < s->nstate; i++)
         if (s->state[i]->length == v)
@@ -365,7 +359,7 @@ static void write_place(struct program *p, struct text *out, const struct buffer
         return;
     text_printf(out, "    %s *const %s = (%s *)(void *)(states + ", dtype_ctype(b->dtype),
                 p->buffer_name[b->id], dtype_ctype(b->dtype));
-    if (has_two_places(st))
+    if (state_has_two_places(st))
         text_printf(out, "(self->odd ? %zu : %zu));", st->place[!next], st->place[next]);
     else
         text_printf(out, "%zu);", st->place[0] + first);
@@ -411,7 +405,7 @@ void state_write_end(struct program *p, struct text *out)
         else
             text_printf(out, "    self->kept[%d] = in->dim_%s;\n", i, program_var(p, v[i]));
     }
-    if (any_has_two(s))
+    if (states_have_two_places(s))
         text_puts(out, "    self->odd = !self->odd;\n");
 }
 
@@ -488,7 +482,7 @@ void state_write_info(struct program *p, struct text *out)
         text_printf(out, "static const struct %s_state state_info[] = {\n", p->name);
     for (int i = 0; i < s->nstate; i++) {
         const struct state *st = s->state[i];
-        int length = position_of(v, st->length);
+        int length = state_var_position(v, st->length);
         text_puts(out, "    {");
         text_string(out, st->from);
         text_puts(out, ", {");
@@ -496,10 +490,10 @@ void state_write_info(struct program *p, struct text *out)
         text_printf(out, ", \"%s\", %zu, %d, ", dtype_name(st->in->dtype),
                     dtype_nbytes(st->in->dtype), st->in->ndim);
         text_puts(out, st->in->ndim ? mem_printf(p->t, "state_dim_%d", i) : "NULL");
-        text_printf(out, ", %zu, (size_t)-1}, %d, ", block_offset(p->t, s, i),
+        text_printf(out, ", %zu, (size_t)-1}, %d, ", state_block_offset(p->t, s, i),
                     st->length ? st->axis : -1);
         if (length >= 0)
-            text_printf(out, "%zu},\n", (size_t)BLOCK_HEAD + (size_t)length * sizeof(int64_t));
+            text_printf(out, "%zu},\n", (size_t)STATE_BLOCK_HEAD + (size_t)length * sizeof(int64_t));
         else
             text_puts(out, "(size_t)-1},\n");
     }

@@ -46,11 +46,33 @@ def make(name, model, states, *options, flags=("-O1",)):
     return folder, Library(folder / "net.so")
 
 
+HAS_LLVM = T.has_llvm(TGC)
+
+
+def make_llvm(folder, states, *options):
+    """The same model, in the same folder, as an object that LLVM writes."""
+    T.must(T.run([TGC, "net.onnx", "-o", "llvm.o", "--name=net", "--target=llvm", *states_options(states),
+                  *FEW, *options], cwd=folder))
+    T.must(T.run(["gcc", "-shared", "llvm.o", "-o", "llvm.so", "-lm"], cwd=folder))
+    return Library(folder / "llvm.so", "net")
+
+
 def follow(name, model, states, steps, *options, first=None, error=2e-5, sizes=(), flags=("-O1",)):
-    """Twice, with a reset between: each step's outputs are ONNX Runtime's. steps: feeds of each."""
+    """As C, and as LLVM's object where that is there and one thread runs: each step's outputs are ONNX
+    Runtime's. steps: feeds of each."""
     folder, net = make(name, model, states, *options, flags=flags)
     session = onnxruntime.InferenceSession(str(folder / "net.onnx"),
                                            providers=["CPUExecutionProvider"])
+    nets = [net]
+    if HAS_LLVM and not any(word.startswith("--threads") for word in options):
+        nets.append(make_llvm(folder, states, *options))
+    for one in nets:
+        follow_steps(one, session, states, steps, first, error, sizes)
+    return folder, net
+
+
+def follow_steps(net, session, states, steps, first, error, sizes):
+    """Twice, with a reset between."""
     names = [v.name for v in session.get_outputs()]
     kept = {out for out, _ in states}
     for turn in range(2):
@@ -69,7 +91,6 @@ def follow(name, model, states, steps, *options, first=None, error=2e-5, sizes=(
                                                f", the largest is {scale:.3g}")
             now = {key: want[out] for out, key in states}
         net.reset()
-    return folder, net
 
 
 def zeros(*shape, dtype=np.float32):
@@ -81,8 +102,11 @@ def draw(seed, *shape, by=0.4):
 
 
 def check_promises(folder, plus=False):
-    """state.c, as C with sanitizers and, if told to, as C++."""
+    """state.c, as C with sanitizers and, if told to, as C++; and with LLVM's object."""
     driver = HERE / "state.c"
+    if HAS_LLVM:
+        T.must(T.run(["gcc", *T.WARNINGS, "-I.", driver, "llvm.o", "-o", "kept", "-lm"], cwd=folder))
+        T.must(T.run([folder / "kept"]))
     T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "-I.", driver, "net.c", "-o", "checked", "-lm",
                   "-lpthread"], cwd=folder))
     T.must(T.run([folder / "checked"]))
@@ -175,9 +199,10 @@ def lstm():
     (folder / "out").mkdir()
     T.must(T.run([folder / "net", folder / "x.npy", "-o", folder / "out", "--steps", "3"]))
     T.compare("y", np.load(folder / "out" / "y.npy"), y, 1e-4, 1e-6)
-    T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(LSTM_STATES), "--steps", "3", "-i",
-                  f"x={folder / 'x.npy'}", "--out-dir", folder / "out2"]))
-    T.compare("y", np.load(folder / "out2" / "y.npy"), y, 1e-4, 1e-6)
+    for target in ("c", "llvm") if HAS_LLVM else ("c",):
+        T.must(T.run([TGC, "run", folder / "net.onnx", f"--target={target}", *FEW, *states_options(LSTM_STATES),
+                      "--steps", "3", "-i", f"x={folder / 'x.npy'}", "--out-dir", folder / target]))
+        T.compare("y", np.load(folder / target / "y.npy"), y, 1e-4, 1e-6)
     info = T.info(TGC, folder / "net.onnx", *states_options(LSTM_STATES))
     expect([i["name"] for i in info["inputs"]] == ["x"] and [o["name"] for o in info["outputs"]] == ["y"] and
            info["states"][1] == {"output": "c_next", "input": "c", "dtype": "f32", "shape": [1, 1, 12],
@@ -492,7 +517,8 @@ def cache_of_two_variants():
         np.save(data / f"input_{k}.npy", feeds[name])
     for k, array in enumerate(session.run(None, feeds)):
         np.save(data / f"output_{k}.npy", array)
-    text = T.must(T.run([TGC, "verify", folder / "net.onnx", "--data", data, *FEW, *states_options(states), *BOUND])).out
+    text = T.must(T.run([TGC, "verify", folder / "net.onnx", "--target=c", "--data", data, *FEW, *states_options(states),
+                         *BOUND])).out
     expect(b"present_0: f32[2,1,2,5,8]" in text, text.decode())
 
 
@@ -801,9 +827,10 @@ def cache_layers():
 
 # ---------------------------------------------------------------------------- commands, bad inputs
 
-@suite.case("verify sets states from recorded inputs and compares what is kept")
-def verify():
-    folder = T.scratch(SCRATCH / "verify")
+def verify(target):
+    if target == "--target=llvm":
+        T.need_llvm(TGC)
+    folder = T.scratch(SCRATCH / f"verify-{target[9:]}")
     data = T.scratch(folder / "data")
     onnx.save(attention(batch="batch"), folder / "net.onnx")
     feeds = {**queries(1)[0], "past_k": draw(1, 1, 2, 4, 8), "past_v": draw(2, 1, 2, 4, 8)}
@@ -813,25 +840,29 @@ def verify():
     want = session.run(None, feeds)
     for k, array in enumerate(want):
         np.save(data / f"output_{k}.npy", array)
-    command = [TGC, "verify", folder / "net.onnx", "--data", data, *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3"]
+    command = [TGC, "verify", folder / "net.onnx", "--data", data, target, *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3"]
     text = T.must(T.run(command)).out.decode()
     expect(text.count("ok ") == 3 and "present_v: f32[1,2,5,8]" in text, text)
     np.save(data / "output_2.npy", want[2] + np.float32(1))
     T.must(T.run(command), status=3)
     np.save(folder / "past.npy", feeds["past_k"])
     np.save(folder / "more.npy", draw(2, 1, 2, 5, 8))
-    T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3", "--steps=5",
+    T.must(T.run([TGC, "run", folder / "net.onnx", target, *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3", "--steps=5",
                   "-i", f"past_k={folder / 'past.npy'}", "-i", f"past_v={folder / 'past.npy'}"]))
-    done = T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3", "--steps=6",
+    done = T.must(T.run([TGC, "run", folder / "net.onnx", target, *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3", "--steps=6",
                          "-i", f"past_k={folder / 'past.npy'}", "-i", f"past_v={folder / 'past.npy'}"]), status=1)
     expect("grow beyond the bound" in done.err, done.err)
-    done = T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3",
+    done = T.must(T.run([TGC, "run", folder / "net.onnx", target, *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3",
                          "-i", f"past_k={folder / 'past.npy'}", "-i", f"past_v={folder / 'more.npy'}"]), status=1)
     expect("has 5 rows" in done.err and "'past_k'" in done.err, done.err)
     np.save(folder / "two.npy", draw(2, 2, 2, 4, 8))
-    done = T.must(T.run([TGC, "run", folder / "net.onnx", *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3",
+    done = T.must(T.run([TGC, "run", folder / "net.onnx", target, *FEW, *states_options(CACHES), *BOUND, "--dim", "batch<=3",
                          "-i", f"past_k={folder / 'past.npy'}", "-i", f"past_v={folder / 'two.npy'}"]), status=1)
     expect("another input has 1 for 'batch'" in done.err, done.err)
+
+
+for target in ("--target=c", "--target=llvm"):
+    suite.add(f"verify sets states from recorded inputs and compares what is kept ({target})", verify, target)
 
 
 @suite.case("tgc bench and tune run a state that is full again and again", slow=True)

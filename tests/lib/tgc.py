@@ -111,8 +111,12 @@ def find_tgc(build):
     raise SystemExit(f"no tgc in {build}: run make first")
 
 
+def has_llvm(tgc):
+    return "libLLVM: none" not in must(run([tgc, "--version"])).out.decode()
+
+
 def need_llvm(tgc):
-    if "libLLVM: none" in must(run([tgc, "--version"])).out.decode():
+    if not has_llvm(tgc):
         raise Skip("libLLVM is not installed (libllvm19), or tgc was built without the LLVM target")
 
 

@@ -1,0 +1,295 @@
+/* state.c - what a context keeps from run to run, in LLVM's IR: its part in NAME_run(), and
+ * NAME_reset(), NAME_save(), NAME_restore().
+ *
+ *      arena   struct NAME · kept[], odd | states | intermediates
+ *
+ * kept[] and odd (whether runs of odd number come next, which read the other of a state's two places)
+ * are the last words of struct NAME. backends/program/state.c has the layout of both arena and block,
+ * and writes the same functions as C.
+ */
+#include "backends/llvm/emit.h"
+
+#include <string.h>
+
+enum { WORD = 8, VERSION = 1 };
+
+static value constant64(const struct emit *e, int64_t v) { return const_int(e, e->i64, v); }
+
+static value size(const struct emit *e, size_t n) { return constant64(e, (int64_t)n); }
+
+static value status(const struct emit *e, enum program_status s) { return const_int(e, e->i32, s); }
+
+static value at(struct emit *e, value base, size_t nbytes)
+{
+    return pointer_at(e, base, e->i8, size(e, nbytes));
+}
+
+static value load_word(struct emit *e, value base, size_t nbytes)
+{
+    return load_as(e, e->i64, at(e, base, nbytes), WORD);
+}
+
+static void store_word(struct emit *e, value v, value base, size_t nbytes)
+{
+    store_as(e, v, at(e, base, nbytes), WORD);
+}
+
+static value compare(const struct emit *e, enum llvm_icmp how, value a, value b)
+{
+    return e->l->BuildICmp(e->at, (int)how, a, b, "");
+}
+
+/* The offset of kept[i] in struct NAME; that of `odd` for the index after the last. */
+static size_t kept_at(const struct emit *e, int i)
+{
+    return program_head_bytes(e->s) - state_head_bytes(e->s) + WORD * (size_t)i;
+}
+
+static size_t odd_at(const struct emit *e) { return kept_at(e, state_count_vars(e->s)); }
+
+static value states_of(struct emit *e, value self) { return at(e, self, program_head_bytes(e->s)); }
+
+/* ------------------------------------------------------------------------------------------ run */
+
+static value odd(struct emit *e, value self)
+{
+    return compare(e, LLVM_NE, load_word(e, self, odd_at(e)), constant64(e, 0));
+}
+
+static void bind_place(struct emit *e, value self, const struct buffer *b, size_t first)
+{
+    const struct state *st = b->state;
+    int next = b != st->in;
+    value place = size(e, st->place[0] + first);
+    if (state_has_two_places(st))
+        place = choose(e, odd(e, self), size(e, st->place[!next]), size(e, st->place[next]));
+    e->place[b->id] = pointer_at(e, states_of(e, self), e->i8, place);
+}
+
+static void bind_places(struct emit *e, value self)
+{
+    for (int i = 0; i < e->s->nstate; i++) {
+        const struct state *st = e->s->state[i];
+        size_t nbytes = dtype_nbytes(st->out->dtype);
+        bind_place(e, self, st->in, 0);
+        bind_place(e, self, st->out, 0);
+        for (int k = 0; k < st->npart; k++)
+            if (st->part[k].out != st->out)
+                bind_place(e, self, st->part[k].out, (size_t)st->part[k].first * nbytes);
+    }
+}
+
+/* A length is the context's, and what comes has to fit; a size stays what it was. */
+static void check_var(struct emit *e, value self, const struct var *v, int i)
+{
+    const struct state *st = state_of_length(e->s, v);
+    value kept = load_word(e, self, kept_at(e, i));
+    if (st) {
+        store_as(e, kept, e->var[v->id], WORD);
+        value left = binary(e, LLVM_SUB, constant64(e, v->max), run_scalar(e, st->rows));
+        return_if(e, compare(e, LLVM_SGT, kept, left), status(e, PROGRAM_STATE_FULL));
+        return;
+    }
+    value other = compare(e, LLVM_NE, load_as(e, e->i64, e->var[v->id], WORD), kept);
+    value known = compare(e, LLVM_SGE, kept, constant64(e, 0));
+    return_if(e, binary(e, LLVM_AND, known, other), status(e, PROGRAM_STATE_SIZE));
+}
+
+void state_begin_run(struct emit *e, value self)
+{
+    const struct var **v = state_vars(e->t, e->s);
+    for (int i = 0; e->s->nstate && v[i]; i++)
+        check_var(e, self, v[i], i);
+    bind_places(e, self);
+}
+
+void state_end_run(struct emit *e, value self)
+{
+    const struct var **v = state_vars(e->t, e->s);
+    for (int i = 0; e->s->nstate && v[i]; i++) {
+        const struct state *st = state_of_length(e->s, v[i]);
+        value now = load_as(e, e->i64, e->var[v[i]->id], WORD);
+        store_word(e, st ? binary(e, LLVM_ADD, now, run_scalar(e, st->rows)) : now, self,
+                   kept_at(e, i));
+    }
+    if (states_have_two_places(e->s))
+        store_word(e, cast_to(e, LLVM_ZEXT, e->l->BuildNot(e->at, odd(e, self), ""), e->i64), self,
+                   odd_at(e));
+}
+
+/* ------------------------------------------------------------------------------------ functions */
+
+static void copy(struct emit *e, value to, value from, value nbytes)
+{
+    LLVMTypeRef type[3] = {e->pointer, e->pointer, e->i64};
+    value arg[4] = {to, from, nbytes, const_int(e, e->i1, 0)};
+    call_intrinsic(e, "llvm.memcpy", type, 3, arg, 4);
+}
+
+static void clear(struct emit *e, value to, size_t nbytes)
+{
+    LLVMTypeRef type[2] = {e->pointer, e->i64};
+    value arg[4] = {to, const_int(e, e->i8, 0), size(e, nbytes), const_int(e, e->i1, 0)};
+    call_intrinsic(e, "llvm.memset", type, 2, arg, 4);
+}
+
+/* Pieces of nbytes each, so many bytes apart. */
+static void copy_pieces(struct emit *e, size_t parts, value to, size_t to_stride, value from,
+                        size_t from_stride, value nbytes)
+{
+    if (parts == 1) {
+        copy(e, to, from, nbytes);
+        return;
+    }
+    loop_open(e, NULL, constant64(e, 0), size(e, parts), false);
+    value k = e->region[e->nregion - 1].counter;
+    copy(e, pointer_at(e, to, e->i8, binary(e, LLVM_MUL, k, size(e, to_stride))),
+         pointer_at(e, from, e->i8, binary(e, LLVM_MUL, k, size(e, from_stride))), nbytes);
+    loop_close(e);
+}
+
+/* One of the functions: i32 NAME_reset(self), or with a block beside it. Returns its first block. */
+static LLVMBasicBlockRef begin_function(struct emit *e, const char *what, unsigned nparameter)
+{
+    LLVMTypeRef type[2] = {e->pointer, e->pointer};
+    function_begin(e, mem_printf(e->t, "%s_%s", e->name, what),
+                   e->l->FunctionType(e->i32, type, nparameter, 0), false);
+    LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
+    value self = e->l->GetParam(e->function, 0), null = e->l->ConstNull(e->pointer);
+    for (unsigned i = 0; i < nparameter; i++)
+        return_if(e, compare(e, LLVM_EQ, e->l->GetParam(e->function, i), null),
+                  status(e, PROGRAM_NULL_ARGUMENT));
+    return_if(e, compare(e, LLVM_NE, load_as(e, e->pointer, self, 0), self),
+              status(e, PROGRAM_NOT_INITIALIZED));
+    return begin;
+}
+
+static void end_function(struct emit *e, LLVMBasicBlockRef begin)
+{
+    e->l->BuildRet(e->at, status(e, PROGRAM_OK));
+    e->l->PositionBuilderAtEnd(e->at, e->entry);
+    e->l->BuildBr(e->at, begin);
+}
+
+static void begin_state(struct emit *e, value self, const struct state *st)
+{
+    const struct buffer *first = st->in->first;
+    struct state_pieces p = state_pieces(st);
+    value place = at(e, states_of(e, self), st->place[0]);
+    if (st->nbytes == 0 || (first && first->nbytes == 0))
+        return;
+    if (first) {
+        size_t piece = first->nbytes / p.parts;
+        copy_pieces(e, p.parts, place, p.stride, weight_place(e, self, first), piece,
+                    size(e, piece));
+    } else if (!st->length) {
+        clear(e, place, st->nbytes);
+    }
+}
+
+/* void NAME.begin(self): as before the first run. */
+static value emit_begin(struct emit *e)
+{
+    const struct var **v = state_vars(e->t, e->s);
+    function_begin(e, mem_printf(e->t, "%s.begin", e->name),
+                   e->l->FunctionType(e->nothing, &e->pointer, 1, 0), true);
+    LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
+    value self = e->l->GetParam(e->function, 0), function = e->function;
+    for (int i = 0; i < e->s->nstate; i++)
+        begin_state(e, self, e->s->state[i]);
+    for (int i = 0; v[i]; i++)
+        store_word(e, constant64(e, state_first_length(e->s, v[i])), self, kept_at(e, i));
+    store_word(e, constant64(e, 0), self, odd_at(e));
+    e->l->BuildRetVoid(e->at);
+    e->l->PositionBuilderAtEnd(e->at, e->entry);
+    e->l->BuildBr(e->at, begin);
+    return function;
+}
+
+/* The first bytes of a block: a mark, the layout's version, a hash of the model, the block's size. */
+static void head_of_block(struct emit *e, int64_t *word)
+{
+    memcpy(word, "tgcstate", WORD);
+    word[1] = VERSION;
+    word[2] = (int64_t)e->s->graph->state_hash;
+    word[3] = (int64_t)program_state_bytes(e->t, e->s);
+}
+
+/* The bytes of each piece of state k, of the length that kept[] at `kept` says. */
+static value piece_bytes(struct emit *e, const struct state *st, value kept)
+{
+    int length = state_var_position(state_vars(e->t, e->s), st->length);
+    value row = size(e, state_pieces(st).row);
+    return length < 0 ? row
+                      : binary(e, LLVM_MUL, row, load_word(e, kept, WORD * (size_t)length));
+}
+
+static void emit_save(struct emit *e)
+{
+    int64_t head[STATE_BLOCK_HEAD / WORD];
+    LLVMBasicBlockRef begin = begin_function(e, "save", 2);
+    value self = e->l->GetParam(e->function, 0), block = e->l->GetParam(e->function, 1);
+    value states = states_of(e, self), kept = at(e, self, kept_at(e, 0));
+    head_of_block(e, head);
+    clear(e, block, program_state_bytes(e->t, e->s));
+    for (size_t i = 0; i < STATE_BLOCK_HEAD / WORD; i++)
+        store_as(e, constant64(e, head[i]), at(e, block, WORD * i), 1);
+    copy(e, at(e, block, STATE_BLOCK_HEAD), kept, size(e, WORD * (size_t)state_count_vars(e->s)));
+    for (int i = 0; i < e->s->nstate; i++) {
+        const struct state *st = e->s->state[i];
+        struct state_pieces p = state_pieces(st);
+        value place = choose(e, odd(e, self), size(e, st->place[1]), size(e, st->place[0]));
+        copy_pieces(e, p.parts, at(e, block, state_block_offset(e->t, e->s, i)), p.stride,
+                    pointer_at(e, states, e->i8, place), p.stride, piece_bytes(e, st, kept));
+    }
+    end_function(e, begin);
+}
+
+/* Whatever is no block of this model's is refused before anything changes. */
+static void check_block(struct emit *e, value block)
+{
+    int64_t head[STATE_BLOCK_HEAD / WORD];
+    const struct var **v = state_vars(e->t, e->s);
+    value bad = status(e, PROGRAM_BAD_STATE);
+    head_of_block(e, head);
+    for (size_t i = 0; i < STATE_BLOCK_HEAD / WORD; i++) {
+        LLVMTypeRef type = i == 1 ? e->i32 : e->i64;  /* the version */
+        value found = load_as(e, type, at(e, block, WORD * i), 1);
+        return_if(e, compare(e, LLVM_NE, found, const_int(e, type, head[i])), bad);
+    }
+    for (int i = 0; v[i]; i++) {
+        value kept = load_as(e, e->i64, at(e, block, STATE_BLOCK_HEAD + WORD * (size_t)i), 1);
+        int64_t least = state_is_length(e->s->graph, v[i]) ? 0 : -1;
+        return_if(e, compare(e, LLVM_SLT, kept, constant64(e, least)), bad);
+        return_if(e, compare(e, LLVM_SGT, kept, constant64(e, v[i]->max)), bad);
+    }
+}
+
+static void emit_restore(struct emit *e)
+{
+    LLVMBasicBlockRef begin = begin_function(e, "restore", 2);
+    value self = e->l->GetParam(e->function, 0), block = e->l->GetParam(e->function, 1);
+    value states = states_of(e, self), kept = at(e, self, kept_at(e, 0));
+    check_block(e, block);
+    copy(e, kept, at(e, block, STATE_BLOCK_HEAD), size(e, WORD * (size_t)state_count_vars(e->s)));
+    for (int i = 0; i < e->s->nstate; i++) {
+        const struct state *st = e->s->state[i];
+        struct state_pieces p = state_pieces(st);
+        copy_pieces(e, p.parts, at(e, states, st->place[0]), p.stride,
+                    at(e, block, state_block_offset(e->t, e->s, i)), p.stride,
+                    piece_bytes(e, st, kept));
+    }
+    store_word(e, constant64(e, 0), self, odd_at(e));
+    end_function(e, begin);
+}
+
+void emit_states(struct emit *e)
+{
+    value first = emit_begin(e);
+    LLVMBasicBlockRef begin = begin_function(e, "reset", 1);
+    value self = e->l->GetParam(e->function, 0);
+    call(e, first, &self, 1);
+    end_function(e, begin);
+    emit_save(e);
+    emit_restore(e);
+}
