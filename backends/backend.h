@@ -212,6 +212,8 @@ struct compile_request {
     const char *const *library; int nlibrary; /* -l and the like, after the file */
     const char *define;          /* "LENET_MAIN" or NULL */
 };
+/* $CC without leading blanks; NULL: it is not set. */
+const char *compiler_of_environment(void);
 /* Runs the system's compiler. false: a diagnostic says what is missing or quotes the compiler's
  * first error. */
 bool compile_c(struct tgc *t, const struct compile_request *r);

@@ -20,6 +20,12 @@ static void add(struct command *c, const char *word)
     VEC_PUSH(c->t, c->word, c->n, c->cap, word);
 }
 
+const char *compiler_of_environment(void)
+{
+    const char *s = getenv("CC");
+    return s && s[strspn(s, " ")] ? s + strspn(s, " ") : NULL;
+}
+
 /* $CC may contain options, separated by blanks. */
 static void add_compiler(struct command *c, const struct compiler *given)
 {
@@ -29,10 +35,8 @@ static void add_compiler(struct command *c, const struct compiler *given)
             add(c, given->word[i]);
         return;
     }
-    const char *s = getenv("CC");
-    if (!s || !s[strspn(s, " ")])
-        s = "cc";
-    while (*(s += strspn(s, " "))) {
+    const char *s = compiler_of_environment();
+    for (s = s ? s : "cc"; *(s += strspn(s, " "));) {
         size_t n = strcspn(s, " ");
         add(c, mem_printf(c->t, "%.*s", (int)n, s));
         s += n;

@@ -89,7 +89,7 @@ class Tool:
         return json.loads(done.stdout)
 
     def times(self, model, *more):
-        return {k["name"]: k for k in self.ask("bench", str(model), *more)["kernel_times"]}
+        return {k["name"]: k for k in self.ask("bench", str(model), "--target=c", *more)["kernel_times"]}
 
 
 def keep_least(times, new):

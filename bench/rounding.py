@@ -41,7 +41,7 @@ def measure(tgc, folder, kind):
         for number, (tensor, array) in enumerate(zip(facts["inputs"], inputs)):
             np.save(f"{scratch}/in{number}.npy", array)
             given += ["-i", f"{tensor['name']}={scratch}/in{number}.npy"]
-        T.must(T.run([tgc, "run", folder / "model.onnx", option, *given, "--out-dir", scratch],
+        T.must(T.run([tgc, "run", folder / "model.onnx", "--target=c", option, *given, "--out-dir", scratch],
                      timeout=600))
         results = [np.load(Path(scratch) / f"{T.file_stem(tensor['name'])}.npy")
                    for tensor in facts["outputs"]]

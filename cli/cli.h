@@ -38,8 +38,8 @@ void unfinished_note(void *user, const char *path, bool is_directory, bool appea
 /* For the person at the terminal: lines of progress, with DEBUG=1 or -v each stage's time, and what
  * DEBUG asks for; and for unfinished_note(). Allocated in t. */
 const struct listener *listen_for_terminal(struct tgc *t, const struct options *o);
-/* "ran by LLVM 19" or "ran by clang 19.1.7", if it was not the C compiler's code that ran */
-void instance_print_maker(const struct instance *p);
+/* "ran by LLVM 19", "ran by cc"; with what else ran, if that is another (NULL: nothing did). */
+void instance_print_maker(const struct instance *p, const struct instance *other);
 
 /* -------------------------------------------------------------------------------------- times.c */
 

@@ -63,15 +63,18 @@ static void put_seconds(struct text *x, const char *what, double s)
         text_printf(x, "%s %.1f ns", what, 1e9 * s);
 }
 
-static void print_result(struct tgc *t, const struct options *o, const struct program_info *info,
+static void print_result(struct tgc *t, const struct options *o, const struct instance *p,
                          const double *seconds, int n, int at_once, const struct schedule *s,
                          const struct kernel_times *times)
 {
+    const struct program_info *info = p->info;
     double least = seconds[0], median = seconds[n / 2], rate = least > 0 ? info->flop / least : 0;
     struct text x = {.t = t};
     if (o->json) {
         text_puts(&x, "{\"name\":");
         text_json(&x, info->name);
+        text_puts(&x, ",\"ran_by\":");
+        text_json(&x, p->made_by);
         text_printf(&x,
                     ",\"target\":\"%s\",\"threads\":%d,\"runs\":%d,\"min_seconds\":%.9g,\"median_"
                     "seconds\":%.9g,\"flop\":%.17g,"
@@ -110,9 +113,9 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
         times_hook(t, &times, m.schedule->nkernel, &p);
         if (!instance_restart(t, &o, &p) || !times_of_runs(t, &p, &times))
             return EXIT_FAILED;
-        print_result(t, &o, p.info, seconds, n, at_once, m.schedule, &times);
+        print_result(t, &o, &p, seconds, n, at_once, m.schedule, &times);
         if (!o.json)
-            instance_print_maker(&p);
+            instance_print_maker(&p, NULL);
     }
     instance_close(&p);
     return seconds ? EXIT_DONE : EXIT_FAILED;

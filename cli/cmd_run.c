@@ -37,12 +37,6 @@ static void print_summary(struct tgc *t, const struct instance *p)
     }
 }
 
-void instance_print_maker(const struct instance *p)
-{
-    if (p->made_by)
-        printf("ran by %s\n", p->made_by);
-}
-
 enum exit_status cmd_run(struct tgc *t, const struct options *given)
 {
     struct options o = *given;
@@ -72,7 +66,7 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
         ok = write_outputs(t, &o, &m, &p);
     else
         print_summary(t, &p);
-    instance_print_maker(&p);
+    instance_print_maker(&p, NULL);
     instance_close(&p);
     return ok ? EXIT_DONE : EXIT_FAILED;
 }

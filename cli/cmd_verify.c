@@ -325,11 +325,13 @@ static void explain_rounding(void)
 
 static void free_second(void *what) { tgc_free(((struct second *)what)->t); }
 
+/* *other: the second one's instance */
 static bool compare_models(struct tgc *t, const struct options *o, const struct model *m,
-                           const struct instance *first, int *nbad)
+                           const struct instance *first, const struct instance **other, int *nbad)
 {
     struct second *s = MEM_NEW(t, struct second);
     *nbad = 0;
+    *other = &s->p;
     held_add(t, free_second, s);
     s->t = tgc_new(0);
     if (!s->t || !second_options(t, o, &s->o))
@@ -365,6 +367,7 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     struct model m;
     struct feed f;
     struct instance p;
+    const struct instance *other = NULL;
     struct kernel_times times;
     int nbad;
     if (!model_load(t, &o, &m) ||
@@ -380,9 +383,10 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     if (!ran)
         return EXIT_FAILED;
     times_print_one_run(t, &m, &times);
-    if (!(o.data ? compare_outputs(t, &o, &m, &p, &nbad) : compare_models(t, given, &m, &p, &nbad)))
+    if (!(o.data ? compare_outputs(t, &o, &m, &p, &nbad)
+                : compare_models(t, given, &m, &p, &other, &nbad)))
         return EXIT_FAILED;
-    instance_print_maker(&p);
+    instance_print_maker(&p, other);
     instance_close(&p);
     return nbad ? EXIT_MISMATCH : EXIT_DONE;
 }

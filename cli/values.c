@@ -163,6 +163,12 @@ struct parting {
     const char *first, *from, *how;     /* the first that differs; NULL: none does */
 };
 
+void instance_print_maker(const struct instance *p, const struct instance *other)
+{
+    bool two = other && strcmp(other->made_by, p->made_by) != 0;
+    printf("ran by %s%s%s\n", p->made_by, two ? "; the second one by " : "", two ? other->made_by : "");
+}
+
 void print_comparison(struct tgc *t, bool agrees, const struct array *got, const char *how)
 {
     printf("%s ", agrees ? "ok      " : "MISMATCH");

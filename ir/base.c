@@ -427,6 +427,18 @@ void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
     va_end(ap);
 }
 
+const char *diag_take_back(struct tgc *t, int n)
+{
+    const char *first = NULL;
+    for (int i = n; i < t->ndiag; i++) {
+        bool error = t->diag[i].severity == SEVERITY_ERROR;
+        first = error && !first ? t->diag[i].message : first;
+        t->nerror -= error;
+    }
+    t->ndiag = t->ndiag > n ? n : t->ndiag;
+    return first;
+}
+
 void tgc_poll(struct tgc *t)
 {
     const struct listener *l = t->listener;

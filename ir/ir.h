@@ -122,6 +122,9 @@ void diag_note(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Forgets all but the first n diagnostics, since what failed has another way: the message of the first
+ * error among them; NULL: there is none. */
+const char *diag_take_back(struct tgc *t, int n);
 /* Who hears of the work (lib/listen.c). Each may be NULL. */
 struct listener {
     void *user;

@@ -260,7 +260,7 @@ static bool build_here(struct tgc *t, const struct options *o, const struct mode
     double start = clock_seconds();
     struct text ir = {.t = t};
     *p = (struct instance){0};
-    struct llvm *l = check_values_fit(t, o, m->graph) ? llvm_open(t) : NULL;
+    struct llvm *l = llvm_open(t);
     if (!l)
         return false;
     progress(t, "%s: compiling by LLVM", m->stem);
@@ -288,11 +288,19 @@ static bool build_here(struct tgc *t, const struct options *o, const struct mode
     return true;
 }
 
-bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
-                    struct instance *p)
+/* "gcc -m32", "clang 19.1.7", "cc and OpenCL" */
+static const char *name_maker(struct tgc *t, const struct options *o, const struct clang *clang)
 {
-    if (o->target == TARGET_LLVM)
-        return build_here(t, o, m, p);
+    const char *cc = compiler_of_environment();
+    return clang                            ? clang->title
+           : o->target == TARGET_OPENCL     ? mem_printf(t, "%s and OpenCL", cc ? cc : "cc")
+                                            : mem_str(t, cc ? cc : "cc");
+}
+
+/* As C, by a compiler. */
+static bool build_shared(struct tgc *t, const struct options *o, const struct model *m,
+                         struct instance *p)
+{
     double start = clock_seconds();
     const char *name = o->name ? o->name : program_name(t, m->stem);
     struct clang *clang = o->target == TARGET_CLANG ? clang_open(t, NULL) : NULL;
@@ -300,21 +308,21 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
     if (clang && !compiler)
         return false;
     struct held *held;
-    const char *dir = check_values_fit(t, o, m->graph) ? directory_make(t, &held) : NULL;
+    const char *dir = directory_make(t, &held);
     if (!dir)
         return false;
-    const char *cc = getenv("CC");
+    const char *maker = name_maker(t, o, clang);
     progress(t, "%s: writing C", name);
     bool ok = emit_files(t, o, m, clang, name, dir);
     report_stage(t, "emit C", start);
     start = clock_seconds();
-    progress(t, "%s: compiling by %s", name, clang ? clang->title : cc && *cc ? cc : "cc");
+    progress(t, "%s: compiling by %s", name, maker);
     ok = ok && compile_shared(t, o, m, compiler, dir, name);
     report_stage(t, "C compiler", start);
     progress_end(t);
     ok = ok && instance_open(t, mem_printf(t, "%s/%s.so", dir, name), name, p) &&
          load_weights(t, mem_printf(t, "%s/%s.weights", dir, name), p);
-    p->made_by = clang ? clang->title : NULL;
+    p->made_by = maker;
     if (!ok && o->keep) {
         struct outputs *inputs = outputs_new(t);
         model_protect_files(o, m, inputs);
@@ -322,6 +330,56 @@ bool instance_build(struct tgc *t, const struct options *o, const struct model *
     }
     held_release(held);
     return ok;
+}
+
+static bool has_tiles_for(const struct schedule *s, isa_set host)
+{
+    for (int i = 0; i < s->nkernel; i++)
+        for (int j = 0; j < s->kernel[i]->nvariant; j++) {
+            enum isa isa = s->kernel[i]->variant[j].isa;
+            if (isa_has_tiles(isa) && (host >> isa & 1))
+                return true;
+        }
+    return false;
+}
+
+/* Why the C compiler has to make the model's code: what LLVM in this process would lack. NULL:
+ * nothing. */
+static const char *needs_compiler(struct tgc *t, const struct options *o, const struct model *m)
+{
+    return o->debug_info                                        ? "-g is for a debugger"
+           : decodes_images(t, m->graph)                        ? "decoders of images are linked"
+           : has_tiles_for(m->schedule, options_host_isa())     ? "this processor multiplies tiles"
+                                                                : NULL;
+}
+
+/* By LLVM in this process, unless it is not here or cannot do the model: then as C. The stages' times
+ * say why. */
+static bool build_anyhow(struct tgc *t, const struct options *o, const struct model *m,
+                         struct instance *p)
+{
+    int ndiag = t->ndiag;
+    double start = clock_seconds();
+    const char *why = needs_compiler(t, o, m);
+    if (!why && build_here(t, o, m, p))
+        return true;
+    if (!why)
+        why = diag_take_back(t, ndiag);
+    report_stage(t, mem_printf(t, "not by LLVM: %s", why), start);
+    bool ok = build_shared(t, o, m, p);
+    if (!ok)
+        diag_note(t, NULL, "LLVM, which needs no C compiler, does not run the model either: %s", why);
+    return ok;
+}
+
+bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
+                    struct instance *p)
+{
+    if (!check_values_fit(t, o, m->graph))
+        return false;
+    return o->any_target              ? build_anyhow(t, o, m, p)
+           : o->target == TARGET_LLVM ? build_here(t, o, m, p)
+                                      : build_shared(t, o, m, p);
 }
 
 /* -------------------------------------------------------------------------------------- tensors */

@@ -96,6 +96,9 @@ struct options {
     const char *depfile_name;
     struct depfile_target *depfile_target; int ndepfile_target; size_t cap_depfile_target;
     enum target target;
+    /* the command runs the model, and neither an option nor the environment says how: by LLVM in this
+     * process where that can be, else by the C compiler (target is C) */
+    bool any_target;
     const char *triple;             /* NULL: this machine */
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
@@ -335,7 +338,7 @@ struct instance {
     void *handle, *arena, *model, *weights;
     struct held *open;              /* model, from init to close */
     const struct llvm_program *code;           /* in this process; NULL: a shared object */
-    const char *made_by;            /* NULL: the C compiler */
+    const char *made_by;            /* "LLVM 19", "gcc -m32", "clang 19.1.7" */
     int (*init)(void **model, void *arena, size_t nbytes,
                 const struct program_run_options *options);
     int (*run)(void *model, const void *inputs, void *outputs);
@@ -354,8 +357,8 @@ struct instance {
     void (*on_kernel)(void *user, int index, const char *kernel);
     void *user;
 };
-/* Emits m's schedule as C, compiles it with the system's compiler, and opens it. false:
- * diagnostics. */
+/* Makes code of m's schedule, by LLVM in this process, or as a shared object by a C compiler, and opens
+ * it. false: diagnostics. */
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
                     struct instance *p);
 /* Opens a shared object that tgc has made. `name`: its C name, NULL: from the file's name. */

@@ -705,6 +705,11 @@ static int read_variable(struct parser *p, const char *name)
     return s && *s ? atoi(s) : 0;
 }
 
+static bool runs_model(enum command c)
+{
+    return c == COMMAND_RUN || c == COMMAND_VERIFY || c == COMMAND_BENCH || c == COMMAND_TUNE;
+}
+
 static bool apply_environment(struct parser *p, bool has_target, bool has_level)
 {
     struct options *o = p->o;
@@ -721,6 +726,8 @@ static bool apply_environment(struct parser *p, bool has_target, bool has_level)
     for (int i = 0; i < TARGET_COUNT && !has_target; i++)
         if (read_variable(p, targets[i].variable))
             return set_target(p, targets[i].name, targets[i].variable);
+    const char *cc = p->getenv_("CC");
+    o->any_target = !has_target && runs_model(o->command) && !(cc && cc[strspn(cc, " ")]);
     return true;
 }
 

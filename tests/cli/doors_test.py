@@ -378,12 +378,13 @@ def _(folder):
 @case("DEBUG=1 gives the number of kernels, the time of each stage, and that of all of them")
 def _(folder):
     perceptron(folder)
-    for command, stages in ((["model.onnx", "-o", "m.c"], []), (["model.onnx", "-o", "m.so"], ["C compiler"]),
-                            (["run", "model.onnx"], ["C compiler", "run"]), (["run", "model.onnx", "--steps=3"], ["C compiler", "3 runs"]),
-                            (["bench", "model.onnx"], ["C compiler"])):
+    by_c, by_llvm = ["emit C", "C compiler"], ["LLVM"] if T.has_llvm(TGC) else ["emit C", "C compiler"]
+    for command, stages in ((["model.onnx", "-o", "m.c"], ["emit C"]), (["model.onnx", "-o", "m.so"], by_c),
+                            (["run", "model.onnx", "--target=c"], [*by_c, "run"]), (["run", "model.onnx"], [*by_llvm, "run"]),
+                            (["run", "model.onnx", "--steps=3"], [*by_llvm, "3 runs"]), (["bench", "model.onnx"], by_llvm)):
         said = tgc(folder, *command, env={"DEBUG": "1"}).err
         lines = re.findall(r"^(\w[\w ]*?) +([0-9.]+) ms +[0-9.]+ MB$", said, re.M)
-        expect([name for name, _ in lines] == ["load", "lower to UOps", "schedule", "emit C", *stages, "total"], f"{command}:\n{said}")
+        expect([name for name, _ in lines] == ["load", "lower to UOps", "schedule", *stages, "total"], f"{command}:\n{said}")
         expect(sum(float(ms) for _, ms in lines[:-1]) <= float(lines[-1][1]) + 0.01, f"more than the total:\n{said}")
         expect(re.search(r"^\d+ kernels, arena \d+ bytes", said, re.M), said)
     expect(not tgc(folder, "model.onnx", "-o", "m.c").err, "said without being asked")
@@ -609,9 +610,9 @@ def on_terminal(folder, *arguments, env):
 @case("what takes long shows on a terminal how far it is, and leaves nothing there")
 def _(folder):
     perceptron(folder)
-    for command, words in (("bench", ["writing C", "compiling by", "measuring"]), ("run", ["compiling by"]),
-                           ("tune", ["[#", "s left"])):
-        more, env = (["-o", "m.tune"], {"BEAM": "1"}) if command == "tune" else ([], {})
+    for command, more, words in (("bench", ["--target=c"], ["writing C", "compiling by cc", "measuring"]),
+                                 ("run", [], ["compiling by"]), ("tune", ["-o", "m.tune"], ["[#", "s left"])):
+        env = {"BEAM": "1"} if command == "tune" else {}
         said = on_terminal(folder, command, "model.onnx", *more, env=env)
         for word in words:
             expect(word in said, f"{command} does not say '{word}': {said!r}")

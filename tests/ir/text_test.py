@@ -76,7 +76,7 @@ def model_runs(path):
     """The emitted program against the interpreter."""
     want = numbers(path)
     with tempfile.TemporaryDirectory() as folder:
-        command = [Path(suite.options.build) / "cli/tgc", "run", path, "--out-dir", folder]
+        command = [Path(suite.options.build) / "cli/tgc", "run", path, "--target=c", "--out-dir", folder]
         for name, shape in input_shapes(path).items():
             n = int(np.prod(shape))
             np.save(Path(folder) / f"in_{name}.npy", (0.1 * (np.arange(n) % 7) - 0.2).astype(np.float32).reshape(shape))

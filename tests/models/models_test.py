@@ -155,7 +155,9 @@ def check_opencl(tgc, scratch, model, size):
     check_program(tgc, scratch, model, [size], ("--target=opencl",), "gcc", ("-O1",))
 
 
-def check_tgc_run(tgc, scratch, model):
+def check_tgc_run(tgc, scratch, model, target):
+    if target == "llvm":
+        T.need_llvm(tgc)
     ref = reference(model)
     folder = T.scratch(scratch)
 
@@ -165,7 +167,7 @@ def check_tgc_run(tgc, scratch, model):
             np.save(folder / f"in{number}.npy", T.as_npy(array))
             options += ["-i", f"{name}={folder}/in{number}.npy"]
         out = T.scratch(folder / "out")
-        T.must(T.run([tgc, "run", ref.path, *options, *fixed_shapes(model, ref, model.sizes[0]),
+        T.must(T.run([tgc, "run", ref.path, f"--target={target}", *options, *fixed_shapes(model, ref, model.sizes[0]),
                       "--out-dir", out], timeout=600))
         return T.read_outputs(out, ref.outputs)
 
@@ -199,8 +201,9 @@ def add_model(suite, tgc, scratch, model):
         add("dynamic sanitized", True, model.sizes, (), "clang", T.SANITIZE, dynamic=True)
     suite.add(f"{model.name} opencl", check_opencl, tgc, scratch / f"{model.name}_opencl", model,
               model.sizes[0], slow=True)
-    suite.add(f"{model.name} tgc run", check_tgc_run, tgc, scratch / f"{model.name}_run", model,
-              slow=model.name not in ("magika", "silero_vad"))
+    for target in ("c", "llvm"):
+        suite.add(f"{model.name} tgc run {target}", check_tgc_run, tgc, scratch / f"{model.name}_run_{target}",
+                  model, target, slow=model.name not in ("magika", "silero_vad"))
 
 
 def check_own(tgc, scratch, path, tgc_options, compiler, flags):

@@ -2,6 +2,7 @@
 models/ compared with C's results. Quick: every twelfth test. Where libLLVM is absent all of it is
 skipped, but for the message that says so. TGC_LLVM=15 asks for a version."""
 
+import json
 import os
 import shutil
 import sys
@@ -106,6 +107,38 @@ def check_absent(tgc, folder):
            f"status {done.status}: {done.err}")
 
 
+def check_default(tgc, folder):
+    """What runs a model where nothing says how, and that the last line names it."""
+    T.scratch(folder)
+    model = ROOT / "models" / "mlp.tg"
+
+    def last(*words, **variables):
+        done = T.must(T.run([tgc, *words], cwd=folder, env={"CC": "", **variables}))
+        return done.out.decode().splitlines()[-1], done.err
+
+    here = "ran by LLVM " if T.has_llvm(tgc) else "ran by cc"
+    for words in (["run", model], ["bench", model], ["verify", model, "--other=-O0"]):
+        expect(last(*words)[0].startswith(here), f"{words[0]}: {last(*words)}")
+        expect(last(*words, "--target=c")[0] == "ran by cc", f"{words[0]} --target=c")
+    expect(last("run", model, CC="gcc -O1")[0] == "ran by gcc -O1", "CC")
+    expect(last("run", model, C="1")[0] == "ran by cc", "C=1")
+    expect(last("run", model, C="1", CC="gcc")[0] == "ran by gcc", "C=1 CC=gcc")
+    line, said = last("run", model, "-v", TGC_LLVM="1")
+    expect(line == "ran by cc" and "not by LLVM: " in said, f"without LLVM: {line}, {said}")
+    line, said = last("run", model, "-v", "-g")
+    expect(line == "ran by cc" and "not by LLVM: -g" in said, f"-g: {line}, {said}")
+    one, both = last("run", model)[0], last("verify", model, "--other=--target=c")[0]
+    expect(both == one if one == "ran by cc" else both == f"{one}; the second one by cc", both)
+    told = json.loads(T.must(T.run([tgc, "bench", model, "--json"], cwd=folder, env={"CC": ""})).out)
+    expect(f"ran by {told['ran_by']}".startswith(here), told["ran_by"])
+    done = T.run([tgc, "run", model], cwd=folder, env={"CC": "", "TGC_LLVM": "1", "PATH": "/nowhere"})
+    expect(done.status == 1 and "install a C compiler" in done.err and "libLLVM is not installed" in done.err,
+           f"neither: {done.describe()}")
+    if T.has_llvm(tgc):
+        expect(last("run", model, LLVM="1", CC="gcc")[0].startswith(here), "LLVM=1")
+        T.must(T.run([tgc, "run", model], env={"CC": "", "PATH": "/nowhere"}))
+
+
 def check_widest(tgc, folder):
     """Kernels are made for the widest vectors that this processor has."""
     BY_LLVM.need(tgc)
@@ -194,6 +227,7 @@ def main():
     tgc = T.find_tgc(options.build)
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "llvm")
     suite.add("absent", check_absent, tgc, scratch / "absent")
+    suite.add("default", check_default, tgc, scratch / "default")
     suite.add("widest", check_widest, tgc, scratch / "widest")
     suite.add("saturation", check_saturation, tgc, scratch / "saturation")
     suite.add("lookup", check_lookup, tgc, scratch / "lookup")

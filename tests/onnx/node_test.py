@@ -320,11 +320,10 @@ def verify_case(tgc, case, folder):
                                     ("output", case.model.graph.output, outputs)):
             for k, (info, value) in enumerate(zip(infos, values)):
                 record(folder / f"{kind}_{k}.pb", info, value)
-        done = T.run([tgc, "verify", "model.onnx", "--data", ".", "--rtol", case.rtol, "--atol", case.atol],
-                     cwd=folder, timeout=60)
-        T.must(done)
-        lines = done.out.decode().splitlines()
-        if len(lines) < len(outputs) or not all(line.startswith("ok ") for line in lines):
+        done = T.run([tgc, "verify", "model.onnx", "--target=c", "--data", ".", "--rtol", case.rtol,
+                      "--atol", case.atol], cwd=folder, timeout=60)
+        *lines, last = T.must(done).out.decode().splitlines()
+        if not last.startswith("ran by ") or len(lines) < len(outputs) or not all(line.startswith("ok ") for line in lines):
             raise Failure(f"{len(outputs)} outputs: {lines}")
     shutil.rmtree(folder, ignore_errors=True)
 
