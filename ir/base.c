@@ -124,6 +124,7 @@ static _Noreturn void mem_exhausted(struct tgc *t)
     if (t->cap_diag > (size_t)t->ndiag)
         t->diag[t->ndiag++] = full;
     t->nerror++;
+    t->exhausted = true;
     tgc_stop(t);
 }
 

@@ -514,6 +514,7 @@ struct tgc {
     const char **uop_axes; size_t cap_uop_axes;          /* by uop id */
     bool bug;                    /* tgc_stop() was called by tgc_bug() */
     bool cancelled;              /* ... since the listener wanted it */
+    bool exhausted;              /* ... since memory is */
 };
 /* NULL if out of memory; 0: no limit */
 struct tgc *tgc_new(size_t mem_limit);

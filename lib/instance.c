@@ -567,6 +567,15 @@ static void set_pointer(void *s, size_t offset, void *p)
     memcpy((char *)s + offset, &p, sizeof p);
 }
 
+bool instance_allocate_inputs(struct tgc *t, struct instance *p)
+{
+    for (int i = 0; i < p->info->input_count; i++)
+        if (!p->input[i].data && (!describe_array(t, &p->info->inputs[i], &p->input[i]) ||
+                                  !array_allocate(t, &p->input[i])))
+            return false;
+    return true;
+}
+
 /* An input that is not given: its true shape from the symbols, pseudo-random contents. */
 static bool fill_input(struct tgc *t, struct instance *p, int index)
 {

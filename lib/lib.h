@@ -17,10 +17,10 @@
 #include "frontend/onnx/onnx.h"
 #include "frontend/text/text.h"
 #include "ir/ir.h"
+#include "lib/tgc.h"
 #include "passes/passes.h"
 #include "passes/target/tune.h"
 
-#define TGC_VERSION "0.1.0"
 
 /* ------------------------------------------------------------------------------------ options.c */
 
@@ -372,6 +372,8 @@ bool instance_set_state(struct tgc *t, struct instance *p, int index, const stru
                         const char *source);
 /* The present value of state `index`, with its present shape. false: a diagnostic. */
 bool instance_read_state(struct tgc *t, const struct instance *p, int index, struct array *v);
+/* Allocates the inputs that are not set yet, zeroed, at their upper bounds. */
+bool instance_allocate_inputs(struct tgc *t, struct instance *p);
 /* After all inputs are set that shall be: allocates and fills the others, calls init. */
 bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p);
 /* One run; afterwards output[] has the true shapes. */
@@ -401,5 +403,18 @@ const char *names_of_inputs(struct tgc *t, const struct model_input *input, int 
 /* Reads the files of -i; needs: a loaded model. */
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);
+
+/* ---------------------------------------------------------------------------------------- api.c */
+
+/* Calls f in a compile of its own, whose diagnostics c has afterwards. *kept: the compile, if all went
+ * well; NULL: it is freed. */
+typedef void api_work(struct tgc *t, tgc_compiler *c, void *arg);
+tgc_status api_call(tgc_compiler *c, api_work *f, void *arg, struct tgc **kept);
+/* How a compile went, by what it has recorded. */
+tgc_status api_status(const struct tgc *t);
+/* The options of c for a command. output: NULL or as -o; first: NULL or a word that those of c may
+ * overrule. false: diagnostics. */
+bool api_options(struct tgc *t, tgc_compiler *c, enum command command, const char *output,
+                 const char *first, struct options *o);
 
 #endif

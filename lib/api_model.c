@@ -1,0 +1,224 @@
+/* api_model.c - tgc.h: models that run in this process.
+ *
+ * A model is a compile that has come to an instance (instance.c), and stays: all that belongs to it is
+ * in the compile's arena, or held by it.
+ */
+#include "lib/lib.h"
+
+#include <string.h>
+
+/* Of one input or output: what the caller sees, and its sizes. */
+struct port { tgc_tensor seen; int64_t shape[MAX_RANK]; const char *symbol[MAX_RANK]; bool is_set; };
+
+struct tgc_model {
+    struct tgc *t;
+    struct options o;
+    struct model m;
+    struct instance p;
+    struct port *input, *output;
+    int *bound;                     /* [symbol_count]: the input that a size is from, from 1 */
+    const char *message;
+};
+
+static void describe(struct port *port, const struct program_tensor *from, const struct array *v)
+{
+    for (int i = 0; i < from->rank; i++) {
+        port->shape[i] = from->dim[i].size;
+        port->symbol[i] = from->dim[i].symbol;
+    }
+    port->seen = (tgc_tensor){.name = from->name,
+                              .dtype = from->dtype,
+                              .element_bytes = dtype_nbytes(v->dtype),
+                              .rank = from->rank,
+                              .shape = port->shape,
+                              .symbol = port->symbol};
+}
+
+static bool prepare(struct tgc_model *m)
+{
+    const struct program_info *info = m->p.info;
+    if (!instance_allocate_inputs(m->t, &m->p) || !instance_prepare(m->t, &m->o, &m->p))
+        return false;
+    m->input = mem_array(m->t, (size_t)info->input_count + 1, sizeof *m->input);
+    m->output = mem_array(m->t, (size_t)info->output_count + 1, sizeof *m->output);
+    m->bound = mem_array(m->t, (size_t)info->symbol_count + 1, sizeof *m->bound);
+    for (int i = 0; i < info->input_count; i++)
+        describe(&m->input[i], &info->inputs[i], &m->p.input[i]);
+    for (int i = 0; i < info->output_count; i++)
+        describe(&m->output[i], &info->outputs[i], &m->p.output[i]);
+    return true;
+}
+
+static void open_model(struct tgc *t, tgc_compiler *c, void *arg)
+{
+    struct tgc_model *m = MEM_NEW(t, struct tgc_model);
+    m->t = t;
+    m->message = "";
+    if (!api_options(t, c, COMMAND_RUN, NULL, "--target=llvm", &m->o) || !model_load(t, &m->o, &m->m) ||
+        !model_schedule(t, &m->o, m->o.name ? m->o.name : program_name(t, m->m.stem), &m->m) ||
+        !instance_build(t, &m->o, &m->m, &m->p) || !prepare(m))
+        return;
+    *(tgc_model **)arg = m;
+}
+
+tgc_status tgc_open(tgc_compiler *c, tgc_model **m)
+{
+    tgc_model *made = NULL;
+    struct tgc *kept;
+    if (!m)
+        return TGC_MISUSE;
+    tgc_status status = api_call(c, open_model, &made, &kept);
+    *m = kept ? made : NULL;
+    return status;
+}
+
+void tgc_model_free(tgc_model *m)
+{
+    if (m)
+        tgc_free(m->t);
+}
+
+const char *tgc_model_maker(const tgc_model *m) { return m ? m->p.made_by : NULL; }
+
+const char *tgc_model_message(const tgc_model *m) { return m ? m->message : NULL; }
+
+/* --------------------------------------------------------------------------------------- tensors */
+
+size_t tgc_input_count(const tgc_model *m) { return m ? (size_t)m->p.info->input_count : 0; }
+
+size_t tgc_output_count(const tgc_model *m) { return m ? (size_t)m->p.info->output_count : 0; }
+
+const tgc_tensor *tgc_input(const tgc_model *m, size_t index)
+{
+    return index < tgc_input_count(m) ? &m->input[index].seen : NULL;
+}
+
+const tgc_tensor *tgc_output(const tgc_model *m, size_t index)
+{
+    return index < tgc_output_count(m) ? &m->output[index].seen : NULL;
+}
+
+const void *tgc_output_data(const tgc_model *m, size_t index)
+{
+    return index < tgc_output_count(m) ? m->p.output[index].data : NULL;
+}
+
+/* ----------------------------------------------------------------------------------------- calls */
+
+/* The first message of a call that fails is what it says. */
+static tgc_status finish(tgc_model *m)
+{
+    tgc_status status = api_status(m->t);
+    if (status != TGC_OK)
+        m->message = m->t->ndiag ? m->t->diag[0].message : tgc_status_text(status);
+    return status;
+}
+
+static void begin(tgc_model *m)
+{
+    m->t->ndiag = m->t->nerror = 0;
+    m->t->bug = m->t->exhausted = false;
+}
+
+static bool set_input(tgc_model *m, int index, const void *data, const int64_t *shape)
+{
+    const struct program_tensor *want = &m->p.info->inputs[index];
+    struct array *v = &m->p.input[index];
+    size_t nelem = 1;
+    for (int i = 0; i < want->rank; i++) {
+        int64_t size = shape ? shape[i] : want->dim[i].size;
+        if (want->dim[i].symbol ? size < 0 || size > want->dim[i].size : size != want->dim[i].size)
+            return diag_error(m->t, NULL, "the input '%.100s': size %d is %lld, %s%lld is expected",
+                              want->name, i, (long long)size,
+                              want->dim[i].symbol ? "at most " : "", (long long)want->dim[i].size);
+        v->dim[i] = size;
+        nelem *= (size_t)size;
+    }
+    v->nelem = nelem;
+    v->nbytes = nelem * dtype_nbytes(v->dtype);
+    if (v->nbytes)
+        memcpy(v->data, data, v->nbytes);
+    m->input[index].is_set = true;
+    return true;
+}
+
+tgc_status tgc_set_input(tgc_model *m, size_t index, const void *data, const int64_t *shape)
+{
+    if (index >= tgc_input_count(m) || !data)
+        return TGC_MISUSE;
+    begin(m);
+    if (setjmp(m->t->stop) == 0)
+        set_input(m, (int)index, data, shape);
+    tgc_status status = finish(m);
+    return status == TGC_FAILED ? TGC_MISUSE : status;
+}
+
+static const struct program_symbol *symbol_named(const struct program_info *info, const char *name,
+                                                 int *index)
+{
+    for (int i = 0; name && i < info->symbol_count; i++)
+        if (strcmp(info->symbols[i].name, name) == 0 &&
+            info->symbols[i].offset != PROGRAM_NO_OFFSET) {
+            *index = i;
+            return &info->symbols[i];
+        }
+    return NULL;
+}
+
+/* The run-time sizes are those of the inputs, which have to agree. */
+static bool bind_sizes(tgc_model *m)
+{
+    const struct program_info *info = m->p.info;
+    int s = 0;
+    memset(m->bound, 0, (size_t)info->symbol_count * sizeof *m->bound);
+    for (int i = 0; i < info->input_count; i++) {
+        const struct array *v = &m->p.input[i];
+        if (!m->input[i].is_set)
+            return diag_error(m->t, NULL, "the input '%.100s' has not been set", v->name);
+        for (int a = 0; a < v->ndim; a++) {
+            const struct program_symbol *symbol =
+                symbol_named(info, info->inputs[i].dim[a].symbol, &s);
+            if (!symbol)
+                continue;
+            if (m->bound[s] && m->p.symbol[s] != v->dim[a])
+                return diag_error(m->t, NULL,
+                                  "the input '%.100s' has %lld for '%.100s', but '%.100s' has %lld",
+                                  v->name, (long long)v->dim[a], symbol->name,
+                                  m->p.input[m->bound[s] - 1].name, (long long)m->p.symbol[s]);
+            if (v->dim[a] < symbol->min)
+                return diag_error(m->t, NULL, "the input '%.100s': '%.100s' is %lld, at least %lld "
+                                              "is expected",
+                                  v->name, symbol->name, (long long)v->dim[a],
+                                  (long long)symbol->min);
+            m->bound[s] = i + 1;
+            m->p.symbol[s] = v->dim[a];
+            memcpy((char *)m->p.inputs + symbol->offset, &v->dim[a], sizeof v->dim[a]);
+        }
+    }
+    return true;
+}
+
+static void run(tgc_model *m)
+{
+    if (!bind_sizes(m) || !instance_run(m->t, &m->p))
+        return;
+    for (int i = 0; i < m->p.info->output_count; i++)
+        memcpy(m->output[i].shape, m->p.output[i].dim, sizeof m->output[i].shape);
+}
+
+tgc_status tgc_run(tgc_model *m)
+{
+    if (!m)
+        return TGC_MISUSE;
+    begin(m);
+    if (setjmp(m->t->stop) == 0)
+        run(m);
+    return finish(m);
+}
+
+tgc_status tgc_reset(tgc_model *m)
+{
+    if (!m)
+        return TGC_MISUSE;
+    return !m->p.reset || m->p.reset(m->p.model) == PROGRAM_OK ? TGC_OK : TGC_DEFECT;
+}
