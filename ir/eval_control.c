@@ -261,7 +261,8 @@ static bool host_call(struct eval *e, struct host_state *s, struct tensor **in, 
     for (int k = 0; k < h->nout; k++)
         if (!(s->out[k] = host_room(e, &h->out[k])))
             return false;
-    return eval_host(h->function, in, nin, s->out, h->nout, param, h->nparam, result);
+    return !h->external &&
+           eval_host(h->function, in, nin, s->out, h->nout, param, h->nparam, result);
 }
 
 enum status eval_run_host(struct eval *e, struct host_state *s)

@@ -373,13 +373,43 @@ const struct host_function *host_function_at(int i);              /* NULL: no mo
 const struct host_function *host_function_find(const char *name);
 /* The element type of its first input, if the ending of its name says it; else VOID. */
 enum dtype host_function_dtype(const struct host_function *f);
+/* A C function of the user's, as docs/custom-operators.md declares it: its arguments in order. An
+ * operand and a result are a pointer and the shape, a list a pointer and its length, the scratch a
+ * pointer and its bytes. */
+enum external_kind {
+    EXTERNAL_OPERAND, EXTERNAL_INT, EXTERNAL_FLOAT, EXTERNAL_STRING, EXTERNAL_INTS,
+    EXTERNAL_FLOATS, EXTERNAL_RESULT, EXTERNAL_SCRATCH
+};
+struct external_argument { enum external_kind kind; const char *name; enum dtype dtype; int ndim; };
+struct external {
+    const char *name;            /* of the operator: "my.domain::Foo" */
+    const char *symbol;          /* of the function */
+    const char *declaration;     /* as .tg text */
+    const struct external_argument *argument; int nargument;
+};
+/* What a call gives for an argument, besides inputs, outputs and params. */
+struct external_value {
+    bool absent;                 /* OPERAND: a null pointer */
+    double f;
+    const char *s;
+    const int64_t *ints;
+    const double *floats;
+    int nitem;
+};
 struct host_call {
     /* C identifier; also selects the snippet, see ir/host.def */
     const char *function;
     int nout; struct host_output *out;
     int nparam; struct uop **param;
     int nresult; struct var **result;
+    /* NULL: a function of runtime/host/. Otherwise the params are, by argument, the sizes of an
+     * operand that is there or of a result, an INT, the bytes of the scratch, which is the last
+     * output; value[] is by argument, too. */
+    const struct external *external;
+    const struct external_value *value;
 };
+/* The params that belong to argument i of an external call. */
+int external_params(const struct host_call *h, int i);
 
 /* Packed args (ARG_BITS). */
 /* PERMUTE: 4 bits an axis */

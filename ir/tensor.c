@@ -215,6 +215,17 @@ enum dtype host_function_dtype(const struct host_function *f)
     return text ? DTYPE_STRING : dtype_parse(end + 1, &dtype) ? dtype : DTYPE_VOID;
 }
 
+int external_params(const struct host_call *h, int i)
+{
+    const struct external_argument *a = &h->external->argument[i];
+    switch (a->kind) {
+    case EXTERNAL_OPERAND: return h->value[i].absent ? 0 : a->ndim;
+    case EXTERNAL_RESULT: return a->ndim;
+    case EXTERNAL_INT: case EXTERNAL_SCRATCH: return 1;
+    default: return 0;
+    }
+}
+
 struct uop *uop_host(struct tgc *t, struct host_call *call, struct uop *const *input, int n)
 {
     return uop_new(t, OP_HOST, DTYPE_VOID, input, n, (union arg){.p = call});

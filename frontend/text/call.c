@@ -12,8 +12,6 @@ enum { MAX_ATTRS = 64 };
 
 /* ---- reading */
 
-static bool read_attr_value(struct reader *r, struct attr_value *v);
-
 static bool read_attr_list(struct reader *r, struct attr_value *v)
 {
     size_t cap = 0;
@@ -34,7 +32,7 @@ static bool at_operator(const struct reader *r)
     return r->token.kind == TOKEN_PUNCT && strchr("+-*", r->token.punct);
 }
 
-static bool read_attr_value(struct reader *r, struct attr_value *v)
+bool read_attr_value(struct reader *r, struct attr_value *v)
 {
     struct token at = r->token;
     *v = (struct attr_value){.at = at};
@@ -53,7 +51,13 @@ static bool read_attr_value(struct reader *r, struct attr_value *v)
         return ok;
     }
     /* a word, or the beginning of an expression */
-    if (at.kind == TOKEN_NAME) {
+    if (at.kind == TOKEN_NAME && read_bound(r, &at, v)) {
+        struct lex_mark save = lex_mark(r);
+        lex_next(r);
+        if (!at_operator(r))
+            return true;
+        lex_return(r, &save);
+    } else if (at.kind == TOKEN_NAME) {
         struct uop *s = read_symbol(r, &at);
         bool word = !s || !strcmp(at.text, "true") || !strcmp(at.text, "false");
         bool call = !strcmp(at.text, "min") || !strcmp(at.text, "max") ||
@@ -66,7 +70,7 @@ static bool read_attr_value(struct reader *r, struct attr_value *v)
         }
     } else if (at.kind == TOKEN_NUMBER || (at.kind == TOKEN_PUNCT && at.punct == '-')) {
         /* one token more than the lexer looks ahead */
-        struct reader save = *r;
+        struct lex_mark save = lex_mark(r);
         bool minus = accept(r, '-');
         bool number = token_number(&r->token, &f);
         v->at = r->token;
@@ -77,10 +81,7 @@ static bool read_attr_value(struct reader *r, struct attr_value *v)
             v->at.kind = TOKEN_NUMBER;
             return true;
         }
-        r->at = save.at;
-        r->line = save.line;
-        r->line_start = save.line_start;
-        r->token = save.token;
+        lex_return(r, &save);
     }
     v->kind = ATTR_EXPR;
     return read_expr(r, &v->expr);
@@ -213,13 +214,36 @@ static bool check_attrs(struct call *c)
     return true;
 }
 
+bool call_is_known(const char *name) { return find_function(name) != NULL; }
+
+bool custom_unknown(struct reader *r, const struct token *name)
+{
+    if (name->kind == TOKEN_STRING)
+        return read_error(r, name, "no operator '%.100s' is defined here; give the file that defines "
+                                   "it: --library FILE.tg", name->text);
+    return read_error(r, name, "there is no operation '%.60s'%s", name->text,
+                      nearest_function(r, name->text));
+}
+
+/* false: the definition of one failed, and was reported. */
+static bool operands_are_defined(const struct call *c)
+{
+    for (int i = 0; i < c->narg; i++)
+        if (!c->arg[i].value && !c->arg[i].absent && !c->arg[i].untyped)
+            return false;
+    return true;
+}
+
 bool read_call(struct reader *r, struct call *c)
 {
-    const struct function *f = find_function(c->name);
+    bool quoted = c->at.kind == TOKEN_STRING;
+    const struct function *f = quoted ? NULL : find_function(c->name);
+    const struct custom *custom = f ? NULL : tg_library_find(r->library, c->name);
     int min, max;
+    if (custom)
+        return operands_are_defined(c) && custom_run(c, custom);
     if (!f)
-        return read_error(r, &c->at, "there is no operation '%.60s'%s", c->name,
-                          nearest_function(r, c->name));
+        return custom_unknown(r, &c->at);
     c->function = f;
     count_operands(f, &min, &max);
     if (c->narg < min || (max >= 0 && c->narg > max)) {
@@ -229,9 +253,8 @@ bool read_call(struct reader *r, struct call *c)
         return read_error(r, &c->at, "%s takes %d%s operands (%s), found %d", c->name, min, most,
                           f->operands, c->narg);
     }
-    for (int i = 0; i < c->narg; i++)
-        if (!c->arg[i].value && !c->arg[i].absent && !c->arg[i].untyped)
-            return false;                             /* its definition failed, and was reported */
+    if (!operands_are_defined(c))
+        return false;
     f->run(c);
     return !c->failed && check_attrs(c) && c->nresult > 0;
 }
@@ -328,8 +351,7 @@ bool attr_required(struct call *c, const char *name)
     return read_error(c->r, &c->at, "%s needs the attribute '%s'", c->name, name);
 }
 
-/* A constant integer, "-3" included. */
-static bool constant_int(const struct attr_value *v, int64_t *i)
+bool attr_value_int(const struct attr_value *v, int64_t *i)
 {
     if (v->kind == ATTR_EXPR)
         return uop_const_int(v->expr, i);
@@ -348,23 +370,29 @@ int64_t attr_int(struct call *c, const char *name, int64_t otherwise)
 {
     struct attr_value *v = find_attr(c, name);
     int64_t i = otherwise;
-    if (v && !constant_int(v, &i))
+    if (v && !attr_value_int(v, &i))
         attr_error(c, name, v, "an integer");
     return i;
+}
+
+bool attr_value_float(const struct attr_value *v, double *f)
+{
+    struct token positive = v->at;
+    bool minus = v->kind == ATTR_NUMBER && positive.text[0] == '-';
+    positive.text += minus;
+    if ((v->kind != ATTR_NUMBER && v->kind != ATTR_NAME) || !token_number(&positive, f))
+        return false;
+    *f = minus ? -*f : *f;
+    return true;
 }
 
 double attr_float(struct call *c, const char *name, double otherwise)
 {
     struct attr_value *v = find_attr(c, name);
     double f = otherwise;
-    if (!v)
-        return f;
-    struct token positive = v->at;
-    bool minus = v->kind == ATTR_NUMBER && positive.text[0] == '-';
-    positive.text += minus;
-    if ((v->kind != ATTR_NUMBER && v->kind != ATTR_NAME) || !token_number(&positive, &f))
+    if (v && !attr_value_float(v, &f))
         attr_error(c, name, v, "a number");
-    return minus ? -f : f;
+    return f;
 }
 
 struct uop *attr_constant(struct call *c, const char *name, enum dtype d, double otherwise)
@@ -379,7 +407,7 @@ struct uop *attr_constant(struct call *c, const char *name, enum dtype d, double
     }
     if (!v || (dtype_is_float(d) && v->kind == ATTR_NUMBER && token_number(&positive, &f)))
         return uop_constf(c->r->t, d, v && v->at.text[0] == '-' ? -f : f);
-    if (!dtype_is_float(d) && constant_int(v, &i) && int_fits(d, i))
+    if (!dtype_is_float(d) && attr_value_int(v, &i) && int_fits(d, i))
         return uop_consti(c->r->t, d, i);
     attr_error(c, name, v, mem_printf(c->r->t, "a number of dtype %s", dtype_name(d)));
     return NULL;
@@ -390,7 +418,7 @@ bool attr_is_integral(struct call *c, const char *name)
     int64_t i;
     for (int k = 0; k < c->nattr; k++)
         if (!strcmp(c->attr[k].name, name))
-            return constant_int(&c->attr[k].value, &i);
+            return attr_value_int(&c->attr[k].value, &i);
     return true;
 }
 
@@ -444,7 +472,7 @@ static struct uop *dim_value(struct call *c, const char *name, struct attr_value
     int64_t i;
     if (v->kind == ATTR_EXPR)
         return v->expr;
-    if (constant_int(v, &i))
+    if (attr_value_int(v, &i))
         return uop_int(c->r->t, i);
     attr_error(c, name, v, "an integer or a dimension");
     return NULL;
@@ -493,7 +521,7 @@ int attr_ints(struct call *c, const char *name, int64_t *out, int max)
         return 0;
     }
     for (int i = 0; i < n; i++)
-        if (!constant_int(&item[i], &out[i])) {
+        if (!attr_value_int(&item[i], &out[i])) {
             attr_error(c, name, &item[i], "integers");
             return 0;
         }

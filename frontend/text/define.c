@@ -79,8 +79,8 @@ static void enter_origin(struct reader *r, const struct tail *tail, const char *
 {
     struct origin_slot o = {tail->located ? tail->node : name, tail->located ? tail->op : op,
                             tail->located ? (int)tail->index : r->place.line, 0};
-    r->t->current_origin = 0;
-    if (!o.node)
+    r->t->current_origin = r->origin_of_call;
+    if (!o.node || r->custom)
         return;
     struct origin_slot *last = r->norigin ? &r->origin[r->norigin - 1] : NULL;
     if (last && last->index == o.index && !strcmp(last->node, o.node) && !strcmp(last->op, o.op)) {
@@ -335,6 +335,8 @@ static bool read_host(struct reader *r, const struct result *v, int n)
         !check_host_sizes(r, &at, f, in, out, param, result, true) ||
         !check_host_sizes(r, &at, f, in, out, param, result, false))
         return false;
+    if (r->custom && nresult > 0)
+        return read_error(r, &at, "'%s' finds a size, which a definition cannot", f->name);
     if (n == 0 && r->region)
         return read_error(r, &at, "'%s' has no result and would run once, whatever the loop or the "
                                   "branch does: write it outside of them", f->name);
@@ -350,9 +352,9 @@ static bool read_host(struct reader *r, const struct result *v, int n)
 
 bool read_host_statement(struct reader *r)
 {
-    r->t->current_origin = 0;
+    r->t->current_origin = r->origin_of_call;
     bool ok = read_host(r, NULL, 0);
-    r->t->current_origin = 0;
+    r->t->current_origin = r->origin_of_call;
     return ok;
 }
 
@@ -512,7 +514,7 @@ bool read_definition(struct reader *r)
         return false;
     struct token name = r->token;
     r->place = lex_place(r, &name);
-    r->t->current_origin = 0;
+    r->t->current_origin = r->origin_of_call;
     bool ok;
     if (accept_word(r, "host"))
         ok = read_host(r, v, n);
@@ -520,7 +522,12 @@ bool read_definition(struct reader *r)
         ok = read_if(r, v, n);
     else if (accept_word(r, "loop"))
         ok = read_loop(r, v, n);
-    else if (name.kind == TOKEN_NAME) {
+    else if (accept_word(r, "custom")) {
+        const char *text;
+        name = r->token;
+        ok = read_text(r, &text, "the operator's name, \"domain::name\",") &&
+             read_function_call(r, v, n, &name);
+    } else if (name.kind == TOKEN_NAME) {
         lex_next(r);
         ok = read_function_call(r, v, n, &name);
     } else {
@@ -529,7 +536,7 @@ bool read_definition(struct reader *r)
                  : read_error(r, &name, "found %s, expected an operation, as in relu(%%x)",
                               token_describe(r, &name));
     }
-    r->t->current_origin = 0;
+    r->t->current_origin = r->origin_of_call;
     /* uses of the names that it would have defined are not reported */
     if (!ok)
         for (int i = 0; i < n; i++) {

@@ -32,6 +32,9 @@ struct uop *read_symbol(struct reader *r, const struct token *name)
 static bool declare(struct reader *r, const struct token *name, int64_t lo, int64_t hi,
                     struct uop **e)
 {
+    if (r->custom)
+        return read_error(r, name, "a definition has no dimensions of its own; it takes those of "
+                                   "its operands");
     if (lo < 0 || hi < lo)
         return read_error(
             r, name,
@@ -70,6 +73,9 @@ static bool read_ref(struct reader *r, struct uop **e)
     lex_next(r);
     if (!found)
         return read_error(r, &at, "%s is not defined before this line", token_describe(r, &at));
+    if (read_is_absent(r, at.text))
+        return read_error(r, &at, "a value is required here, and the call leaves %s out",
+                          token_describe(r, &at));
     if (!x)
         return false;
     if (x->ndim || x->dtype != DTYPE_INDEX)
@@ -121,6 +127,11 @@ static bool read_factor(struct reader *r, struct uop **e)
         if (at.kind == TOKEN_NAME && r->token.kind == TOKEN_PUNCT && r->token.punct == '(')
             return read_function(r, &at, e);
         *e = read_symbol(r, &at);
+        if (!*e && r->custom)
+            return read_error(r, &at,
+                              "the size '%.100s' is not known: before here it stands alone in no "
+                              "operand's type, and is no integer attribute",
+                              at.text);
         return *e ? true
                   : read_error(r, &at,
                                "dimension '%.100s' is not known; declare it in an input's type, as "
@@ -188,7 +199,11 @@ static bool read_dimension(struct reader *r, struct uop **e)
                         r->token.punct == '(';
             if (call && !read_function(r, &at, &s))
                 return false;
-            if (!call && !(s = read_symbol(r, &at)))
+            if (!call && !(s = read_symbol(r, &at)) && r->custom)
+                return read_error(r, &at, "the size '%.100s' is not known: it stands alone in no "
+                                          "operand's type",
+                                  at.text);
+            if (!call && !s)
                 return read_error(r, &at,
                                   "dimension '%.100s' has no bound; give the greatest size that "
                                   "can occur, as in %.100s<=8",

@@ -16,7 +16,8 @@ enum { LONGEST_LINE = 240, LONGEST_TOKEN = 60 };
 struct place lex_place(const struct reader *r, const struct token *at)
 {
     const char *begin = at->start - (at->column - 1), *end = begin;
-    struct place p = {.file = r->path, .line = at->line, .column = at->column};
+    struct place p = {
+        .file = r->path, .text = r->within, .line = at->line, .column = at->column};
     while (end < r->end && *end != '\n' && end - begin < LONGEST_LINE)
         end++;
     if (at->column <= LONGEST_LINE) {
@@ -188,6 +189,19 @@ void lex_start(struct reader *r, const char *bytes, size_t nbytes)
     r->end = bytes + nbytes;
     r->line = 1;
     lex_next(r);
+}
+
+struct lex_mark lex_mark(const struct reader *r)
+{
+    return (struct lex_mark){r->at, r->line_start, r->line, r->token};
+}
+
+void lex_return(struct reader *r, const struct lex_mark *mark)
+{
+    r->at = mark->at;
+    r->line_start = mark->line_start;
+    r->line = mark->line;
+    r->token = mark->token;
 }
 
 bool accept(struct reader *r, char punct)

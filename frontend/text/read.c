@@ -1,6 +1,6 @@
 /* read.c - reads a .tg text graph: its statements, one after the other, past errors.
  *
- *      file      = "tg" "1" { statement }
+ *      file      = "tg" "1" { statement | definition | function }      the latter: see custom.c
  *      statement = "graph" string [ "producer" string ]
  *                | "dim" dimension                                 a symbol of no input: dim N<=8
  *                | "input" %x ":" type [ "as" string ]
@@ -10,6 +10,7 @@
  *                | "host" string arguments tail                    of no result: a check, a size that is found
  *      result    = ( %x | "_" ) [ ":" type ]                       a host call needs the type
  *      value     = name arguments tail                             an op of ir/ops.def, a function
+ *                | "custom" string arguments tail                  "domain::name", see custom.c
  *                | "host" string arguments tail                    with params=[..], vars=[..]
  *                | "if" "(" operand ")" "then" branch "else" branch tail
  *                | "loop" %i "<" operand [ "while" operand ] [ "carry" "(" carried ")" ]
@@ -33,6 +34,16 @@
 #include <string.h>
 
 /* ---- other statements */
+
+/* Whether the next token is the word, or the character. */
+static bool at_word(const struct reader *r, const char *word)
+{
+    if (!word)
+        return false;
+    if (r->token.kind == TOKEN_PUNCT)
+        return r->token.punct == word[0];
+    return r->token.kind == TOKEN_NAME && !strcmp(r->token.text, word);
+}
 
 /* %x ":" type [ "as" string ] */
 static bool read_named_type(struct reader *r, const char *what, struct token *at, struct type *type,
@@ -104,12 +115,35 @@ static bool read_output(struct reader *r)
     return true;
 }
 
+/* What stands in graphs alone. */
+static bool is_of_graph(const struct token *at)
+{
+    static const char *const words[] = {"input", "output", "dim", "host", "graph", "def", "extern"};
+    for (size_t i = 0; at->kind == TOKEN_NAME && i < sizeof words / sizeof *words; i++)
+        if (!strcmp(at->text, words[i]))
+            return true;
+    return false;
+}
+
 static bool read_statement(struct reader *r)
 {
     struct token at = r->token;
     r->place = lex_place(r, &at);
-    if (at.kind == TOKEN_REF || (at.kind == TOKEN_NAME && !strcmp(at.text, "_")))
+    if (!r->is_library &&
+        (at.kind == TOKEN_REF || (at.kind == TOKEN_NAME && !strcmp(at.text, "_"))))
         return read_definition(r);
+    if (r->custom && is_of_graph(&at))
+        return read_error(r, &at, "found %s, which stands in graphs, not in definitions",
+                          token_describe(r, &at));
+    if (r->is_library && !at_word(r, "def") && !at_word(r, "extern"))
+        return read_error(r, &at, "found %s, expected def or extern: a library has nothing else",
+                          token_describe(r, &at));
+    if (r->region && (at_word(r, "def") || at_word(r, "extern")))
+        return read_error(r, &at, "a definition inside a region");
+    if (accept_word(r, "def"))
+        return read_custom(r, false);
+    if (accept_word(r, "extern"))
+        return read_custom(r, true);
     if (accept_word(r, "input"))
         return read_input(r);
     if (accept_word(r, "weight"))
@@ -126,14 +160,14 @@ static bool read_statement(struct reader *r)
     return at.kind == TOKEN_BAD ? false
                                 : read_error(r, &at,
                                              "found %s, expected input, weight, output, dim, "
-                                             "host, graph, or a result: %%name = ...",
+                                             "host, graph, def, extern, or a result: %%name = ...",
                                              token_describe(r, &at));
 }
 
 static bool begins_statement(const struct reader *r)
 {
-    static const char *const words[] = {"input", "weight", "output", "dim",  "host",
-                                        "graph", "_",      "next",   "yield"};
+    static const char *const words[] = {"input", "weight", "output", "dim",  "host", "graph",
+                                        "def",   "extern", "_",      "next", "yield"};
     int n = (int)(sizeof words / sizeof *words) - (r->region ? 0 : 2);
     for (int i = 0; r->token.kind == TOKEN_NAME && i < n; i++)
         if (!strcmp(r->token.text, words[i]))
@@ -155,11 +189,6 @@ static void recover(struct reader *r, int line)
             return;
         lex_next(r);
     }
-}
-
-static bool at_word(const struct reader *r, const char *word)
-{
-    return word && r->token.kind == TOKEN_NAME && !strcmp(r->token.text, word);
 }
 
 bool read_statements(struct reader *r, const char *until, const char *or_until)
@@ -218,6 +247,21 @@ static bool expose_inner(struct reader *r, struct graph *g)
     return expose_values(r->t, &at, g, r->named, r->nnamed, wanted, n);
 }
 
+bool read_version(struct reader *r)
+{
+    struct token at = r->token;
+    int64_t version;
+    if (!accept_word(r, "tg"))
+        return read_error(r, &at, "found %s, expected 'tg 1': this is no .tg graph",
+                          token_describe(r, &at));
+    if (!token_int(&r->token, &version) || version != 1)
+        return read_error(r, &r->token,
+                          "found %s, expected 1: the only version of the format that this tgc reads",
+                          token_describe(r, &r->token));
+    lex_next(r);
+    return true;
+}
+
 struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, size_t nbytes,
                             const struct tg_read_options *options)
 {
@@ -227,21 +271,13 @@ struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, 
         r->options = *options;
     r->lib = (struct lib){t, &r->place};
     int before = r->base_error = t->nerror;
+    r->library = tg_library_new(t, NULL);
+    r->library->parent = r->options.library;
+    r->library->options = (struct tg_library_options){
+        r->options.no_external_data, r->options.on_file, r->options.user};
     lex_start(r, bytes, nbytes);
-    struct token at = r->token;
-    int64_t version;
-    if (!accept_word(r, "tg")) {
-        read_error(r, &at, "found %s, expected 'tg 1': this is no .tg graph",
-                   token_describe(r, &at));
+    if (!read_version(r))
         return NULL;
-    }
-    if (!token_int(&r->token, &version) || version != 1) {
-        read_error(r, &r->token,
-                   "found %s, expected 1: the only version of the format that this tgc reads",
-                   token_describe(r, &r->token));
-        return NULL;
-    }
-    lex_next(r);
     read_statements(r, NULL, NULL);
     check_dimensions(r);
     if (t->nerror == before && r->noutput == 0)

@@ -28,6 +28,9 @@ struct token {
 
 enum { MAX_NESTING = 64, MAX_ERRORS = 20 };
 
+/* A place in the text to which the reader can return. */
+struct lex_mark { const char *at, *line_start; int line; struct token token; };
+
 /* The reader: tokens, one ahead, and what they build. */
 struct reader {
     struct tgc *t;
@@ -35,6 +38,16 @@ struct reader {
     struct tg_read_options options;
     const char *at, *end, *line_start;
     int line;
+    /* custom.c: the definitions that calls may name; NULL: none */
+    struct tg_library *library;
+    bool is_library;                     /* the text is one: it defines, and computes nothing */
+    /* A definition is being expanded: "in 'swish2' of net.tg:3:6", how deep such calls nest, the
+     * values of its attributes, and the origin of all that it builds. NULL: none is. */
+    const char *within;
+    int depth, origin_of_call;
+    const struct custom *custom;
+    const struct tg_argument *bound;
+    int nbound;
     struct token token;                  /* the next one */
     struct place place;                  /* of the statement being read; lib.at points here */
     struct lib lib;
@@ -75,6 +88,8 @@ struct reader {
 
 void lex_start(struct reader *r, const char *bytes, size_t nbytes);
 void lex_next(struct reader *r);
+struct lex_mark lex_mark(const struct reader *r);
+void lex_return(struct reader *r, const struct lex_mark *mark);
 struct place lex_place(const struct reader *r, const struct token *at);
 /* false */
 bool read_error(struct reader *r, const struct token *at, const char *format, ...)
@@ -109,6 +124,9 @@ bool type_matches(struct reader *r, const struct type *want, const struct uop *h
 struct uop *read_lookup(struct reader *r, const char *name, bool *found);
 /* In this region. value NULL: its definition failed. */
 bool define_name(struct reader *r, const struct token *name, struct uop *value);
+/* An optional operand of a definition that its caller left out: the name stands for _. */
+void define_absent(struct reader *r, const struct token *name);
+bool read_is_absent(const struct reader *r, const char *name);
 /* Forgets the names that the region defined; they may be used again. */
 void leave_region(struct reader *r);
 /* A value where an operand may stand: %x, f32(1.5), N+1; or a bare number, whose dtype its
@@ -140,6 +158,8 @@ bool read_host_statement(struct reader *r); /* after "host", which stands first 
 
 /* Up to one of the words (regions), or to the end; past errors. */
 bool read_statements(struct reader *r, const char *until, const char *or_until);
+/* "tg" "1" */
+bool read_version(struct reader *r);
 
 /* --------------------------------------------------------------------------------------- call.c */
 
@@ -167,10 +187,16 @@ struct call {
     bool failed;
     const struct function *function;     /* NULL: host, whose attributes are its caller's */
 };
+bool read_attr_value(struct reader *r, struct attr_value *v);
+/* An integer constant, "-3" included; a number. */
+bool attr_value_int(const struct attr_value *v, int64_t *i);
+bool attr_value_float(const struct attr_value *v, double *f);
 /* "(...)" and "{...}" */
 bool read_arguments(struct reader *r, struct call *c);
 /* runs the function c->name */
 bool read_call(struct reader *r, struct call *c);
+/* whether the format has an operation of this name */
+bool call_is_known(const char *name);
 
 /* What functions take their arguments by. On a mistake they report and set c->failed. */
 /* NULL: absent */
@@ -212,6 +238,69 @@ typedef void (*tg_function)(struct call *c);
 struct function { const char *name, *operands, *attributes; tg_function run; };
 /* end with a NULL name */
 extern const struct function primitive_functions[], nn_functions[], shape_functions[];
+
+/* ------------------------------------------------------------------------------------- custom.c */
+
+/* An operand, attribute or result of a declaration, and where its type is read for each call. */
+struct custom_part {
+    enum external_kind kind;
+    const char *name;
+    struct token at;
+    bool is_optional;                    /* OPERAND: may be absent */
+    bool is_typed, is_any;               /* any: of whatever dtype */
+    enum dtype dtype;
+    int ndim;
+    struct lex_mark type;                /* OPERAND, RESULT: behind the colon */
+    const char *type_text;               /* "f32[N, C]" */
+    struct attr_value *otherwise;        /* of an attribute; NULL: it is required */
+};
+struct custom {
+    const char *name;                    /* "my.domain::Foo", "foo" */
+    struct token at;
+    const char *path, *end;              /* of the text, and the end of its bytes */
+    struct custom_part *part; int npart; size_t cap_part;
+    struct lex_mark body;                /* of a definition: behind its brace */
+    /* of a C function; NULL: a definition */
+    const char *symbol, *declaration;
+    const struct external *external;
+    bool has_scratch;
+    struct lex_mark scratch;             /* behind its parenthesis */
+};
+/* What --library files define and declare, or a graph (then parent is the former). */
+struct tg_library {
+    const struct tg_library *parent;
+    struct tg_library_options options;
+    struct custom **v; int n; size_t cap;
+    int ncall;                           /* expanded so far */
+};
+/* After `def` or `extern`. */
+bool read_custom(struct reader *r, bool is_extern);
+static inline bool custom_is_attribute(const struct custom_part *p)
+{
+    return p->kind != EXTERNAL_OPERAND && p->kind != EXTERNAL_RESULT;
+}
+/* Nothing is called so: reported, with the nearest name; false. */
+bool custom_unknown(struct reader *r, const struct token *name);
+
+/* ------------------------------------------------------------------------------------- expand.c */
+
+/* The value of an attribute of the definition that is being expanded, at the token that names it;
+ * false: there is none. */
+bool read_bound(struct reader *r, const struct token *at, struct attr_value *v);
+/* A reader of c's text, from the mark on. */
+void custom_reader(struct reader *inner, struct tgc *t, struct tg_library *l, const struct custom *c,
+                   const struct lex_mark *mark);
+/* Reads a part's type. Symbols of an operand that stand alone for the first time become x's sizes,
+ * all other sizes have to be x's. x NULL: a result; or an operand of which nothing is known. false:
+ * reported, at `at` what x is not. */
+bool custom_type(struct reader *r, const struct custom *c, const struct custom_part *p,
+                 const struct uop *x, const struct place *at, struct type *type);
+bool custom_scratch(struct reader *r, const struct custom *c, struct uop **nbytes);
+/* An attribute's value as it is written, by its kind. */
+bool custom_value(struct reader *r, const struct custom_part *p, const struct attr_value *v,
+                  struct tg_argument *value);
+/* A call by a statement. */
+bool custom_run(struct call *c, const struct custom *custom);
 
 /* ------------------------------------------------------------------------------------- weight.c */
 

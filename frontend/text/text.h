@@ -8,6 +8,48 @@
 
 #include "ir/ir.h"
 
+/* Custom operators (docs/custom-operators.md): definitions, which calls expand into ops, and
+ * declarations of the user's C functions. */
+struct tg_library_options {
+    bool no_external_data;
+    /* NULL, or called for each file that weights are read from */
+    void (*on_file)(void *user, const char *path);
+    void *user;
+};
+struct tg_library *tg_library_new(struct tgc *t, const struct tg_library_options *options);
+/* Adds what a file defines. false: diagnostics with line and column were recorded. */
+bool tg_library_read(struct tgc *t, struct tg_library *l, const char *path);
+struct custom;
+/* By its whole name, "my.domain::Foo"; NULL: there is none. l may be NULL. */
+const struct custom *tg_library_find(const struct tg_library *l, const char *name);
+/* The kind of its attribute; EXTERNAL_SCRATCH: it has no such attribute. */
+enum external_kind tg_custom_attribute(const struct custom *c, const char *name);
+
+/* A call. Operands and attributes are checked against the declaration. */
+struct tg_argument {
+    const char *name;
+    enum external_kind kind;     /* INT to FLOATS */
+    struct place at;
+    struct uop *i;               /* INT: an INDEX scalar */
+    struct external_value v;
+};
+struct tg_call {
+    struct place at;             /* the node, or the statement */
+    int nin;
+    struct uop *const *in;       /* NULL: absent */
+    const struct place *in_at;
+    int nattribute;
+    const struct tg_argument *attribute;
+    int depth;                   /* of definitions around it */
+    int origin;                  /* of all that it builds */
+    int nout;                    /* set, with the results; at most `most` of them */
+    struct uop **out;
+    int most;
+};
+/* What the call computes, as ops; calls nest and are counted, since they may double with each
+ * level. false: reported, at the call or at the definition with the call. */
+bool tg_expand(struct tgc *t, struct tg_library *l, const struct custom *c, struct tg_call *call);
+
 /* What the caller knows of a dimension: fixed if min == max, otherwise other bounds than the
  * text's. */
 struct tg_dimension { const char *name; int64_t min, max; };
@@ -23,6 +65,7 @@ struct tg_read_options {
     /* NULL, or called for each file that weights are read from, with its path from here */
     void (*on_file)(void *user, const char *path);
     void *user;
+    struct tg_library *library;  /* NULL: none but the graph's own definitions */
 };
 /* Reads a graph. path: for messages and for external data ("<stdin>": none without
  * external_data_dir). options may be NULL. NULL: diagnostics with line and column were recorded.

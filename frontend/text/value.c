@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* region -1: forgotten */
-struct definition { struct uop *value; int region; };
+struct definition { struct uop *value; int region; bool absent; };
 
 /* ---- names */
 
@@ -31,11 +31,24 @@ bool define_name(struct reader *r, const struct token *name, struct uop *value)
         return read_error(r, name, "%s is defined already; every value has a name of its own",
                           token_describe(r, name));
     struct definition *d = MEM_NEW(r->t, struct definition);
-    *d = (struct definition){value, r->region};
+    *d = (struct definition){.value = value, .region = r->region};
     *dict_enter(r->t, &r->name, name->text) = d;
     if (r->region)
         VEC_PUSH(r->t, r->local, r->nlocal, r->cap_local, name->text);
     return true;
+}
+
+void define_absent(struct reader *r, const struct token *name)
+{
+    struct definition *d = MEM_NEW(r->t, struct definition);
+    *d = (struct definition){.absent = true, .region = r->region};
+    *dict_enter(r->t, &r->name, name->text) = d;
+}
+
+bool read_is_absent(const struct reader *r, const char *name)
+{
+    const struct definition *d = find_definition(r, name);
+    return d && d->absent;
 }
 
 void leave_region(struct reader *r)
@@ -79,6 +92,23 @@ static bool read_constant(struct reader *r, enum dtype d, struct operand *o)
     return expect(r, ')', "after the constant");
 }
 
+/* An attribute of a definition: a number, unless an expression begins with it. false: it is none. */
+static bool read_bound_number(struct reader *r, struct operand *o)
+{
+    struct attr_value v;
+    struct lex_mark mark = lex_mark(r);
+    if (!read_bound(r, &o->at, &v) || !attr_value_float(&v, &o->f))
+        return false;
+    lex_next(r);
+    if (r->token.kind == TOKEN_PUNCT && strchr("+-*", r->token.punct)) {
+        lex_return(r, &mark);
+        return false;
+    }
+    o->untyped = true;
+    o->integral = attr_value_int(&v, &o->i);
+    return true;
+}
+
 /* A number, perhaps the beginning of an expression. */
 static bool read_number(struct reader *r, struct operand *o)
 {
@@ -111,7 +141,10 @@ bool read_operand(struct reader *r, struct operand *o)
         if (!found)
             return read_error(r, &at, "%s is not defined before this line", token_describe(r, &at));
         lex_next(r);
+        o->absent = read_is_absent(r, at.text);
         if (r->token.kind == TOKEN_PUNCT && strchr("+-*", r->token.punct)) {
+            if (o->absent)
+                return settle_operand(r, o, DTYPE_I64);
             if (o->value && (o->value->ndim || o->value->dtype != DTYPE_INDEX))
                 return read_error(r, &at,
                                   "%s is %s; infix arithmetic is for i64 scalars, use add(), "
@@ -127,6 +160,8 @@ bool read_operand(struct reader *r, struct operand *o)
             o->absent = true;
             return true;
         }
+        if (read_bound_number(r, o))
+            return true;
         if (dtype_parse(at.text, &d) && !read_symbol(r, &at)) {
             lex_next(r);
             return expect(r, '(', "and a constant, as in f32(0.5)") && read_constant(r, d, o);

@@ -435,8 +435,9 @@ static void put_results(struct writer *w, const struct uop *node, int n)
             text_printf(w->out, "%%%s", value_name(w, get[k]));
         else
             text_putc(w->out, '_');
-        if (node->op == OP_HOST) {
-            const struct host_output *o = &((const struct host_call *)node->arg.p)->out[k];
+        const struct host_call *h = node->op == OP_HOST ? node->arg.p : NULL;
+        if (h && !h->external) {
+            const struct host_output *o = &h->out[k];
             text_puts(w->out, " : ");
             put_type(w, o->dtype, o->dim, o->ndim, true);
         } else if (get[k]) {
@@ -466,6 +467,70 @@ static void put_host(struct writer *w, const struct uop *u)
             put_symbol(w, uop_var(w->t, h->result[i]));
     }
     text_puts(w->out, "]}");
+    put_tail(w, u);
+}
+
+static void put_items(struct writer *w, const struct external_value *v)
+{
+    text_putc(w->out, '[');
+    for (int i = 0; i < v->nitem; i++) {
+        text_puts(w->out, i ? ", " : "");
+        if (v->floats)
+            put_float(w->out, DTYPE_F32, v->floats[i]);
+        else
+            text_printf(w->out, "%lld", (long long)v->ints[i]);
+    }
+    text_putc(w->out, ']');
+}
+
+/* All attributes, defaults included. */
+static void put_attributes(struct writer *w, const struct host_call *h)
+{
+    const struct external *e = h->external;
+    int at = 0;
+    bool any = false;
+    for (int i = 0; i < e->nargument; at += external_params(h, i), i++) {
+        const struct external_argument *a = &e->argument[i];
+        if (a->kind == EXTERNAL_OPERAND || a->kind == EXTERNAL_RESULT ||
+            a->kind == EXTERNAL_SCRATCH)
+            continue;
+        text_printf(w->out, "%s%s=", any ? ", " : " {", a->name);
+        any = true;
+        if (a->kind == EXTERNAL_INT)
+            put_expr(w, h->param[at], 0);
+        else if (a->kind == EXTERNAL_FLOAT)
+            put_float(w->out, DTYPE_F32, h->value[i].f);
+        else if (a->kind == EXTERNAL_STRING)
+            put_quoted(w->out, h->value[i].s, '"');
+        else
+            put_items(w, &h->value[i]);
+    }
+    text_puts(w->out, any ? "}" : "");
+}
+
+/* A call of a C function of the user's, by the operator's name. */
+static void put_external(struct writer *w, const struct uop *u)
+{
+    const struct host_call *h = u->arg.p;
+    const struct external *e = h->external;
+    int nresult = 0, nin = 0;
+    for (int i = 0; i < e->nargument; i++)
+        nresult += e->argument[i].kind == EXTERNAL_RESULT;
+    put_results(w, u, nresult);
+    text_puts(w->out, "custom ");
+    put_quoted(w->out, e->name, '"');
+    text_puts(w->out, " (");
+    for (int i = 0, n = 0; i < e->nargument; i++) {
+        if (e->argument[i].kind != EXTERNAL_OPERAND)
+            continue;
+        text_puts(w->out, n++ ? ", " : "");
+        if (h->value[i].absent)
+            text_putc(w->out, '_');
+        else
+            put_operand(w, u->src[nin++]);
+    }
+    text_putc(w->out, ')');
+    put_attributes(w, h);
     put_tail(w, u);
 }
 
@@ -600,6 +665,8 @@ static void put_region(struct writer *w, int loop, int depth)
             put_loop(w, u, depth);
         else if (u->op == OP_IF)
             put_if(w, u);
+        else if (u->op == OP_HOST && ((const struct host_call *)u->arg.p)->external)
+            put_external(w, u);
         else if (u->op == OP_HOST)
             put_host(w, u);
         else
@@ -672,7 +739,7 @@ static bool is_declared_by_result(const struct writer *w, const struct uop *v)
             continue;
         }
         const struct host_call *h = u->arg.p;
-        for (int k = 0; k < h->nout; k++) {
+        for (int k = 0; k < h->nout && !h->external; k++) {
             enum meeting how = meets(w, h->out[k].dim, h->out[k].ndim, v);
             if (how != MEETS_NOT)
                 return how == MEETS_ALONE && w->home[i] < 0;
@@ -747,6 +814,21 @@ static void put_symbols(struct writer *w)
     }
 }
 
+/* The C functions that are called, in the order of their first calls. */
+static void put_declarations(struct writer *w)
+{
+    struct dict written = {0};
+    for (int i = 0; i < w->norder; i++) {
+        const struct host_call *h = w->order[i]->op == OP_HOST ? w->order[i]->arg.p : NULL;
+        if (!h || !h->external)
+            continue;
+        void **seen = dict_enter(w->t, &written, h->external->name);
+        if (!*seen)
+            text_printf(w->out, "extern %s\n", h->external->declaration);
+        *seen = w;
+    }
+}
+
 /* What the format cannot express: constants and weights of strings; buffers other than inputs and
  * weights. */
 static bool check_writable(const struct writer *w)
@@ -786,6 +868,7 @@ bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_option
         }
         text_putc(out, '\n');
     }
+    put_declarations(&w);
     put_symbols(&w);
     for (int i = 0; i < g->ninput; i++)
         put_input(&w, g->input[i]);
