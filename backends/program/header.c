@@ -260,6 +260,7 @@ void header_write(struct program *p, struct text *out)
     program_write_text(p, out, options_text);
     write_statuses(p, out);
     program_write_text(p, out, functions_text);
+    externals_write_header(p, out);
     state_write_header(p, out);
     program_write_text(p, out, info_text);
     text_puts(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");

@@ -175,24 +175,21 @@ static void name_buffers(struct program *p)
 
 void program_name_all(struct program *p)
 {
-    static const char *const file_words[] = {
-#define WORD(name) #name,
-#include "backends/program/words.def"
-#undef WORD
-    };
     static const char *const own[] = {"init",   "run",     "close",   "strerror", "describe",
                                       "inputs", "outputs", "options", "info",     "tensor",
                                       "dim",    "symbol",  "kernel",  "status",   "weights_data",
                                       "reset",  "save",    "restore", "state"};
     const struct schedule *s = p->s;
-    p->file = names_new(p->t, names_reserved(p->t));
+    const struct host_call *h;
+    p->file = names_of_files(p->t);
+    p->visible = names_new(p->t, names_reserved(p->t));
+    for (int step = 0; (h = schedule_next_external(s, &step));) {
+        names_add(p->file, h->external->symbol);
+        names_add(p->visible, h->external->symbol);
+    }
     names_add(p->file, p->name);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         names_add(p->file, mem_printf(p->t, "%s_%s", p->name, own[i]));
-    for (size_t i = 0; i < sizeof file_words / sizeof *file_words; i++)
-        names_add(p->file, file_words[i]);
-    snippets_reserve(p->file);
-    p->visible = names_new(p->t, names_reserved(p->t));
     names_add(p->visible, p->name);
     snippets_reserve(p->visible);
     p->kernel_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->kernel_name);
@@ -213,7 +210,7 @@ void program_name_all(struct program *p)
     name_buffers(p);
 }
 
-const char *program_name(struct tgc *t, const char *stem)
+struct names *names_of_files(struct tgc *t)
 {
     static const char *const word[] = {
 #define WORD(name) #name,
@@ -224,6 +221,12 @@ const char *program_name(struct tgc *t, const char *stem)
     for (size_t i = 0; i < sizeof word / sizeof *word; i++)
         names_add(taken, word[i]);
     snippets_reserve(taken);
+    return taken;
+}
+
+const char *program_name(struct tgc *t, const char *stem)
+{
+    struct names *taken = names_of_files(t);
     const char *s = name_mangle(t, stem);
     if (!*s)
         s = "model";

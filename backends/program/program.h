@@ -28,6 +28,8 @@ const char *names_unique(struct names *n, const char *wanted, const char *fallba
 /* Every word an emitted file must not define: keywords of C11, C++17 and OpenCL, and what the
  * headers it includes may declare. */
 struct names *names_reserved(struct tgc *t);
+/* naming.c: and every name that emitted files define themselves, but for the program's own */
+struct names *names_of_files(struct tgc *t);
 /* [A-Za-z0-9_], not starting with a digit, at most 48 long; "" if nothing readable is left. */
 const char *name_mangle(struct tgc *t, const char *s);
 const char *name_upper(struct tgc *t, const char *s);
@@ -268,6 +270,16 @@ const char *program_var_in_run(const struct program *p, const struct var *v);
 /* ---------------------------------------------------------------------------------------- run.c */
 
 void run_write(struct program *p, struct text *out);
+
+/* ----------------------------------------------------------------------------------- external.c */
+
+/* The call of a C function of the user's at *step or later that is the first of that function;
+ * *step moves behind it. NULL: there is no more. */
+const struct host_call *schedule_next_external(const struct schedule *s, int *step);
+/* Their names are free in the program `name`. false: reported. */
+bool program_check_externals(struct tgc *t, const struct schedule *s, const char *name);
+void externals_write_header(struct program *p, struct text *out);
+void external_write_call(struct program *p, struct text *out, const struct step *step);
 
 /* ------------------------------------------------------------------------------------- scalar.c */
 

@@ -98,6 +98,10 @@ static void check_host_call(struct program *p, const struct step *step)
 static void write_host_call(struct program *p, struct text *out, const struct step *step)
 {
     const struct host_call *h = step->host;
+    if (h->external) {
+        external_write_call(p, out, step);
+        return;
+    }
     check_host_call(p, step);
     snippet_use(&p->snippets, h->function);
     struct text call = {.t = p->t};

@@ -49,9 +49,11 @@ size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
 
 enum { RUN = 64, ALIGN = 56 /* to 64; of a stack to 8 */, PART = 192, TEAM = 256, WORD = 8 };
 
-static size_t host_bytes(const char *function)
+static size_t host_bytes(const struct host_call *h)
 {
-    const struct host_function *f = host_function_find(function);
+    const struct host_function *f = host_function_find(h->function);
+    if (h->external)    /* its shapes are arrays; what it takes itself is not known */
+        return WORD * (size_t)(h->nparam + 2 * h->external->nargument);
     if (!f)
         return 0; /* run.c reports the missing function */
     return f->stack_nbytes + WORD * (size_t)(f->nin + f->nout + f->nparam + f->nresult);
@@ -80,7 +82,7 @@ static size_t run_bytes(const struct schedule *s)
 static size_t step_bytes(struct tgc *t, const struct schedule *s, const struct step *step)
 {
     size_t n = step->kind == STEP_KERNEL ? call_bytes(t, step->kernel)
-               : step->kind == STEP_HOST ? host_bytes(step->host->function)
+               : step->kind == STEP_HOST ? host_bytes(step->host)
                                          : 0;
     return (run_bytes(s) + n + 15) / 16 * 16;
 }

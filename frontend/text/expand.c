@@ -364,6 +364,13 @@ static void add_params(struct host_call *h, struct uop *const *v, int n)
         h->param[h->nparam++] = v[i];
 }
 
+/* Sizes that a run may compute as negative stand for 0. */
+static void add_sizes(struct tgc *t, struct host_call *h, struct uop *const *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        h->param[h->nparam++] = v[i]->vmin < 0 ? sym_max(t, v[i], uop_int(t, 0)) : v[i];
+}
+
 static bool add_result(struct expansion *x, struct host_call *h, const struct custom_part *p)
 {
     struct host_output *o = &h->out[h->nout++];
@@ -372,7 +379,7 @@ static bool add_result(struct expansion *x, struct host_call *h, const struct cu
         return false;
     *o = (struct host_output){.dtype = type.dtype, .ndim = type.ndim};
     memcpy(o->dim, type.dim, sizeof o->dim);
-    add_params(h, o->dim, o->ndim);
+    add_sizes(x->r.t, h, o->dim, o->ndim);
     return true;
 }
 
@@ -382,7 +389,7 @@ static bool add_scratch(struct expansion *x, struct host_call *h)
     *o = (struct host_output){.dtype = DTYPE_U8, .ndim = 1};
     if (!custom_scratch(&x->r, x->c, &o->dim[0]))
         return false;
-    add_params(h, o->dim, 1);
+    add_sizes(x->r.t, h, o->dim, 1);
     return true;
 }
 
