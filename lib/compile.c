@@ -57,8 +57,8 @@ static const char *depfile_path(struct tgc *t, const struct options *o)
 static const char *const *find_needed(struct tgc *t, const struct options *o, const struct model *m,
                                       int *count)
 {
-    int nexternal = m->ntext_file, n = 0;
-    const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : m->text_file;
+    int nexternal, n = 0;
+    const char *const *external = model_files(t, o, m, &nexternal);
     size_t most = 2 + (size_t)nexternal + (size_t)o->ninput + (size_t)o->nword_file;
     const char **need = mem_array(t, most, sizeof *need);
     if (strcmp(o->model, "-") != 0)

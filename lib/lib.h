@@ -84,6 +84,7 @@ struct options {
     struct onnx_value_option *value; int nvalue; size_t cap_value;
     const char **state; int nstate; size_t cap_state; /* OUT=IN */
     const char **inner; int ninner; size_t cap_inner; /* of --value */
+    const char **library; int nlibrary; size_t cap_library; /* files of --library */
     int steps;                      /* of tgc run */
     struct onnx_load_options load;
     int nchwc_block;                /* 0: as the model implies */
@@ -217,7 +218,8 @@ struct model {
     struct onnx_model *onnx;        /* NULL: a text graph */
     const char *text;               /* the text graph's bytes */
     size_t text_nbytes;
-    const char **text_file;         /* the files with its weights */
+    struct tg_library *library;     /* of --library; NULL: none */
+    const char **text_file;         /* the files with the weights of text graphs and libraries */
     int ntext_file;
     size_t cap_text_file;
     struct tgc *tgc;
@@ -229,6 +231,8 @@ struct model {
 };
 /* Loads what o->model names. false: diagnostics. */
 bool model_load(struct tgc *t, const struct options *o, struct model *m);
+/* The files beside o->model that were read so far: weights, libraries. */
+const char *const *model_files(struct tgc *t, const struct options *o, const struct model *m, int *n);
 /* The inputs of the caller: those without an initializer. */
 struct model_input *model_inputs(struct tgc *t, const struct options *o,
                                  const struct model *m, int *n);

@@ -27,6 +27,9 @@ static enum model_format format_of(const struct options *o, const char *base)
 static void note_file(void *user, const char *path)
 {
     struct model *m = user;
+    for (int i = 0; i < m->ntext_file; i++)
+        if (strcmp(m->text_file[i], path) == 0)
+            return;
     VEC_PUSH(m->tgc, m->text_file, m->ntext_file, m->cap_text_file, path);
 }
 
@@ -40,8 +43,8 @@ static bool read_text(struct tgc *t, const struct options *o, struct model *m,
                                    .inner = o->inner,
                                    .ninner = o->ninner,
                                    .on_file = note_file,
-                                   .user = m};
-    m->tgc = t;
+                                   .user = m,
+                                   .library = m->library};
     m->ntext_file = 0;
     passes_init(t);
     m->graph = tg_read_bytes(t, strcmp(o->model, "-") ? o->model : "<stdin>", m->text,
@@ -121,6 +124,16 @@ static void allow_for_nodes(struct tgc *t, const struct options *o, size_t nnode
         t->mem_limit += more;
 }
 
+static bool load_libraries(struct tgc *t, const struct options *o, struct model *m)
+{
+    struct tg_library_options options = {o->load.no_external_data, note_file, m};
+    m->library = o->nlibrary ? tg_library_new(t, &options) : NULL;
+    for (int i = 0; i < o->nlibrary; i++)
+        if (!tg_library_read(t, m->library, o->library[i]))
+            return false;
+    return true;
+}
+
 bool model_load(struct tgc *t, const struct options *o, struct model *m)
 {
     double start = clock_seconds();
@@ -137,6 +150,9 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     if (o->cache > 0 && o->cache != CACHE_OF_MACHINE)
         t->machine = machine_with_l2(t, machine_of(t), o->cache);
     t->weight_dtype = o->weight_dtype;
+    m->tgc = t;
+    if (!load_libraries(t, o, m))
+        return false;
     if (format_of(o, m->base) == FORMAT_TG) {
         m->text_nbytes = o->nbytes;
         m->text = o->bytes ? o->bytes : tg_load(t, o->model, &m->text_nbytes);
@@ -310,6 +326,7 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .nstate = o->nstate,
                                                .inner = o->inner,
                                                .ninner = o->ninner,
+                                               .library = m->library,
                                                .value = o->value,
                                                .nvalue = o->nvalue,
                                                .nchwc_block = o->nchwc_block};
@@ -382,14 +399,30 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
     return model_lower(t, o, m) && model_optimize(t, o, name, m);
 }
 
+const char *const *model_files(struct tgc *t, const struct options *o, const struct model *m, int *n)
+{
+    int nexternal = 0;
+    const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : NULL;
+    size_t most = (size_t)nexternal + (size_t)m->ntext_file + (size_t)o->nlibrary;
+    const char **file = mem_array(t, most + 1, sizeof *file);
+    *n = 0;
+    for (int i = 0; i < nexternal; i++)
+        file[(*n)++] = external[i];
+    for (int i = 0; i < o->nlibrary; i++)
+        file[(*n)++] = o->library[i];
+    for (int i = 0; i < m->ntext_file; i++)
+        file[(*n)++] = m->text_file[i];
+    return file;
+}
+
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files)
 {
-    int nexternal = m->ntext_file;
-    const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : m->text_file;
+    int nfile;
+    const char *const *file = model_files(m->tgc, o, m, &nfile);
     outputs_protect(files, o->model);
     outputs_protect(files, o->tune);
-    for (int i = 0; i < nexternal; i++)
-        outputs_protect(files, external[i]);
+    for (int i = 0; i < nfile; i++)
+        outputs_protect(files, file[i]);
     for (int i = 0; i < o->ninput; i++)
         outputs_protect(files, o->input[i].path);
 }

@@ -1,6 +1,7 @@
 /* graph.c - from an unpacked model to the tensor graph: walks the nodes in order.
  *
  *      nodes          -> the lowering functions of operators.def
+ *      operators of a library -> lower_custom.c
  *      functions      -> inlined: a scope of their own, attribute references resolved in a copy of
  * each node subgraphs      -> lowered where their node is, in a scope that looks into the enclosing
  * ones
@@ -182,7 +183,14 @@ static bool lower_node(struct lower *l, struct scope *s, const struct call *call
             "the model has more than %d nodes once functions are inlined and loops unrolled",
             MAX_NODES);
     int saved = t->current_origin;
-    if (f) {
+    const struct custom *custom = lower_find_custom(l, p);
+    if (custom) {
+        origin_new(t, p->name, p->op_type, onnx_node_index(l->model, p));
+        if (!lower_custom(&n, custom) || t->nerror) {
+            hint_open_dimensions(&n);
+            return false;
+        }
+    } else if (f) {
         if (!inline_function(&n, f))
             return false;
     } else {

@@ -346,6 +346,12 @@ bool lower_check_operators(struct lower *l);
 /* " --dim NAME=VALUE", quoted where a shell needs it */
 void put_dim_option(struct text *x, const char *name, const char *value);
 
+/* ------------------------------------------------------------------------------- lower_custom.c */
+/* What a library defines for the node; NULL: nothing. */
+struct custom;
+const struct custom *lower_find_custom(const struct lower *l, const NodeProto *p);
+bool lower_custom(struct node *n, const struct custom *custom);
+
 /* ------------------------------------------------------------------------------- lower_FAMILY.c */
 /* The position of each element of x among the keys, `count` if it is none of them. keys: int64_t,
  * double or const char *, as x is. */

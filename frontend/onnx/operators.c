@@ -104,6 +104,8 @@ bool lower_check_operators(struct lower *l)
         struct block b = todo[--ntodo];
         for (size_t i = 0; i < b.n; i++) {
             const NodeProto *p = b.node[i];
+            if (lower_find_custom(l, p))
+                continue;
             const FunctionProto *f = onnx_find_function(l->model, p);
             bool known = false;
             for (int k = 0; f && k < nseen && !known; k++)
@@ -143,5 +145,9 @@ bool lower_check_operators(struct lower *l)
                    *m->domain ? "." : "", m->op_type, m->opset,
                    m->elsewhere ? " at this version" : "", m->count > 1 ? "s" : "", m->nodes.s);
     }
+    struct place at = onnx_place_model(l->model);
+    if (list.n)
+        diag_note(t, &at, "--library FILE.tg gives operators of your own, as .tg or as C functions "
+                          "(docs/custom-operators.md)");
     return !list.n && !nwrong;
 }
