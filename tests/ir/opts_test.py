@@ -2,7 +2,7 @@
 
 golden/opts/OPT/ holds, for each opt, `kernel.tgk`, `legal.opts`, a list that has the opt and that may be applied to it, with what comes of
 that in `legal.expected` (--bless rewrites it), and `forbidden*.opts`, lists whose last opt a legality condition refuses: their first line
-says the reason. What a legal list makes of a kernel computes the same. For the texts of golden/passes, too, the list that the passes print,
+says the reason; `# kernel: OPT` is a second one, with the kernel of another folder. What a legal list makes of a kernel computes the same. For the texts of golden/passes, too, the list that the passes print,
 applied to the kernel, makes what the passes make.
 """
 
@@ -61,7 +61,8 @@ def forbidden(path):
     lines = path.read_text().splitlines()
     reason = lines[0].removeprefix("# ")
     flags = re.findall(r"-t \d+", lines[1]) if lines[1].startswith("# flags:") else []
-    done = tgtool(*" ".join(flags).split(), "apply", path, path.parent / "kernel.tgk")
+    folder = OPTS / lines[1].removeprefix("# kernel: ") if lines[1].startswith("# kernel: ") else path.parent
+    done = tgtool(*" ".join(flags).split(), "apply", path, folder / "kernel.tgk")
     say = done.stderr.decode()
     expect(done.returncode == 1, f"ends with {done.returncode}: {say}{done.stdout.decode()}")
     expect(say == f"refused: {lines[-1]}: {reason}\n", f"have: {say}want: refused: {lines[-1]}: {reason}")
