@@ -315,8 +315,12 @@ static void conditions(struct forms *f)
 {
     struct tgc *t = f->t;
     struct uop *a = sym_lt(t, f->l, uop_int(t, 5)), *b = sym_lt(t, f->l, uop_int(t, 9)),
-               *c = uop_not(t, sym_lt(t, f->l, uop_int(t, 2)));
+               *c = uop_not(t, sym_lt(t, f->l, uop_int(t, 2))),
+               *d = uop_not(t, sym_lt(t, f->l, uop_int(t, 4))),
+               *e = uop_not(t, sym_lt(t, f->l, uop_int(t, 3)));
     assert_ptr_equal(sym_and(t, a, b), a);
+    assert_ptr_equal(sym_and(t, c, d), d);
+    assert_ptr_equal(sym_and(t, d, e), d);
     assert_ptr_equal(sym_and(t, a, uop_not(t, b)), uop_bool(t, false));
     assert_ptr_equal(sym_and(t, sym_and(t, b, c), sym_and(t, c, a)), sym_and(t, a, c));
     assert_ptr_equal(sym_lt(t, uop_int(t, 1), f->l), c);
