@@ -128,11 +128,16 @@ static _Noreturn void mem_exhausted(struct tgc *t)
     tgc_stop(t);
 }
 
+size_t mem_room(const struct tgc *t)
+{
+    return t->mem_used < t->mem_limit ? t->mem_limit - t->mem_used : 0;
+}
+
 static struct mem_block *block_new(struct tgc *t, size_t nbytes)
 {
     size_t total;
     tgc_poll(t);
-    if (!size_add(nbytes, sizeof(struct mem_block), &total) || total > t->mem_limit - t->mem_used)
+    if (!size_add(nbytes, sizeof(struct mem_block), &total) || total > mem_room(t))
         mem_exhausted(t);
     struct mem_block *b = calloc(1, total);
     if (!b)
@@ -177,7 +182,7 @@ void *mem_alloc(struct tgc *t, size_t nbytes)
     }
     if (!b || b->size - b->used < need) {
         /* near the limit, blocks are only as large as needed */
-        size_t room = t->mem_limit - t->mem_used;
+        size_t room = mem_room(t);
         size_t size = room > 2 * (size_t)MEM_BLOCK_NBYTES ? MEM_BLOCK_NBYTES : need;
         b = block_new(t, size);
         b->next = t->mem;
@@ -217,7 +222,7 @@ static struct mem_block *scratch_block(struct tgc *t, size_t need)
             *at = b->next;
             return b;
         }
-    size_t room = t->mem_limit - t->mem_used;
+    size_t room = mem_room(t);
     return block_new(t, need < MEM_BLOCK_NBYTES && room > 2 * (size_t)MEM_BLOCK_NBYTES
                             ? MEM_BLOCK_NBYTES
                             : need);

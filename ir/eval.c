@@ -365,7 +365,7 @@ static struct eval *eval_begin(struct tgc *t, const struct eval_env *env)
     e->t = t;
     e->env = env;
     e->budget = env->budget;
-    e->live_limit = t->mem_limit - t->mem_used;
+    e->live_limit = mem_room(t);
     e->program.budget = &e->budget;
     return e;
 }

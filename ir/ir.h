@@ -30,6 +30,9 @@ char *mem_printf(struct tgc *t, const char *format, ...) __attribute__((format(p
 #define MEM_NEW(t, type) ((type *)mem_alloc((t), sizeof(type)))
 void *mem_array(struct tgc *t, size_t n, size_t size);            /* checked n * size */
 
+/* Bytes that the limit still allows; 0 where it was set below what is in use. */
+size_t mem_room(const struct tgc *t);
+
 /* Seconds by a clock that only goes forwards, from some beginning: for differences. */
 double clock_seconds(void);
 
@@ -544,7 +547,7 @@ struct tgc {
     const char **uop_axes; size_t cap_uop_axes;          /* by uop id */
     bool bug;                    /* tgc_stop() was called by tgc_bug() */
     bool cancelled;              /* ... since the listener wanted it */
-    bool exhausted;              /* ... since memory is */
+    bool exhausted;              /* a limit of memory, or the system's, is reached */
 };
 /* NULL if out of memory; 0: no limit */
 struct tgc *tgc_new(size_t mem_limit);

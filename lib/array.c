@@ -11,6 +11,7 @@ void *pages_allocate(struct tgc *t, size_t nbytes, const char *what)
     size_t total;
     bool fits = size_add(t->run_used, nbytes, &total) && (!t->run_limit || total <= t->run_limit);
     if (!fits) {
+        t->exhausted = true;
         diag_error(t, NULL,
                    "%s would take %zu MB, and a run here may take %zu MB, of which %zu are taken; "
                    "%s=BYTES allows more",
@@ -23,6 +24,7 @@ void *pages_allocate(struct tgc *t, size_t nbytes, const char *what)
     void *p = mmap(NULL, nbytes ? nbytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                    -1, 0);
     if (p == MAP_FAILED) {
+        t->exhausted = true;
         diag_error(t, NULL, "%zu bytes for %s cannot be allocated", nbytes, what);
         return NULL;
     }

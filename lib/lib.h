@@ -162,8 +162,8 @@ void limits_set(struct tgc *t, struct options *o);
 /* ------------------------------------------------------------------------------------- listen.c */
 
 /* To t->listener, if there is one. */
-void progress(const struct tgc *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void progress_end(const struct tgc *t);
+void progress(struct tgc *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void progress_end(struct tgc *t);
 /* A stage that began at `since`, by clock_seconds(). */
 void report_stage(const struct tgc *t, const char *what, double since);
 void report_text(const struct tgc *t, const char *text);

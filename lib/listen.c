@@ -3,10 +3,11 @@
 
 #include <stdarg.h>
 
-void progress(const struct tgc *t, const char *format, ...)
+void progress(struct tgc *t, const char *format, ...)
 {
     char what[256];
     va_list ap;
+    tgc_poll(t);
     if (!t->listener || !t->listener->on_progress)
         return;
     va_start(ap, format);
@@ -15,7 +16,11 @@ void progress(const struct tgc *t, const char *format, ...)
     t->listener->on_progress(t->listener->user, what);
 }
 
-void progress_end(const struct tgc *t) { progress(t, "%s", ""); }
+void progress_end(struct tgc *t)
+{
+    if (t->listener && t->listener->on_progress)
+        t->listener->on_progress(t->listener->user, "");
+}
 
 void report_stage(const struct tgc *t, const char *what, double since)
 {

@@ -143,8 +143,9 @@ static void check_facts(struct tgc *t, const struct passing *p, const struct pas
 
 struct start { double seconds; size_t uops; };
 
-static struct start start_now(const struct tgc *t)
+static struct start start_pass(struct tgc *t)
 {
+    tgc_poll(t);
     return (struct start){clock_seconds(), t->nuop};
 }
 
@@ -183,7 +184,7 @@ static uint64_t kernel_mark(const struct kernel *k)
 
 static bool run_graph_pass(struct tgc *t, struct passing *p, int i)
 {
-    struct start start = start_now(t);
+    struct start start = start_pass(t);
     uint64_t before = graph_mark(t, p->graph);
     if (!passes[i].graph(t, p->graph))
         return false;
@@ -206,7 +207,7 @@ static bool verify_all(struct tgc *t, struct passing *p, const char *after)
 
 static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
 {
-    struct start start = start_now(t);
+    struct start start = start_pass(t);
     int before = t->nerror;
     passes[i].plan(p->plan);
     note(t, p, i, start, true);
@@ -217,7 +218,7 @@ static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
 
 static bool run_schedule_pass(struct tgc *t, struct passing *p, int i)
 {
-    struct start start = start_now(t);
+    struct start start = start_pass(t);
     int nkernel = p->schedule->nkernel;
     if (!passes[i].schedule(t, p->schedule))
         return false;
@@ -228,7 +229,7 @@ static bool run_schedule_pass(struct tgc *t, struct passing *p, int i)
 static bool run_kernel_pass(struct tgc *t, struct passing *p, int i, struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
-    struct start start = start_now(t);
+    struct start start = start_pass(t);
     uint64_t before = kernel_mark(k);
     bool ok = passes[i].kernel(t, p->schedule, k);
     scratch_release(t, mark);

@@ -25,6 +25,7 @@ SUITES = [
     ("tune", "tests/cli/tune_test.py", 600, 600),
     ("python", "tests/python/python_test.py", 300, 300),
     ("wheel", "tests/python/wheel_test.py", 300, 2400),
+    ("api", "tests/api/api_test.py", 300, 2400),
     ("library", "tests/ir/library_test.py", 600, 600),
     ("text", "tests/ir/text_test.py", 600, 1800),
     ("passes", "tests/ir/passes_test.py", 300, 600),

@@ -217,9 +217,11 @@ static bool lower_node(struct lower *l, struct scope *s, const struct call *call
 static bool lower_nodes(struct lower *l, struct scope *s, const struct call *call,
                         NodeProto *const *node, size_t nnode)
 {
-    for (size_t i = 0; i < nnode; i++)
+    for (size_t i = 0; i < nnode; i++) {
+        tgc_poll(l->t);
         if (!lower_node(l, s, call, node[i]))
             return false;
+    }
     return true;
 }
 

@@ -62,6 +62,7 @@ static bool read_stream(struct tgc *t, const struct place *at, int fd, struct in
         if (in->nbytes > MAX_FILE_NBYTES)
             return too_large(t, at);
     }
+    t->exhausted = true;
     return diag_error(
         t, at, "out of memory while reading it (%zu bytes so far; the limit is --max-memory)",
         in->nbytes);
@@ -144,11 +145,13 @@ static ProtobufCMessage *unpack(struct tgc *t, const struct place *at,
                    error.field ? error.field : "", error.problem, advice_for(bytes, nbytes));
         return NULL;
     }
-    if (need > t->mem_limit - t->mem_used) {
+    if (need > mem_room(t)) {
+        t->exhausted = true;
         diag_error(t, at,
-                   "unpacking its %zu bytes may take %zu MiB, which is beyond the memory limit "
-                   "(--max-memory) of %zu MiB",
-                   nbytes, need >> 20, t->mem_limit >> 20);
+                   "unpacking its %zu bytes may take %.1f MiB, which is beyond the memory limit "
+                   "(--max-memory) of %.1f MiB, of which %.1f are taken",
+                   nbytes, (double)need / 0x1p20, (double)t->mem_limit / 0x1p20,
+                   (double)t->mem_used / 0x1p20);
         return NULL;
     }
     ProtobufCAllocator allocator = {budget_alloc, budget_free, t};

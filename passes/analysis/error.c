@@ -252,7 +252,7 @@ bool error_gains(struct tgc *t, const struct graph *g, struct uop *const *sum, i
     int nroot;
     struct uop **root = graph_roots(t, g, &nroot);
     if (t->mem_limit)
-        p.most = (t->mem_limit - t->mem_used) / 3;
+        p.most = mem_room(t) / 3;
     p.order = uop_toposort(t, root, nroot, &p.n);
     p.at = scratch_array(t, t->nuop + 1, sizeof *p.at);
     p.field = scratch_array(t, (size_t)p.n, sizeof *p.field);

@@ -190,7 +190,7 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
         self->is_expression = self->cost >= 0;
         return NULL;
     }
-    size_t room = f->t->mem_limit - f->t->mem_used;
+    size_t room = mem_room(f->t);
     if ((size_t)nbytes > room / 4)
         return NULL;  /* folding must not cause an out-of-memory error */
     struct eval_env env = {.budget = f->budget};
@@ -223,7 +223,7 @@ static struct uop *try_drop(struct folding *f, struct uop *u)
         nbytes *= equal >> a & 1 ? 1 : (size_t)dim[a];
     size_t worth = nbytes == size ? UNIFORM_NBYTES : REPEATED_NBYTES;
     if (!equal || (size_t)self->nbytes - nbytes < worth ||
-        (size_t)self->nbytes > (f->t->mem_limit - f->t->mem_used) / 4)
+        (size_t)self->nbytes > mem_room(f->t) / 4)
         return NULL;
     char *data = mem_alloc(f->t, (size_t)self->nbytes);
     memcpy(data, b->data, (size_t)self->nbytes);

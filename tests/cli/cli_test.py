@@ -411,6 +411,13 @@ def _(folder):
         expect(not tgc(folder, "model.onnx", "-o", "own.c", "--weights=incbin").err, "a warning for a rebuild")
 
 
+@case("--max-memory holds below what tgc takes before it knows of it")
+def _(folder):
+    for name in ("examples/digits.onnx", "models/mlp.tg"):
+        done = T.must(T.run([TGC, T.ROOT / name, "-o", folder / "net.c", "--max-memory=100K"]), 1)
+        expect("--max-memory" in done.err and not list(folder.iterdir()), done.describe())
+
+
 @case("run's own buffers keep to --max-memory")
 def _(folder):
     for options in (("--max-memory=100M",), ("--max-memory=5G",), ()):

@@ -295,7 +295,7 @@ static float *weight_values(const struct layer *l, struct uop **dim, int64_t *ne
     *nelem = 1;
     for (int p = 0; p < l->product->ndim; p++)
         *nelem = sat_mul(*nelem, size_of(dim[p] = w->dim[p]));
-    size_t nbytes, room = t->mem_limit - t->mem_used;
+    size_t nbytes, room = mem_room(t);
     if (*nelem < 1 || !size_mul((size_t)*nelem, sizeof(float), &nbytes) || nbytes > room / 16)
         return NULL;
     struct eval_env env = {.budget = -1};

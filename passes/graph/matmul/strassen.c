@@ -312,7 +312,7 @@ static struct uop *sums_of_weight(const struct product *p)
     struct tgc *t = p->t;
     struct uop *w = axes_keep(t, p->weight->value, p->weight->of);
     int64_t size[MAX_RANK + 1] = {PRODUCTS}, stride[MAX_RANK + 1], nelem = 1;
-    size_t nbytes, room = t->mem_limit - t->mem_used;
+    size_t nbytes, room = mem_room(t);
     for (int a = w->ndim - 1; a >= 0; a--) {
         stride[a] = nelem;
         nelem = sat_mul(nelem, size_of(w->dim[a]));

@@ -334,7 +334,7 @@ struct uop *weights_evaluate(struct tgc *t, struct uop *v)
         nelem = sat_mul(nelem, dim[a]);
     }
     if (!size_mul((size_t)nelem, dtype_nbytes(v->dtype), &nbytes) ||
-        nbytes > (t->mem_limit - t->mem_used) / 4)
+        nbytes > mem_room(t) / 4)
         return NULL;
     struct eval_env env = {.budget = -1};
     char *data = mem_alloc(t, nbytes);

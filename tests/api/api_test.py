@@ -1,0 +1,293 @@
+"""The compiler as a library: programs that know of tgc what is installed: tgc.h, libtgc.so, libtgc.pc.
+
+api.c and api.cpp use tgc.h as its comments say; faults.c makes every allocation fail once. What the library writes is compared with
+what the command line writes. With --all, api.c runs against a library that is built with sanitizers.
+"""
+
+import functools
+import json
+import re
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+import tgc as T
+from suite import Skip, Suite, expect
+
+suite = Suite("api")
+OPTIONS = suite.parse()
+ROOT = T.ROOT
+BUILD = Path(OPTIONS.build).resolve()
+TGC = T.find_tgc(BUILD).resolve()
+SCRATCH = T.scratch(BUILD / "test-scratch" / "api")
+DIGITS = ROOT / "examples" / "digits.onnx"
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+case = suite.folder_case(SCRATCH)
+lock = threading.Lock()
+
+
+# ------------------------------------------------------------------------------------- helpers
+
+
+@functools.cache
+def install_once():
+    """By Meson's plan, but without Meson, whose install of another suite might be going on. Returns the folder of libtgc.pc."""
+    plan = json.loads(T.must(T.run(["meson", "introspect", BUILD, "--installed"])).out)
+    root = SCRATCH / "installed"
+    for source, target in plan.items():
+        if re.match(r"libtgc\.|tgc\.h$", Path(target).name):
+            path = root / Path(target).relative_to("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if Path(source).is_absolute():
+                shutil.copy(source, path)
+            else:                                   # a link, by the name that it has
+                path.symlink_to(next((BUILD / "lib").glob("libtgc.so.*.*")).name)
+    return next(root.rglob("libtgc.pc")).parent
+
+
+def flags():
+    with lock:
+        folder = install_once()
+    done = T.must(T.run(["pkg-config", "--cflags", "--libs", "libtgc"], env={"PKG_CONFIG_PATH": str(folder)}))
+    return [*done.out.decode().split(), f"-Wl,-rpath,{folder.parent}", "-lpthread"]
+
+
+programs = {}
+
+
+def program(source, *words):
+    """Compiled against the installed library."""
+    exe = SCRATCH / source.replace(".", "_")
+    options = flags()
+    with lock:
+        if source not in programs:
+            compiler = ["c++", "-std=c++17"] if source.endswith(".cpp") else ["cc", "-std=gnu99"]
+            T.must(T.run([*compiler, "-g", *WARNINGS, HERE / source, "-o", exe, *options]))
+            programs[source] = exe
+    return [programs[source], *words]
+
+
+def has_llvm():
+    lines = T.must(T.run([TGC, "--version"])).out.decode()
+    return re.search(r"libLLVM: \d", lines) is not None
+
+
+def make(command, status=0, **more):
+    done = T.must(T.run(command, timeout=300, **more), status)
+    return done.out.decode() + done.err
+
+
+def bad_onnx(path):
+    x, y, z = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [n]) for name, n in (("x", 2), ("y", 3), ("z", 2)))
+    graph = helper.make_graph([helper.make_node("Add", ["x", "y"], ["z"], name="first")], "g", [x, y], [z])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
+    return path
+
+
+def text_model(path, *lines):
+    path.write_text("tg 1\n" + "\n".join(lines) + "\n")
+    return path
+
+
+# --------------------------------------------------------------------------------------- cases
+
+
+@suite.case("tgc.h is C99 and C++11 without a warning")
+def _():
+    for words in (["cc", "-std=c99"], ["cc", "-std=c11"], ["c++", "-std=c++11", "-xc++"]):
+        T.must(T.run([*words, *WARNINGS, "-fsyntax-only", *(["-xc"] if words[0] == "cc" else []), ROOT / "lib/tgc.h"]))
+
+
+def exported():
+    lines = T.must(T.run(["nm", "-D", "--defined-only", BUILD / "lib/libtgc.so"])).out.decode().splitlines()
+    return {line.split()[2] for line in lines}
+
+
+@suite.case("libtgc.so exports the functions of tgc.h, and has a soname")
+def _():
+    text = re.sub(r"/\*.*?\*/", "", (ROOT / "lib/tgc.h").read_text(), flags=re.S)
+    declared = set(re.findall(r"^TGC_API [^;]*?\b(tgc_\w+)\(", text, re.M))
+    expect(len(declared) > 25, f"tgc.h is read as {sorted(declared)}")
+    expect(exported() == declared, f"other symbols: {exported() ^ declared}")
+    dynamic = T.must(T.run(["readelf", "-d", BUILD / "lib/libtgc.so"])).out.decode()
+    expect("Library soname: [libtgc.so.0]" in dynamic, dynamic)
+
+
+# Of the compiler's start files and libgcc, and protobuf-c's default texts, which are not written to.
+WRITABLE = r"completed\.\d+|__dso_handle|__TMC_END__|_edata|_end|__bss_start|\w+__default_value|__cpu_\w+"
+
+
+@suite.case("libtgc.so has no data that a call could change")
+def _():
+    sections = T.must(T.run(["readelf", "-SW", BUILD / "lib/libtgc.so"])).out.decode()
+    writable = set(re.findall(r"\[ *(\d+)\] \.(?:data|bss|tdata|tbss) ", sections))
+    expect(writable, sections)
+    symbols = T.must(T.run(["readelf", "-sW", BUILD / "lib/libtgc.so"])).out.decode()
+    found = [words[7] for words in (line.split() for line in symbols.splitlines())
+             if len(words) == 8 and words[6] in writable and words[3] in ("OBJECT", "TLS", "NOTYPE")]
+    wrong = [name for name in found if not re.fullmatch(WRITABLE, name)]
+    expect(not wrong, f"these are global and can change: {wrong}")
+
+
+def same_files(folder, kind, model, settings, *options):
+    """What the library makes in memory is what the command line writes."""
+    (folder / "here").mkdir()
+    (folder / "there").mkdir()
+    make(program("api.c", "files", kind, model, folder / "here", *settings))
+    make([TGC, model, "-o", folder / "there" / f"net.{kind}", "--name=net", *options])
+    names = [sorted(path.name for path in (folder / name).iterdir()) for name in ("here", "there")]
+    expect(names[0] == names[1], f"files: {names}")
+    for name in names[0]:
+        if not name.endswith((".so", ".a")):        # by a compiler, which may write a path
+            expect((folder / "here" / name).read_bytes() == (folder / "there" / name).read_bytes(), f"{name} differs")
+
+
+for kind in ("c", "tg", "uops", "dot", "json", "so", "a"):
+    @case(f"in memory as in files: .{kind}")
+    def _(folder, kind=kind):
+        same_files(folder, kind, DIGITS, ["name=net"])
+
+
+@case("in memory as in files: .c with its weights beside it, options with values and without")
+def _(folder):
+    same_files(folder, "c", DIGITS, ["name=net", "weights=file", "cpu=avx2", "fast-math", "O=1"],
+               "--weights=file", "--cpu=avx2", "--fast-math", "-O1")
+
+
+@case("in memory as in files: .o and .ll by LLVM")
+def _(folder):
+    if not has_llvm():
+        raise Skip("libLLVM is not here")
+    model = text_model(folder / "net.tg", "input %x : f32[4, 3]", "%1 = relu(%x)", 'output %1 as "y"')
+    for kind in ("o", "ll"):
+        (folder / kind).mkdir()
+        same_files(folder / kind, kind, model, ["name=net", "target=llvm"], "--target=llvm")
+
+
+def runs(folder, *settings):
+    """A model in memory with a size that the run decides, against NumPy."""
+    model = text_model(folder / "net.tg", "input %x : f32[N<=7, 3]", "%1 = relu(%x)", "%2 = add(%1, %1)", 'output %2 as "y"')
+    x = np.random.default_rng(1).standard_normal((5, 3)).astype(np.float32)
+    (folder / "x").write_bytes(x.tobytes())
+    maker = make(program("api.c", "run", model, folder / "x", 5, folder / "y", *settings))
+    y = np.frombuffer((folder / "y").read_bytes(), np.float32).reshape(5, 3)
+    expect(np.array_equal(y, 2 * np.maximum(x, 0)), f"{y}")
+    return maker
+
+
+@case("a run by LLVM: sizes of a run, checks of inputs")
+def _(folder):
+    if not has_llvm():
+        raise Skip("libLLVM is not here")
+    expect("LLVM" in runs(folder), "LLVM did not run it")
+
+
+@case("a run by the C compiler")
+def _(folder):
+    runs(folder, "target=c")
+
+
+@case("a run by LLVM needs no C compiler")
+def _(folder):
+    if not has_llvm():
+        raise Skip("libLLVM is not here")
+    exe = program("api.c")[0]
+    model = text_model(folder / "net.tg", "input %x : f32[N<=7, 3]", "%1 = relu(%x)", 'output %1 as "y"')
+    (folder / "x").write_bytes(bytes(4 * 15))
+    make([exe, "run", model, folder / "x", 5, folder / "y"], env={"PATH": str(folder), "CC": "/no/such/compiler"})
+
+
+@case("state: kept between runs, and reset")
+def _(folder):
+    model = text_model(folder / "net.tg", "input %before : f32[1]", "input %x : f32[1]", "%1 = add(%before, %x)", "%2 = add(%1, %1)",
+                       'output %2 as "y"', 'output %1 as "sum"')
+    make(program("api.c", "state", model, "target=c"))
+
+
+@case("errors are data")
+def _(folder):
+    bad = text_model(folder / "bad.tg", "input %x : f32[2]", "%1 = reul(%x)", 'output %1 as "y"')
+    make(program("api.c", "errors", bad_onnx(folder / "bad.onnx"), bad, DIGITS), cwd=folder)
+
+
+@case("without libLLVM: a status, and what to do")
+def _(folder):
+    done = T.run(program("api.c", "run", DIGITS, DIGITS, 1, folder / "y"), env={"TGC_LLVM": "1"})
+    expect(done.status == 1 and ("libLLVM is not installed" in done.err or "without the LLVM target" in done.err), done.describe())
+
+
+@suite.case("every function with NULL")
+def _():
+    make(program("api.c", "nothing"))
+
+
+@case("cancelled at each time that it is asked: nothing is left")
+def _(folder):
+    make(program("api.c", "cancel", DIGITS, folder))
+    expect(sorted(path.name for path in folder.iterdir()) == ["net.c", "net.h"], f"{list(folder.iterdir())}")
+
+
+@suite.case("two threads at once make what one makes")
+def _():
+    make(program("api.c", "threads", DIGITS))
+
+
+@case("files, maps and temporary directories are as before, after good calls and bad ones")
+def _(folder):
+    (folder / "tmp").mkdir()
+    make(program("api.c", "left", DIGITS, bad_onnx(folder / "bad.onnx"), folder / "net.c"), env={"TMPDIR": str(folder / "tmp")})
+    expect(not list((folder / "tmp").iterdir()), f"left: {list((folder / 'tmp').iterdir())}")
+
+
+MODELS = {"digits": DIGITS, "mlp": ROOT / "models/mlp.tg"}
+
+for name, kinds in {"digits": ("c", "tg", "json"), "mlp": ("c", "uops")}.items():
+    for kind in kinds:
+        @suite.case(f"each allocation fails once: {name}, {kind}")
+        def _(name=name, kind=kind):
+            expect("calls failed" in make(program("faults.c", MODELS[name], kind)), "nothing failed")
+
+
+@suite.case("from C++")
+def _():
+    expect("digits.c" in make(program("api.cpp", DIGITS)), "nothing was compiled")
+
+
+# ---------------------------------------------------------------------------------- sanitizers
+
+
+def sanitized(folder, kind, cases):
+    build = folder / "build"
+    T.must(T.run(["meson", "setup", build, ROOT, f"-Db_sanitize={kind}", "-Db_lundef=false", "-Dtests=disabled", "-Doptimization=1"]))
+    T.must(T.run(["ninja", "-C", build, "-j", "2", "lib/libtgc.so.0.1.0"], timeout=1200))
+    library = next((build / "lib").glob("libtgc.so.*.*"))
+    exe = folder / "api"
+    T.must(T.run(["cc", "-std=gnu99", "-g", f"-fsanitize={kind}", "-I", ROOT / "lib", HERE / "api.c", "-o", exe, library,
+                  f"-Wl,-rpath,{library.parent}", "-lpthread"]))
+    for words in cases:
+        make([exe, *words], cwd=folder)
+
+
+@case("under the thread sanitizer", slow=True)
+def _(folder):
+    sanitized(folder, "thread", [["threads", DIGITS]])
+
+
+@case("under the address sanitizer, leaks included", slow=True)
+def _(folder):
+    bad = text_model(folder / "bad.tg", "input %x : f32[2]", "%1 = reul(%x)", 'output %1 as "y"')
+    (folder / "out").mkdir()
+    sanitized(folder, "address,undefined", [["errors", bad_onnx(folder / "bad.onnx"), bad, DIGITS], ["cancel", DIGITS, folder / "out"],
+                                            ["threads", DIGITS], ["nothing"]])
+
+
+if __name__ == "__main__":
+    suite.main()

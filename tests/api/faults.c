@@ -1,0 +1,95 @@
+/* faults.c - every allocation of a compile fails once, and everything is freed.   faults MODEL KIND
+ *
+ * The allocator of the C library is called by its inner names (glibc), so that this program's can
+ * stand in front of it: it counts the blocks that are there, and fails the call whose turn it is, or
+ * all from there on.
+ */
+#include "check.h"
+
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void __libc_free(void *p);
+
+static long live, calls, fails_at = -1;
+static int goes_on;
+
+static int fails(void)
+{
+    long k = ++calls;
+    return fails_at > 0 && (goes_on ? k >= fails_at : k == fails_at);
+}
+
+void *malloc(size_t n)
+{
+    void *p = fails() ? NULL : __libc_malloc(n);
+    live += p != NULL;
+    return p;
+}
+
+void *calloc(size_t n, size_t size)
+{
+    void *p = fails() ? NULL : __libc_calloc(n, size);
+    live += p != NULL;
+    return p;
+}
+
+void *realloc(void *old, size_t n)
+{
+    void *p = fails() ? NULL : __libc_realloc(old, n);
+    live += p && !old;
+    return p;
+}
+
+void free(void *p)
+{
+    live -= p != NULL;
+    __libc_free(p);
+}
+
+static tgc_status use(const char *model, const char *kind)
+{
+    tgc_compiler *c = tgc_compiler_new();
+    tgc_files *files = NULL;
+    tgc_status status = c ? tgc_source_file(c, model) : TGC_NO_MEMORY;
+    if (status == TGC_OK)
+        status = tgc_set(c, "cpu", "avx2");
+    if (status == TGC_OK)
+        status = strcmp(kind, "json") == 0 ? tgc_info_json(c, &(const char *){NULL})
+                                           : tgc_compile_memory(c, kind, &files);
+    if (c && status != TGC_OK && tgc_message_count(c) == 0) {
+        fprintf(stderr, "status %d without a message\n", (int)status);
+        exit(1);
+    }
+    tgc_files_free(files);
+    tgc_compiler_free(c);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    long ndone = 0, nfailed = 0;
+    CHECK(argc == 3 && use(argv[1], argv[2]) == TGC_OK);
+    long before = live, start = calls;
+    CHECK(use(argv[1], argv[2]) == TGC_OK && live == before);
+    long n = calls - start;
+    for (goes_on = 0; goes_on < 2; goes_on++)
+        for (long k = 1; k <= n; k++) {
+            calls = 0;
+            fails_at = k;
+            tgc_status status = use(argv[1], argv[2]);
+            fails_at = -1;
+            ndone += status == TGC_OK;
+            nfailed += status != TGC_OK;
+            if (status != TGC_OK && status != TGC_NO_MEMORY && status != TGC_FAILED) {
+                fprintf(stderr, "allocation %ld of %ld: status %d\n", k, n, (int)status);
+                return 1;
+            }
+            if (live != before) {
+                fprintf(stderr, "allocation %ld of %ld: %ld blocks are left\n", k, n, live - before);
+                return 1;
+            }
+        }
+    printf("%ld allocations: %ld calls failed, %ld did without\n", n, nfailed, ndone);
+    return nfailed == 0;
+}
