@@ -93,7 +93,8 @@ enum program_status {
 #define STATUS(name, value, text) PROGRAM_##name = value,
 #include "backends/program/statuses.def"
 #undef STATUS
-    PROGRAM_STATUS_END
+    PROGRAM_STATUS_END,
+    PROGRAM_OWN_STATUS = 100     /* from here on: of C functions of the user's */
 };
 
 /* ------------------------------------------------------------------------------------ program.c */
@@ -158,6 +159,11 @@ struct byte_sink { bool (*write)(void *context, const void *p, size_t nbytes); v
 /* sizes.c: whether a run takes at most `limit` bytes of stack; false: an error says what takes
  * more */
 bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit);
+/* external.c: the call of a C function of the user's at *step or later that is the first of that
+ * function; *step moves behind it. NULL: there is no more. */
+const struct host_call *schedule_next_external(const struct schedule *s, int *step);
+/* Their names are free in the program `name`. false: reported. */
+bool program_check_externals(struct tgc *t, const struct schedule *s, const char *name);
 /* Writes NAME.c and NAME.h. *weights_beside: NAME.weights is needed, too, which
  * program_write_weights() writes. needs: a planned schedule (buffer offsets, arena_nbytes). false:
  * diagnostics were recorded. */

@@ -10,6 +10,7 @@ struct tally { const char *name; int n; };
 struct report {
     const char *name;
     struct text inputs, outputs, states; /* JSON lists, or lines */
+    struct text functions;          /* C functions of the user's that it calls, likewise */
     size_t state_bytes;
     struct tally *tally; size_t ntally, cap_tally;
     /* dimensions without a bound: what depends on them is unknown */
@@ -254,6 +255,26 @@ static void put_kernels(struct text *x, struct tgc *t, const struct schedule *s)
     }
 }
 
+/* The C functions that the model calls, which its user defines. */
+static void put_functions(struct text *x, bool json, const struct schedule *s)
+{
+    const struct host_call *h;
+    for (int step = 0; (h = schedule_next_external(s, &step));) {
+        int calls = 0;
+        for (int i = 0; i < s->nstep; i++)
+            calls += s->step[i].host && s->step[i].host->external == h->external;
+        if (!json) {
+            text_printf(x, "    %s: %s, %d call%s\n", h->external->symbol, h->external->name, calls,
+                        calls == 1 ? "" : "s");
+            continue;
+        }
+        text_printf(x, "%s{\"function\":\"%s\",\"operator\":", x->n ? "," : "",
+                    h->external->symbol);
+        text_json(x, h->external->name);
+        text_printf(x, ",\"calls\":%d}", calls);
+    }
+}
+
 static bool report_model(struct tgc *t, const struct options *given, struct report *r)
 {
     struct options told = *given;
@@ -290,6 +311,7 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
         put_state(&r->states, o->json, i == 0, st->from, st->name, dtype_name(st->in->dtype),
                   &shape, st->length ? st->axis : -1);
     }
+    put_functions(&r->functions, o->json, m.schedule);
     r->state_bytes = program_state_bytes(t, m.schedule);
     for (int i = 0; i < m.schedule->noutput; i++)
         put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
@@ -384,6 +406,8 @@ static void put_json(struct text *x, const struct options *o, const struct repor
                     "\"bytes_before\":%zu,\"rms_error\":%.3g,\"max_error\":%.3g}",
                     dtype_name(r->narrowing.dtype), r->narrowing.nweight, r->narrowing.to_nbytes,
                     r->narrowing.from_nbytes, r->narrowing.rms_error, r->narrowing.max_error);
+    if (r->functions.n)
+        text_printf(x, ",\"functions\":[%s]", r->functions.s);
     if (!r->open.n && !r->is_artefact)
         text_printf(x, ",\"kernel_list\":[%s]", r->table.s ? r->table.s : "");
     if (o->passes && !r->open.n && !r->is_artefact)
@@ -412,6 +436,8 @@ static void put_text(struct text *x, const struct report *r)
     put_lines(x, "outputs", &r->outputs);
     if (r->states.n)
         put_lines(x, "states, from output to next input", &r->states);
+    if (r->functions.n)
+        put_lines(x, "C functions that it calls, which you define", &r->functions);
     for (size_t i = 0; i < r->ntally; i++)
         text_printf(x, "%s%s %d%s", i ? ", " : "operators: ", r->tally[i].name, r->tally[i].n,
                     i + 1 == r->ntally ? "\n" : "");
@@ -450,6 +476,7 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o)
 {
     struct report r = {.open = {.t = t},
                        .states = {.t = t},
+                       .functions = {.t = t},
                        .why = {.t = t},
                        .opts = {.t = t},
                        .passes = {.t = t},

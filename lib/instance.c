@@ -375,6 +375,8 @@ static bool build_anyhow(struct tgc *t, const struct options *o, const struct mo
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
                     struct instance *p)
 {
+    if (!externals_link(t, o, m->schedule))
+        return false;
     if (!check_values_fit(t, o, m->graph))
         return false;
     return o->any_target              ? build_anyhow(t, o, m, p)
@@ -703,6 +705,9 @@ static bool run_once(struct tgc *t, struct instance *p, bool again)
     if (status == PROGRAM_BAD_VALUE)
         return diag_error(t, NULL, "the compiled model's run reports: %s%s", p->strerror(status),
                           suspects(t, p));
+    if (status < 0 || status >= PROGRAM_OWN_STATUS)
+        return diag_error(t, NULL, "the run ends with status %d, of a C function that the model calls",
+                          status);
     if (status != PROGRAM_OK)
         return diag_error(t, NULL, "the compiled model's run reports: %s", p->strerror(status));
     for (int i = 0; i < p->info->output_count; i++)

@@ -85,6 +85,7 @@ struct options {
     const char **state; int nstate; size_t cap_state; /* OUT=IN */
     const char **inner; int ninner; size_t cap_inner; /* of --value */
     const char **library; int nlibrary; size_t cap_library; /* files of --library */
+    const char **link; int nlink; size_t cap_link;    /* files of --link */
     int steps;                      /* of tgc run */
     struct onnx_load_options load;
     int nchwc_block;                /* 0: as the model implies */
@@ -361,6 +362,8 @@ struct instance {
     void (*on_kernel)(void *user, int index, const char *kernel);
     void *user;
 };
+/* link.c: opens what defines the C functions that a schedule calls. false: diagnostics. */
+bool externals_link(struct tgc *t, const struct options *o, const struct schedule *s);
 /* Makes code of m's schedule, by LLVM in this process, or as a shared object by a C compiler, and opens
  * it. false: diagnostics. */
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,

@@ -391,7 +391,8 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         return false;
     report_stage(t, "schedule", start);
     report_kernels(t, m->schedule);
-    return !o->stack || program_check_stack(t, m->schedule, o->stack);
+    return program_check_externals(t, m->schedule, name) &&
+           (!o->stack || program_check_stack(t, m->schedule, o->stack));
 }
 
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)

@@ -544,6 +544,9 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_LIBRARY:
         VEC_PUSH(p->t, o->library, o->nlibrary, o->cap_library, g->value);
         return (*g->value && strcmp(g->value, "-") != 0) || bad_value(p, g);
+    case OPTION_LINK:
+        VEC_PUSH(p->t, o->link, o->nlink, o->cap_link, g->value);
+        return *g->value || bad_value(p, g);
     case OPTION_STEPS:
         if (!read_int(g->value, &end, 1, INT32_MAX, &n) || *end)
             return bad_value(p, g);

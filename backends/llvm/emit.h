@@ -229,11 +229,17 @@ void module_end(struct emit *e);
 void describe_program(struct tgc *t, const struct schedule *s, const char *name,
                       const char *producer, struct program_info *info);
 
+/* external.c: C functions of the user's */
+void externals_declare(struct emit *e);
+void emit_external(struct emit *e, const struct step *step);
+
 /* run.c */
 void return_if(struct emit *e, value bad, value status);
 value weight_place(struct emit *e, value self, const struct buffer *b);
 /* An integer or bool over symbols and elements that this run has stored. */
 value run_scalar(struct emit *e, struct uop *root);
+/* Where a buffer, or a part of one, is. */
+value run_argument(struct emit *e, const struct buffer *b);
 void emit_run(struct emit *e, const char *name);
 
 /* entry.c */

@@ -58,6 +58,7 @@ void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, 
 value module_emit(struct emit *e, const char *function)
 {
     const struct schedule *s = e->s;
+    externals_declare(e);
     e->twin = twins_find(e->t, s);
     e->kernel = mem_array(e->t, (size_t)s->nkernel + 1, sizeof *e->kernel);
     e->slot = mem_array(e->t, (size_t)s->nkernel + 1, sizeof *e->slot);

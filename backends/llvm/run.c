@@ -97,7 +97,7 @@ value run_scalar(struct emit *e, struct uop *root)
 }
 
 /* A part of another buffer begins at an offset that may be an expression. */
-static value argument(struct emit *e, const struct buffer *b)
+value run_argument(struct emit *e, const struct buffer *b)
 {
     for (const struct buffer *part = b; part->base; part = part->base)
         if (part->base_offset)
@@ -117,13 +117,17 @@ void return_if(struct emit *e, value bad, value status)
 static void emit_host(struct emit *e, const struct step *step)
 {
     const struct host_call *h = step->host;
+    if (h->external) {
+        emit_external(e, step);
+        return;
+    }
     const struct host_function *f = host_function_find(h->function);
     if (!f || step->narg != f->nin + f->nout || h->nparam != f->nparam || h->nresult != f->nresult)
         TGC_BUG(e->t, "the call of '%s' does not match ir/host.def", h->function);
     value *arg = mem_array(e->t, (size_t)(step->narg + h->nparam + h->nresult) + 1, sizeof *arg);
     int n = 0;
     for (int i = 0; i < step->narg; i++)
-        arg[n++] = argument(e, step->arg[i]);
+        arg[n++] = run_argument(e, step->arg[i]);
     for (int i = 0; i < h->nparam; i++)
         arg[n++] = run_scalar(e, h->param[i]);
     for (int i = 0; i < h->nresult; i++)
@@ -162,7 +166,7 @@ static void emit_call(struct emit *e, value self, const struct kernel *k)
     value *arg = mem_array(e->t, (size_t)n + 1, sizeof *arg);
     emit_step_hook(e, self, k->index);
     for (int i = 0; i < n; i++)
-        arg[i] = a[i].b ? argument(e, a[i].b) : load_as(e, e->i64, e->var[a[i].v->id], 0);
+        arg[i] = a[i].b ? run_argument(e, a[i].b) : load_as(e, e->i64, e->var[a[i].v->id], 0);
     if (k->is_shared)
         emit_share(e, self, k, arg, n);
     else

@@ -430,8 +430,6 @@ void program_write_pieces(struct tgc *t, const struct schedule *s, const struct 
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
                      struct text *c, struct text *h, bool *weights_beside)
 {
-    if (!program_check_externals(t, s, o->name))
-        return false;
     struct program *p = program_new(t, s, o);
     *weights_beside = s->nweight > 0 &&
                       (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE);

@@ -273,11 +273,6 @@ void run_write(struct program *p, struct text *out);
 
 /* ----------------------------------------------------------------------------------- external.c */
 
-/* The call of a C function of the user's at *step or later that is the first of that function;
- * *step moves behind it. NULL: there is no more. */
-const struct host_call *schedule_next_external(const struct schedule *s, int *step);
-/* Their names are free in the program `name`. false: reported. */
-bool program_check_externals(struct tgc *t, const struct schedule *s, const char *name);
 void externals_write_header(struct program *p, struct text *out);
 void external_write_call(struct program *p, struct text *out, const struct step *step);
 

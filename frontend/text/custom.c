@@ -57,9 +57,12 @@ static const struct custom *find_symbol(const struct tg_library *l, const char *
     return NULL;
 }
 
-static const char *place_text(struct reader *r, const struct custom *c)
+const char *custom_place(struct tgc *t, const struct custom *c, const struct token *at,
+                         const char *file)
 {
-    return mem_printf(r->t, "%s:%d:%d", c->path, c->at.line, c->at.column);
+    if (file && !strcmp(c->path, file))
+        return mem_printf(t, "line %d", at->line);
+    return mem_printf(t, "%s:%d:%d", c->path, at->line, at->column);
 }
 
 /* The same declaration may be in a graph and in a library. */
@@ -70,12 +73,13 @@ static bool add(struct reader *r, struct custom *c)
     if (same && c->declaration && same->declaration && !strcmp(c->declaration, same->declaration))
         return true;
     if (same)
-        return read_error(r, &c->at, "'%s' is defined already, at %s", c->name,
-                          place_text(r, same));
+        return read_error(r, &c->at, "'%s' is defined already, %s", c->name,
+                          custom_place(r->t, same, &same->at, r->path));
     const struct custom *function = c->symbol ? find_symbol(l, c->symbol) : NULL;
     if (function)
-        return read_error(r, &c->at, "the C function %s is that of '%s' already, at %s", c->symbol,
-                          function->name, place_text(r, function));
+        return read_error(r, &c->at, "the C function %s is that of '%s' already, %s", c->symbol,
+                          function->name,
+                          custom_place(r->t, function, &function->at, r->path));
     VEC_PUSH(r->t, l->v, l->n, l->cap, c);
     return true;
 }
@@ -303,8 +307,10 @@ static bool read_body(struct reader *r, struct custom *c)
         before = name = r->token;
         ok &= name.kind != TOKEN_BAD;
         lex_next(r);
-        if (depth == 0)
+        if (depth == 0) {
+            c->end = name.start + 1;
             return ok;
+        }
         bool custom = name.kind == TOKEN_NAME && !strcmp(name.text, "custom");
         if (is_value && custom && r->token.kind == TOKEN_STRING)
             ok &= check_callee(r, c, &r->token);

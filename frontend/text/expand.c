@@ -20,7 +20,7 @@ static const char *kind_name(enum external_kind kind)
     switch (kind) {
     case EXTERNAL_INT: return "an integer";
     case EXTERNAL_FLOAT: return "a number";
-    case EXTERNAL_STRING: return "a string in double quotes";
+    case EXTERNAL_STRING: return "a string";
     case EXTERNAL_INTS: return "a list of integers";
     default: return "a list of numbers";
     }
@@ -181,9 +181,9 @@ static const char *sizes_text(struct reader *r)
 static bool misfit(struct reader *r, const struct custom *c, const struct custom_part *p,
                    const struct uop *x, const struct place *at)
 {
-    return diag_error(r->t, at, "found %s, expected %s%s: %%%s of '%s', %s:%d:%d",
+    return diag_error(r->t, at, "found %s, expected %s%s: %%%s of '%s', %s",
                       lib_describe(&r->lib, x), p->type_text, sizes_text(r), p->name, c->name,
-                      c->path, p->at.line, p->at.column);
+                      custom_place(r->t, c, &p->at, at->file));
 }
 
 bool custom_type(struct reader *r, const struct custom *c, const struct custom_part *p,
@@ -233,8 +233,8 @@ static bool bind_operand(struct expansion *x, int i, int k)
     struct type type;
     x->in[i] = k < x->call->nin ? x->call->in[k] : NULL;
     if (!x->in[i] && !p->is_optional)
-        return diag_error(r->t, &x->call->at, "'%s' needs operand %d, %%%s (%s:%d:%d)", x->c->name,
-                          k + 1, p->name, x->c->path, p->at.line, p->at.column);
+        return diag_error(r->t, &x->call->at, "'%s' needs operand %d, %%%s (%s)", x->c->name,
+                          k + 1, p->name, custom_place(r->t, x->c, &p->at, x->call->at.file));
     if (!x->in[i]) {
         define_absent(r, &p->at);
         return true;
@@ -252,12 +252,12 @@ static bool bind_attribute(struct expansion *x, int i)
     for (int k = 0; k < x->call->nattribute && !given; k++)
         given = strcmp(x->call->attribute[k].name, p->name) ? NULL : &x->call->attribute[k];
     if (given && given->kind != p->kind)
-        return diag_error(r->t, &given->at, "found %s, expected %s, as %s:%d:%d declares '%s'",
-                          kind_name(given->kind), kind_name(p->kind), x->c->path, p->at.line,
-                          p->at.column, p->name);
+        return diag_error(r->t, &given->at, "found %s, expected %s: '%s' of '%s', %s",
+                          kind_name(given->kind), kind_name(p->kind), p->name, x->c->name,
+                          custom_place(r->t, x->c, &p->at, given->at.file));
     if (!given && !p->otherwise)
-        return diag_error(r->t, &x->call->at, "'%s' needs the attribute '%s' (%s:%d:%d)",
-                          x->c->name, p->name, x->c->path, p->at.line, p->at.column);
+        return diag_error(r->t, &x->call->at, "'%s' needs the attribute '%s' (%s)", x->c->name,
+                          p->name, custom_place(r->t, x->c, &p->at, x->call->at.file));
     if (given)
         x->value[i] = *given;
     else if (!custom_value(r, p, p->otherwise, &x->value[i]))
@@ -288,9 +288,9 @@ static bool bind_parts(struct expansion *x)
             return false;
     for (int i = k; i < call->nin; i++)
         if (call->in[i])
-            return diag_error(r->t, &call->in_at[i], "'%s' takes %d operands, found %d (%s:%d:%d)",
-                              x->c->name, k, call->nin, x->c->path, x->c->at.line,
-                              x->c->at.column);
+            return diag_error(r->t, &call->in_at[i], "'%s' takes %d operands, found %d (%s)",
+                              x->c->name, k, call->nin,
+                              custom_place(r->t, x->c, &x->c->at, call->at.file));
     for (int i = 0; i < call->nattribute; i++)
         if (tg_custom_attribute(x->c, call->attribute[i].name) == EXTERNAL_SCRATCH)
             return diag_error(r->t, &call->attribute[i].at, "'%s' has no attribute '%.60s'%s",

@@ -257,7 +257,7 @@ struct custom_part {
 struct custom {
     const char *name;                    /* "my.domain::Foo", "foo" */
     struct token at;
-    const char *path, *end;              /* of the text, and the end of its bytes */
+    const char *path, *end;              /* of the text; where the definition ends */
     struct custom_part *part; int npart; size_t cap_part;
     struct lex_mark body;                /* of a definition: behind its brace */
     /* of a C function; NULL: a definition */
@@ -279,6 +279,9 @@ static inline bool custom_is_attribute(const struct custom_part *p)
 {
     return p->kind != EXTERNAL_OPERAND && p->kind != EXTERNAL_RESULT;
 }
+/* Where it is, for a message about a place in `file`: "line 3", "lib.tg:3:5". */
+const char *custom_place(struct tgc *t, const struct custom *c, const struct token *at,
+                         const char *file);
 /* Nothing is called so: reported, with the nearest name; false. */
 bool custom_unknown(struct reader *r, const struct token *name);
 

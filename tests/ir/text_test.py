@@ -334,7 +334,8 @@ def hostile():
     choose = random.Random(7)
     sources = [p.read_bytes() for p in sorted(GOLDEN.glob("*.tg"))]
     pieces = [b"%", b'"', b"(", b")", b"{", b"[", b"]", b"loop", b"999999999999999999999", b"-", b"\0", b"\xff", b"f32[", b"as", b"<=", b"\n", b"N*N*N",
-              b"1e999", b"input %x : f32[4294967296, 4294967296, 4294967296]\n", b"'"]
+              b"1e999", b"input %x : f32[4294967296, 4294967296, 4294967296]\n", b"'",
+              b"def ", b"extern ", b"custom ", b"->", b"?", b"any", b"scratch(", b"}", b"def f(%x : f32[N]) -> (%y) { %y = f(%x) }\n"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.tg"
         for n in range(400 if not suite.options.all else 5000):
