@@ -267,7 +267,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     if (!out || !emit(t, o, m, &e) || !put_text(t, files, sibling(t, o->output, "h"), &e.h))
         return false;
     struct held *held;
-    const char *dir = directory_make(t, &held);
+    const char *const *library = externals_files(t, o);
+    const char *dir = library ? directory_make(t, &held) : NULL;
     if (!dir)
         return false;
     const char *c_path = mem_printf(t, "%s/%s.c", dir, name);
@@ -284,7 +285,9 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
                                 .subject = o->output,
                                 .compiler = compiler,
                                 .flags = flags,
-                                .nflag = nflag};
+                                .nflag = nflag,
+                                .library = library,
+                                .nlibrary = o->nlink};
     bool ok = put_text(t, inside, c_path, &e.c) &&
               put_text(t, inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
               (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name))) &&
@@ -479,6 +482,10 @@ bool compile_model(struct tgc *t, const struct options *given, struct outputs *f
     if (o->emit == EMIT_TG && o->nstate)
         return diag_error(t, &(struct place){.file = o->output},
                           "a text graph has no states; give --state where it is compiled");
+    if (o->nlink && o->emit != EMIT_SHARED)
+        return diag_error(t, &(struct place){.file = o->output},
+                          "%s is for a .so; leave it out here, and give the file to your linker",
+                          option_spelling(OPTION_LINK));
     const char *name = name_of(t, o, &m);
     model_protect_files(o, &m, files);
     bool made = outputs_may_write(files, o->output) &&

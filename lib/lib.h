@@ -364,6 +364,8 @@ struct instance {
 };
 /* link.c: opens what defines the C functions that a schedule calls. false: diagnostics. */
 bool externals_link(struct tgc *t, const struct options *o, const struct schedule *s);
+/* The absolute paths of --link, for a linker. NULL: a diagnostic. */
+const char *const *externals_files(struct tgc *t, const struct options *o);
 /* Makes code of m's schedule, by LLVM in this process, or as a shared object by a C compiler, and opens
  * it. false: diagnostics. */
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,

@@ -48,6 +48,15 @@ static const char *absolute_path(struct tgc *t, const char *path)
     return copy;
 }
 
+const char *const *externals_files(struct tgc *t, const struct options *o)
+{
+    const char **file = mem_array(t, (size_t)o->nlink + 1, sizeof *file);
+    for (int i = 0; i < o->nlink; i++)
+        if (!(file[i] = absolute_path(t, o->link[i])))
+            return NULL;
+    return file;
+}
+
 /* Sources, objects and archives as one library. Of archives the linker takes what is asked for. */
 static bool build_library(struct tgc *t, const char *const *file, int n, const struct schedule *s,
                           struct opened *all)
@@ -59,7 +68,6 @@ static bool build_library(struct tgc *t, const char *const *file, int n, const s
     size_t cap = 0;
     if (!dir)
         return false;
-    VEC_PUSH(t, flag, nflag, cap, "-std=gnu11");
     VEC_PUSH(t, flag, nflag, cap, "-pthread");
     for (int step = 0; (h = schedule_next_external(s, &step));)
         VEC_PUSH(t, flag, nflag, cap, mem_printf(t, "-Wl,-u,%s", h->external->symbol));
@@ -92,16 +100,18 @@ bool externals_link(struct tgc *t, const struct options *o, const struct schedul
 {
     struct opened all = {0};
     const struct host_call *h;
-    const char **file = mem_array(t, (size_t)o->nlink + 1, sizeof *file);
     int n = 0, step = 0;
     if (!schedule_next_external(s, &step))
         return true;
+    const char *const *path = externals_files(t, o);
+    const char **file = mem_array(t, (size_t)o->nlink + 1, sizeof *file);
+    if (!path)
+        return false;
     for (int i = 0; i < o->nlink; i++) {
-        const char *path = absolute_path(t, o->link[i]);
-        if (!path || (is_shared(path) && !open_library(t, &all, path, o->link[i])))
+        if (!is_shared(path[i]))
+            file[n++] = path[i];
+        else if (!open_library(t, &all, path[i], o->link[i]))
             return false;
-        if (!is_shared(path))
-            file[n++] = path;
     }
     if (n && !build_library(t, file, n, s, &all))
         return false;

@@ -404,13 +404,15 @@ const char *const *model_files(struct tgc *t, const struct options *o, const str
 {
     int nexternal = 0;
     const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : NULL;
-    size_t most = (size_t)nexternal + (size_t)m->ntext_file + (size_t)o->nlibrary;
+    size_t most = (size_t)(nexternal + m->ntext_file + o->nlibrary + o->nlink);
     const char **file = mem_array(t, most + 1, sizeof *file);
     *n = 0;
     for (int i = 0; i < nexternal; i++)
         file[(*n)++] = external[i];
     for (int i = 0; i < o->nlibrary; i++)
         file[(*n)++] = o->library[i];
+    for (int i = 0; i < o->nlink; i++)
+        file[(*n)++] = o->link[i];
     for (int i = 0; i < m->ntext_file; i++)
         file[(*n)++] = m->text_file[i];
     return file;
