@@ -273,8 +273,10 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
         return false;
     const char *c_path = mem_printf(t, "%s/%s.c", dir, name);
     struct outputs *inside = outputs_new(t);
-    const char *flags[2];
+    const char *flags[3];
     int nflag = 0;
+    if (o->nlink)
+        flags[nflag++] = "-I.";  /* a .c of --link finds the header */
     if (o->threads > 1)
         flags[nflag++] = "-pthread";
     if (o->debug_info)

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool write_text(struct tgc *t, const char *path, const struct text *x)
+bool file_write(struct tgc *t, const char *path, const struct text *x)
 {
     FILE *f = fopen(path, "we");
     bool ok = f && fwrite(x->s ? x->s : "", 1, x->n, f) == x->n;
@@ -68,8 +68,8 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
         .h_name = mem_printf(t, "%s.h", name), .lines = &lines};
     if (clang && !check_by_clang(t, clang, &source))
         return false;
-    if (!write_text(t, mem_printf(t, "%s/%s.c", dir, name), &c) ||
-        !write_text(t, mem_printf(t, "%s/%s.h", dir, name), &h))
+    if (!file_write(t, mem_printf(t, "%s/%s.c", dir, name), &c) ||
+        !file_write(t, mem_printf(t, "%s/%s.h", dir, name), &h))
         return false;
     if (!beside)
         return true;
@@ -375,7 +375,7 @@ static bool build_anyhow(struct tgc *t, const struct options *o, const struct mo
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
                     struct instance *p)
 {
-    if (!externals_link(t, o, m->schedule))
+    if (!externals_link(t, o, m))
         return false;
     if (!check_values_fit(t, o, m->graph))
         return false;

@@ -362,8 +362,10 @@ struct instance {
     void (*on_kernel)(void *user, int index, const char *kernel);
     void *user;
 };
+/* Writes a file in a directory of ours. false: a diagnostic. */
+bool file_write(struct tgc *t, const char *path, const struct text *x);
 /* link.c: opens what defines the C functions that a schedule calls. false: diagnostics. */
-bool externals_link(struct tgc *t, const struct options *o, const struct schedule *s);
+bool externals_link(struct tgc *t, const struct options *o, const struct model *m);
 /* The absolute paths of --link, for a linker. NULL: a diagnostic. */
 const char *const *externals_files(struct tgc *t, const struct options *o);
 /* Makes code of m's schedule, by LLVM in this process, or as a shared object by a C compiler, and opens

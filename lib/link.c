@@ -2,7 +2,8 @@
  * process: what --link names is opened where the model's code finds it, by its names alone.
  *
  *      FILE.so                 dlopen
- *      FILE.c, FILE.o, FILE.a  all of them, by the C compiler, one library in a directory of ours; dlopen
+ *      FILE.c, FILE.o, FILE.a  all of them, by the C compiler, one library in a directory of ours, where
+ *                              a .c finds NAME.h; dlopen
  */
 #include "lib/lib.h"
 
@@ -57,18 +58,31 @@ const char *const *externals_files(struct tgc *t, const struct options *o)
     return file;
 }
 
-/* Sources, objects and archives as one library. Of archives the linker takes what is asked for. */
-static bool build_library(struct tgc *t, const char *const *file, int n, const struct schedule *s,
-                          struct opened *all)
+/* NAME.h, with the prototypes. */
+static bool write_header(struct tgc *t, const struct options *o, const struct model *m,
+                         const char *dir)
 {
+    const char *name = o->name ? o->name : program_name(t, m->stem);
+    struct program_options po = model_program_options(o, m, name);
+    struct text h = {.t = t};
+    program_write_header(t, m->schedule, &po, &h);
+    return file_write(t, mem_printf(t, "%s/%s.h", dir, name), &h);
+}
+
+/* Sources, objects and archives as one library. Of archives the linker takes what is asked for. */
+static bool build_library(struct tgc *t, const struct options *o, const struct model *m,
+                          const char *const *file, int n, struct opened *all)
+{
+    const struct schedule *s = m->schedule;
     struct held *held;
     const struct host_call *h;
     const char *dir = directory_make(t, &held), **flag = NULL;
     int nflag = 0;
     size_t cap = 0;
-    if (!dir)
+    if (!dir || !write_header(t, o, m, dir))
         return false;
     VEC_PUSH(t, flag, nflag, cap, "-pthread");
+    VEC_PUSH(t, flag, nflag, cap, mem_printf(t, "-I%s", dir));
     for (int step = 0; (h = schedule_next_external(s, &step));)
         VEC_PUSH(t, flag, nflag, cap, mem_printf(t, "-Wl,-u,%s", h->external->symbol));
     const char **library = mem_array(t, (size_t)n + 1, sizeof *library);
@@ -96,8 +110,9 @@ static bool has_function(const struct opened *all, const char *symbol)
     return false;
 }
 
-bool externals_link(struct tgc *t, const struct options *o, const struct schedule *s)
+bool externals_link(struct tgc *t, const struct options *o, const struct model *m)
 {
+    const struct schedule *s = m->schedule;
     struct opened all = {0};
     const struct host_call *h;
     int n = 0, step = 0;
@@ -113,7 +128,7 @@ bool externals_link(struct tgc *t, const struct options *o, const struct schedul
         else if (!open_library(t, &all, path[i], o->link[i]))
             return false;
     }
-    if (n && !build_library(t, file, n, s, &all))
+    if (n && !build_library(t, o, m, file, n, &all))
         return false;
     bool ok = true;
     for (step = 0; (h = schedule_next_external(s, &step));)

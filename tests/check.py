@@ -71,6 +71,7 @@ SUITES = [
     ("types", "tests/onnx/types_test.py", 600, 1800),
     ("images", "tests/onnx/image_test.py", 300, 300),
     ("gradient", "tests/onnx/gradient_test.py", 300, 300),
+    ("custom", "tests/onnx/custom_test.py", 300, 600),
     ("regress", "tests/fuzz/regressions.py", 300, 300),
     ("fuzz", "tests/fuzz/random_graphs.py", 600, 7200),
     ("hosts", "tests/fuzz/hosts_test.py", 300, 600),

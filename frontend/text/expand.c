@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { MAX_CALLS = 100000 };
+enum { MAX_CALLS = 20000 };
 
 /* ---- values of attributes */
 
