@@ -20,7 +20,7 @@ import pages
 import tgc as T
 from suite import Failure, Skip, Suite, expect
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "custom-operators.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 
 suite = Suite("guide")
 OPTIONS = suite.parse(lambda parser: parser.add_argument("--bless", action="store_true",
