@@ -10,6 +10,7 @@
  * (MAX_NODES): functions that call functions could double with each level.
  */
 #include "frontend/onnx/lower.h"
+#include "frontend/text/text.h"
 
 #include <string.h>
 
@@ -288,6 +289,7 @@ struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
         return NULL;
     for (int round = 0; round < MAX_ROUNDS; round++) {
         l = start;
+        tg_library_begin(options ? options->library : NULL);
         l.option_used = mem_array(t, options ? (size_t)options->ndim + 1 : 1, sizeof(bool));
         out = lower_once(&l);
         if (!l.learned || round + 1 == MAX_ROUNDS)

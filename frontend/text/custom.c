@@ -31,6 +31,12 @@ struct tg_library *tg_library_new(struct tgc *t, const struct tg_library_options
     return l;
 }
 
+void tg_library_begin(struct tg_library *l)
+{
+    if (l)
+        l->ncall = 0;
+}
+
 const struct custom *tg_library_find(const struct tg_library *l, const char *name)
 {
     for (; l; l = l->parent)

@@ -72,6 +72,15 @@ static bool read_tail(struct reader *r, struct tail *tail)
     }
 }
 
+/* Inside of a definition everything is the call's, but a cast is noted as one: it is asked for, and
+ * rounds (passes/graph/half_precision.c). */
+static void enter_cast(struct reader *r, const char *op)
+{
+    const struct origin *call = r->origin_of_call ? r->t->origin[r->origin_of_call - 1] : NULL;
+    if (call && !strcmp(op, "cast"))
+        origin_new(r->t, call->node, op, call->index);
+}
+
 /* Makes the location current: uops that the statement builds have this origin. name NULL: no
  * origin, unless the statement gives one. */
 static void enter_origin(struct reader *r, const struct tail *tail, const char *name,
@@ -80,6 +89,8 @@ static void enter_origin(struct reader *r, const struct tail *tail, const char *
     struct origin_slot o = {tail->located ? tail->node : name, tail->located ? tail->op : op,
                             tail->located ? (int)tail->index : r->place.line, 0};
     r->t->current_origin = r->origin_of_call;
+    if (r->custom)
+        enter_cast(r, op);
     if (!o.node || r->custom)
         return;
     struct origin_slot *last = r->norigin ? &r->origin[r->norigin - 1] : NULL;

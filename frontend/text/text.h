@@ -20,6 +20,8 @@ struct tg_library *tg_library_new(struct tgc *t, const struct tg_library_options
 /* Adds what a file defines. false: diagnostics with line and column were recorded. */
 bool tg_library_read(struct tgc *t, struct tg_library *l, const char *path);
 struct custom;
+/* A model is lowered anew: the calls that were expanded are not counted any more. l may be NULL. */
+void tg_library_begin(struct tg_library *l);
 /* By its whole name, "my.domain::Foo"; NULL: there is none. l may be NULL. */
 const struct custom *tg_library_find(const struct tg_library *l, const char *name);
 /* The kind of its attribute; EXTERNAL_SCRATCH: it has no such attribute. */

@@ -190,6 +190,15 @@ def several(folder):
     expect("b.tg:3:8: error: there is no operation 'half'" in done.err, done.err)
 
 
+@case("a cast of a definition rounds")
+def rounds(folder):
+    x = some(5, 3)
+    save(folder, [node("Half", ["x"], ["h"]), node("Neg", ["h"], ["y"], "")], [value("x", [5, 3])], [value("y")],
+         library='tg 1\ndef "my.domain::Half"(%x) -> (%y) {\n  %h = cast(%x) {to=f16}\n  %y = cast(%h) {to=f32}\n}\n')
+    got, _ = run(folder, {"x": x}, "--library=lib.tg")
+    expect(np.array_equal(got["y"], -x.astype(np.float16).astype(np.float32)), f"{got['y']}\n{x}")
+
+
 # ------------------------------------------------------------------------------- C functions
 
 def foo_model(folder, **more):
