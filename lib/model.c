@@ -359,6 +359,16 @@ static bool read_tuning(struct tgc *t, const struct options *o)
     return true;
 }
 
+/* The instruction sets that kernels have variants for: files for all of them, a run by LLVM for what
+ * its code uses. */
+static isa_set instruction_sets(const struct options *o)
+{
+    bool runs = o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH;
+    return o->isa                               ? o->isa
+           : runs && o->target == TARGET_LLVM ? options_llvm_isa()
+                                              : (1u << ISA_COUNT) - 1;
+}
+
 /* The most work-items of a kernel on a device. */
 enum { DEVICE_PARTS = 64 };
 
@@ -366,8 +376,7 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
 {
     struct compile_options compile_options = {
         .noopt = o->level == 0, .level = o->level, .threads = o->threads,
-        .isa = o->isa ? o->isa : (1u << ISA_COUNT) - 1,
-        .name = name};
+        .isa = instruction_sets(o), .name = name};
     if (backend_is_of_device(backend_find(target_name(o->target)))) {
         compile_options.on_device = true;
         compile_options.threads = DEVICE_PARTS;
