@@ -25,18 +25,7 @@ OPAQUE(TargetData)
 OPAQUE(MemoryBuffer)
 OPAQUE(PassBuilderOptions)
 OPAQUE(Error)
-OPAQUE(OrcLLJIT)
-OPAQUE(OrcLLJITBuilder)
-OPAQUE(OrcJITDylib)
-OPAQUE(OrcSymbol)
-OPAQUE(OrcMaterializationUnit)
-OPAQUE(OrcDefinitionGenerator)
 #undef OPAQUE
-/* LLVMOrcCSymbolMapPair */
-struct llvm_symbol {
-    LLVMOrcSymbolRef name;
-    struct { uint64_t address; struct { uint8_t generic, target; } flags; } at;
-};
 /* Values of the enums of LLVM's C interface. */
 enum llvm_opcode {
     LLVM_ADD = 8, LLVM_FADD, LLVM_SUB, LLVM_FSUB, LLVM_MUL, LLVM_FMUL, LLVM_UDIV, LLVM_SDIV,
@@ -247,6 +236,8 @@ void emit_run(struct emit *e, const char *name);
 value constant_table(const struct emit *e, value *row, int n, const char *name);
 /* Before the run: its data, and the function that tells the caller which kernel comes. */
 void entry_begin(struct emit *e, const struct program_info *info);
+/* Weights that are strings, as data: run.c looks for them by name. */
+void entry_strings(const struct emit *e);
 /* The functions of NAME.h. run: what module_emit() has made */
 void entry_end(struct emit *e, const struct program_info *info, value run);
 

@@ -161,8 +161,7 @@ static void weights(const struct emit *e)
     e->l->SetAlignment(g, ALIGN);
 }
 
-/* Weights that are strings: run.c looks for them by name. */
-static void weight_strings(const struct emit *e)
+void entry_strings(const struct emit *e)
 {
     for (int i = 0; i < e->s->nweight; i++) {
         const struct buffer *b = e->s->weight[i];
@@ -381,7 +380,7 @@ void entry_begin(struct emit *e, const struct program_info *info)
     emit_step(e, info);
     if (!info->weights_external)
         weights(e);
-    weight_strings(e);
+    entry_strings(e);
 }
 
 void entry_end(struct emit *e, const struct program_info *info, value run)

@@ -1,50 +1,71 @@
-/* jit.c - a module becomes code in this process: an object in memory, linked by ORC's LLJIT. */
+/* jit.c - what the objects of a program use of this process, and the tools that are told of its code. */
 #include "backends/llvm/jit.h"
 
-static bool define_names(struct tgc *t, const struct llvm *l, LLVMOrcLLJITRef jit,
-                         const struct llvm_name *name, int n)
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct outside_names { const struct llvm_name *name; int n; };
+
+static uint64_t find_outside(void *user, const char *name)
 {
-    enum { EXPORTED = 1, CALLABLE = 4 };
-    LLVMOrcJITDylibRef library = l->OrcLLJITGetMainJITDylib(jit);
-    LLVMOrcDefinitionGeneratorRef process;
-    struct llvm_symbol *symbol = mem_array(t, (size_t)n + 1, sizeof *symbol);
-    for (int i = 0; i < n; i++) {
-        symbol[i].name = l->OrcLLJITMangleAndIntern(jit, name[i].name);
-        symbol[i].at.address = name[i].address;
-        symbol[i].at.flags.generic = EXPORTED | CALLABLE;
-    }
-    LLVMErrorRef error = n ? l->OrcJITDylibDefine(library,
-                                                  l->OrcAbsoluteSymbols(symbol, (size_t)n))
-                           : NULL;
-    if (error)
-        return llvm_failed(t, l, error, "names of functions");
-    error = l->OrcCreateDynamicLibrarySearchGeneratorForProcess(
-        &process, l->OrcLLJITGetGlobalPrefix(jit), NULL, NULL);
-    if (error)
-        return llvm_failed(t, l, error, "names of this process");
-    l->OrcJITDylibAddGenerator(library, process);
-    return true;
+    const struct outside_names *names = user;
+    for (int i = 0; i < names->n; i++)
+        if (strcmp(names->name[i].name, name) == 0)
+            return names->name[i].address;
+    void (*piece)(void) = llvm_piece(name);
+    return piece ? (uint64_t)(uintptr_t)piece : (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, name);
 }
 
-LLVMOrcLLJITRef jit_module(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
-                           LLVMModuleRef module, const struct llvm_name *name, int nname,
-                           struct llvm_name *function, int nfunction)
+static void write_line(void *user, const char *name, uint64_t address, uint64_t nbytes)
 {
-    LLVMOrcLLJITRef jit = NULL;
-    LLVMMemoryBufferRef object = machine_generate(t, l, m, module, CODE_OBJECT);
-    if (!object)
+    fprintf(user, "%llx %llx %s\n", (unsigned long long)address, (unsigned long long)nbytes, name);
+}
+
+/* perf looks for the names of such code in this file. It is only a help: no error if it cannot be
+ * written. */
+static void tell_perf(const struct loaded_code *c)
+{
+    char path[64];
+    const char *asked = getenv("TGC_PERF");
+    if (!asked || strcmp(asked, "1") != 0)
+        return;
+    snprintf(path, sizeof path, "/tmp/perf-%ld.map", (long)getpid());
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "a");
+    if (!f)
+        return;
+    code_each_function(c, write_line, f);
+    fclose(f);
+}
+
+struct loaded_code *jit_link(const struct code_object *object, int n, const struct llvm_name *name,
+                      int nname, struct llvm_name *function, int nfunction, struct code_error *why)
+{
+    struct outside_names names = {name, nname};
+    struct code_outside outside = {find_outside, &names};
+    struct loaded_code *c = code_link(object, n, &outside, why);
+    for (int i = 0; c && i < nfunction; i++) {
+        function[i].address = code_find(c, function[i].name);
+        if (function[i].address)
+            continue;
+        snprintf(why->text, sizeof why->text, "it has no function %.100s", function[i].name);
+        code_free(c);
         return NULL;
-    LLVMErrorRef error = l->OrcCreateLLJIT(&jit, NULL);
-    if (error)
-        return llvm_failed(t, l, error, "its JIT"), NULL;
-    if (define_names(t, l, jit, name, nname)) {
-        error = l->OrcLLJITAddObjectFile(jit, l->OrcLLJITGetMainJITDylib(jit), object);
-        for (int i = 0; i < nfunction && !error; i++)
-            error = l->OrcLLJITLookup(jit, &function[i].address, function[i].name);
-        if (!error)
-            return jit;
-        llvm_failed(t, l, error, "linking");
     }
-    error = l->OrcDisposeLLJIT(jit);
-    return error ? llvm_failed(t, l, error, "its JIT"), NULL : NULL;
+    if (c) {
+        tell_perf(c);
+        debugger_tell(c);
+    }
+    return c;
+}
+
+void jit_free(struct loaded_code *c)
+{
+    if (c)
+        debugger_forget(c);
+    code_free(c);
 }

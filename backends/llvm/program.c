@@ -11,18 +11,6 @@
 
 static_assert((int)MOST_THREADS <= (int)PROGRAM_THREADS, "a team has as many threads as --threads says");
 
-struct llvm_program {
-    struct tgc *t;
-    const struct schedule *s;
-    struct program_info info;
-    int (*run)(void *self, const void *in, void *out);
-    /* NULL: the model has no state */
-    int (*reset)(void *self);
-    int (*save)(const void *self, void *block);
-    int (*restore)(void *self, const void *block);
-    unsigned char *weights;
-};
-
 struct head {
     const struct head *opened;
     const struct llvm_program *program;
@@ -58,7 +46,7 @@ static void share(void *self, void (*body)(void *task, int part), void *task, in
 
 static bool open_team(struct head *head)
 {
-    int most = program_threads(head->program->s), wanted = head->options.threads;
+    int most = head->program->threads, wanted = head->options.threads;
     head->parts = wanted > 0 && wanted < most ? wanted : most;
     if (head->parts == 1 || head->options.parallel_for)
         return true;
@@ -175,16 +163,16 @@ const struct program_info *llvm_program_info(const struct llvm_program *p) { ret
 
 /* ------------------------------------------------------------------------------------ compiling */
 
-static void load_weights(struct llvm_program *p)
+static void load_weights(struct llvm_program *p, const struct schedule *s)
 {
     enum { ALIGN = 64 };
     size_t n;
-    if (!size_add(p->s->weight_nbytes, ALIGN, &n))
+    if (!size_add(s->weight_nbytes, ALIGN, &n))
         TGC_BUG(p->t, "the weights' size overflows");
     unsigned char *at = mem_alloc(p->t, n);
     at += (ALIGN - (uintptr_t)at % ALIGN) % ALIGN;
     p->weights = at;
-    program_copy_weights(p->t, p->s, at);
+    program_copy_weights(p->t, s, at);
 }
 
 static struct llvm_name name_of(const char *name, void (*function)(void))
@@ -199,37 +187,42 @@ static void set_function(void *function, const struct llvm_name *from)
     memcpy(function, &at, sizeof at);
 }
 
-static bool link_code(struct llvm_program *p, struct emit *e, const struct llvm_machine *m,
-                      const char *run)
+bool program_link(struct llvm_program *p, struct code_error *why)
 {
     struct tgc *t = p->t;
-    int n = 0, nfunction = p->s->nstate ? 4 : 1;
-    struct llvm_name function[] = {{run, 0},
-                                   {mem_printf(t, "%s_reset", e->name), 0},
-                                   {mem_printf(t, "%s_save", e->name), 0},
-                                   {mem_printf(t, "%s_restore", e->name), 0}};
-    struct llvm_name *name =
-        mem_array(t, (size_t)(e->npiece + p->s->nweight) + 3, sizeof *name);
-    for (int i = 0; i < e->npiece; i++) {
-        if (!llvm_piece(e->piece[i]))
-            TGC_BUG(t, "runtime/ has no function %s here", e->piece[i]);
-        name[n++] = name_of(e->piece[i], llvm_piece(e->piece[i]));
-    }
-    name[n++] = name_of("step", (void (*)(void))step);
-    name[n++] = name_of("share", (void (*)(void))share);
-    name[n++] = (struct llvm_name){"weights", (uint64_t)(uintptr_t)p->weights};
-    for (int i = 0; i < p->s->nweight; i++) {
-        const struct buffer *b = p->s->weight[i];
-        if (b->dtype == DTYPE_STRING && !b->same)
-            name[n++] = (struct llvm_name){mem_printf(t, "strings_%d", b->id),
-                                           (uint64_t)(uintptr_t)b->data};
-    }
-    if (!jit_module(t, e->l, m, e->module, name, n, function, nfunction))
+    const char *name = p->info.name;
+    int nfunction = p->info.state_count ? 4 : 1;
+    struct llvm_name function[] = {{mem_printf(t, "%s_run", name), 0},
+                                   {mem_printf(t, "%s_reset", name), 0},
+                                   {mem_printf(t, "%s_save", name), 0},
+                                   {mem_printf(t, "%s_restore", name), 0}};
+    const struct llvm_name outside[] = {name_of("step", (void (*)(void))step),
+                                        name_of("share", (void (*)(void))share),
+                                        {"weights", (uint64_t)(uintptr_t)p->weights}};
+    int noutside = (int)(sizeof outside / sizeof *outside);
+    p->code = jit_link(p->object, p->nobject, outside, noutside, function, nfunction, why);
+    if (!p->code)
         return false;
     set_function(&p->run, &function[0]);
     set_function(&p->reset, &function[1]);
     set_function(&p->save, &function[2]);
     set_function(&p->restore, &function[3]);
+    return true;
+}
+
+/* The object that LLVM makes of the module. */
+static bool generate(struct llvm_program *p, const struct emit *e, const struct llvm_machine *m)
+{
+    LLVMMemoryBufferRef buffer = machine_generate(p->t, e->l, m, e->module, CODE_OBJECT);
+    if (!buffer)
+        return false;
+    size_t n = e->l->GetBufferSize(buffer);
+    unsigned char *bytes = mem_alloc(p->t, n);
+    memcpy(bytes, e->l->GetBufferStart(buffer), n);
+    e->l->DisposeMemoryBuffer(buffer);
+    p->object = MEM_NEW(p->t, struct code_object);
+    *p->object = (struct code_object){bytes, n};
+    p->nobject = 1;
     return true;
 }
 
@@ -239,21 +232,28 @@ struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct sc
     struct llvm_program *p = MEM_NEW(t, struct llvm_program);
     struct llvm_machine m = {0};
     struct emit e = {.t = t, .l = l, .s = s};
-    const char *function = mem_printf(t, "%s_run", name);
-    *p = (struct llvm_program){.t = t, .s = s};
+    struct code_error why;
+    *p = (struct llvm_program){.t = t, .threads = program_threads(s)};
     describe_program(t, s, name, producer, &p->info);
     if (!machine_of_host(t, l, &m))
         return NULL;
     if (program_head_bytes(s) < sizeof(struct head))
         TGC_BUG(t, "the intermediates begin within the program's struct");
     module_begin(&e, l, &m, name);
-    module_emit(&e, function);
+    entry_strings(&e);
+    module_emit(&e, mem_printf(t, "%s_run", name));
     module_check(&e);
     if (ir)
         text_puts(ir, llvm_take(t, l, l->PrintModuleToString(e.module)));
-    load_weights(p);
-    bool ok = link_code(p, &e, &m, function);
+    load_weights(p, s);
+    bool ok = generate(p, &e, &m);
     module_end(&e);
     machine_free(l, &m);
-    return ok ? p : NULL;
+    if (!ok)
+        return NULL;
+    if (!program_link(p, &why)) {
+        diag_error(t, NULL, "LLVM %d: its code cannot be linked here: %s", l->version, why.text);
+        return NULL;
+    }
+    return p;
 }
