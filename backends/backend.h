@@ -220,6 +220,8 @@ struct compile_request {
 };
 /* $CC without leading blanks; NULL: it is not set. */
 const char *compiler_of_environment(void);
+/* Whether a directory of PATH has a program of that name (clang/driver.c). */
+bool program_is_on_path(struct tgc *t, const char *name);
 /* Runs the system's compiler. false: a diagnostic says what is missing or quotes the compiler's
  * first error. */
 bool compile_c(struct tgc *t, const struct compile_request *r);

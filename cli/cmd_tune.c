@@ -5,7 +5,11 @@
  * of the nests: packed keys, rows together, tiles, which loops threads share. A round compiles the whole model with another
  * candidate for every nest at once, as long as no kernel has two that differ from the model's
  * choice, and times every kernel: so there are as many rounds as the longest list has candidates.
- * Winners are measured again, alternating with the model's choices, and have to win again.
+ *
+ * Where nothing says what compiles, LLVM in this process searches, which takes a fraction of a C
+ * compiler's time; then the C compiler, whose code is what will run, compiles the best of each list
+ * again, and only its times count. Winners are measured again, alternating with the model's choices,
+ * and have to win again.
  *
  * Every round's results are added to OUT.part; an interrupted search continues from there.
  */
@@ -19,16 +23,21 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WIDTH = 8, CONFIRMATIONS = 2 };
-static const double least_gain = 0.03, least_us = 0.05;
+enum { WIDTH = 8, CONFIRMATIONS = 2, FINALISTS = 3 };
+/* Each has times of its own, since two compilers' times say nothing about each other. */
+enum phase { SEARCH, FINAL, NPHASE };
+/* A finalist takes at most this many times as long as the best of the search. */
+static const double least_gain = 0.03, least_us = 0.05, most_behind = 1.1;
 
-/* A choice to be searched: its candidates, each with its least time; 0: not measured yet. */
+/* A choice to be searched: its candidates, each with its least time in a phase; 0: not measured yet. */
 struct unit {
     enum tune_kind kind;
     uint64_t key;
     enum isa isa;
     struct tuned candidate[TUNE_WIDTH_MAX];
-    bool tried[TUNE_WIDTH_MAX];  /* in a round, even if that had no time of it */
+    double us[NPHASE][TUNE_WIDTH_MAX];
+    bool tried[NPHASE][TUNE_WIDTH_MAX];    /* in a round, even if that had no time of it */
+    bool is_finalist[TUNE_WIDTH_MAX];
     int n, model;                /* candidates; the model's */
     int kernel[KERNELS_MAX], nkernel;
     int now;                     /* the candidate of this round */
@@ -40,8 +49,12 @@ struct search {
     struct tgc *t;
     const struct options *o;
     const struct model *model;
+    /* what compiles in each phase; one phase is enough where the same compiler does */
+    struct options by[NPHASE];
+    char maker[NPHASE][MAKER_NBYTES];
+    enum phase phase, last;
     struct unit *unit; int nunit; size_t cap_unit;
-    int width, done;             /* rounds */
+    int width, done, ncandidate; /* rounds; candidates with a time in them */
     const char *journal;
     uint64_t identity;
     double started, before_us, after_us;
@@ -69,10 +82,11 @@ static int candidate_of(const struct unit *u, const struct tuned *e)
 }
 
 /* The line of a tune file for a candidate. */
-static struct tuned entry_of(const struct unit *u, int candidate)
+static struct tuned entry_of(const struct unit *u, enum phase phase, int candidate)
 {
     struct tuned e = u->candidate[candidate];
-    e.model_us = candidate == u->model ? 0 : u->candidate[u->model].us;
+    e.us = u->us[phase][candidate];
+    e.model_us = candidate == u->model ? 0 : u->us[phase][u->model];
     return e;
 }
 
@@ -113,24 +127,25 @@ static uint64_t identity_of(const struct search *s, const struct round *r)
     int64_t numbers[] = {o->threads, o->isa, (int64_t)o->weight_dtype, o->fast_math,
                          o->no_winograd, o->strassen,
                          (int64_t)fmin(o->error * 1e12, 1e18), s->width,
-                         (int64_t)options_host_isa(), (int64_t)o->cache};
+                         (int64_t)options_host_isa(), (int64_t)o->cache, o->any_target, s->last};
     uint64_t h = tune_key_of_numbers(numbers, sizeof numbers / sizeof *numbers);
     hash_text(&h, TGC_VERSION);
     hash_text(&h, o->machine ? o->machine->text : "");
     hash_text(&h, target_name(o->target));
     hash_text(&h, getenv("CC") ? getenv("CC") : "");
     hash_text(&h, getenv("TGC_CLANG") ? getenv("TGC_CLANG") : "");
+    hash_text(&h, s->maker[SEARCH]);
     for (int i = 0; i < r->n; i++)
         h = tune_key_of_numbers((int64_t[]){(int64_t)h, (int64_t)r->record[i].taken.key}, 2);
     return h;
 }
 
-static void put_times(struct search *s, const struct tuned *e)
+static void put_times(struct search *s, enum phase phase, const struct tuned *e)
 {
     struct unit *u = find_unit(s, e);
     int k = u ? candidate_of(u, e) : -1;
-    if (k >= 0 && e->us > 0 && (u->candidate[k].us == 0 || e->us < u->candidate[k].us))
-        u->candidate[k].us = e->us;
+    if (k >= 0 && e->us > 0 && (u->us[phase][k] == 0 || e->us < u->us[phase][k]))
+        u->us[phase][k] = e->us;
 }
 
 static const char *journal_head(struct search *s)
@@ -147,6 +162,22 @@ static bool write_journal(struct search *s, const struct text *lines, bool anew)
     ok = f && fclose(f) == 0 && ok;
     return ok || diag_error(s->t, &(struct place){.file = s->journal}, "cannot be written: %s",
                             strerror(errno));
+}
+
+/* A line of the search begins with this word; those of the last phase are as in a tune file. */
+static const char search_word[] = "search ";
+
+static void read_line(struct search *s, const char *at, const char *end)
+{
+    enum phase phase = s->last;
+    if (strncmp(at, search_word, strlen(search_word)) == 0) {
+        at += strlen(search_word);
+        phase = SEARCH;
+    }
+    const char *line = mem_printf(s->t, "%s\n%.*s", tune_head, (int)(end - at), at);
+    struct tuning one = {0};
+    if (at[0] != '#' && tune_read(s->t, s->journal, line, strlen(line), &one) && one.nentry)
+        put_times(s, phase, &one.entry[0]);
 }
 
 /* Reads what an earlier search has left: lines of a tune file, several for a key, the last one
@@ -167,12 +198,8 @@ static bool read_journal(struct search *s)
     if (f && !ours)
         diag_warn(s->t, &(struct place){.file = s->journal},
                   "is of another model or of other options: the search begins anew");
-    for (const char *at = x.s, *end; ours && at && (end = strchr(at, '\n')); at = end + 1) {
-        const char *line = mem_printf(s->t, "%s\n%.*s", tune_head, (int)(end - at), at);
-        struct tuning one = {0};
-        if (at[0] != '#' && tune_read(s->t, s->journal, line, strlen(line), &one) && one.nentry)
-            put_times(s, &one.entry[0]);
-    }
+    for (const char *at = x.s, *end; ours && at && (end = strchr(at, '\n')); at = end + 1)
+        read_line(s, at, end);
     if (ours && x.s[x.n - 1] == '\n')
         return true;
     struct text kept = {.t = s->t};                   /* without a truncated line */
@@ -185,6 +212,12 @@ static bool read_journal(struct search *s)
 
 /* ------------------------------------------------------------------------------------- progress */
 
+static bool is_open(const struct search *s, const struct unit *u, int candidate)
+{
+    return u->us[s->phase][candidate] == 0 && !u->tried[s->phase][candidate] &&
+           (s->phase == SEARCH || u->is_finalist[candidate]);
+}
+
 /* As many rounds as the kernel with the most candidates has. */
 static int rounds_left(const struct search *s, enum tune_kind kind)
 {
@@ -196,7 +229,7 @@ static int rounds_left(const struct search *s, enum tune_kind kind)
             bool same = u->kind == kind && u->kernel[0] == s->unit[i].kernel[0] &&
                         (kind != TUNE_WINOGRAD || i == j);
             for (int k = 0; k < u->n && same; k++)
-                open += u->candidate[k].us == 0 && !u->tried[k];
+                open += is_open(s, u, k);
         }
         most = open > most ? open : most;
     }
@@ -214,6 +247,19 @@ static void show_progress(const struct search *s, const char *what, int left)
 
 /* --------------------------------------------------------------------------------------- rounds */
 
+/* The first round says what the whole search is compiled by: LLVM or not. */
+static void note_maker(struct search *s, const struct round *r)
+{
+    struct options *by = &s->by[s->phase];
+    memcpy(s->maker[s->phase], r->maker, sizeof r->maker);
+    if (!by->any_target)
+        return;
+    by->any_target = false;
+    by->target = r->is_here ? TARGET_LLVM : TARGET_C;
+    if (!r->is_here)
+        s->phase = s->last = SEARCH;
+}
+
 /* A round with every unit's candidate `now`; the times are added to the units of the kind, and to
  * the journal. */
 static bool measure(struct search *s, enum tune_kind kind, double *us)
@@ -225,19 +271,22 @@ static bool measure(struct search *s, enum tune_kind kind, double *us)
         if (s->unit[i].now != s->unit[i].model)
             VEC_PUSH(s->t, tuning.entry, tuning.nentry, tuning.cap_entry,
                      s->unit[i].candidate[s->unit[i].now]);
-    if (!round_run(s->t, s->o, s->model, &tuning, true, &r))
+    if (!round_run(s->t, &s->by[s->phase], s->model, &tuning, true, &r))
         return false;
+    note_maker(s, &r);
     for (int i = 0; i < s->nunit; i++) {
         struct unit *u = &s->unit[i];
         struct tuned e = u->candidate[u->now];
-        u->tried[u->now] = true;
+        u->tried[s->phase][u->now] = true;
         e.us = e.model_us = 0;
         for (int k = 0; k < r.n && u->kind == kind; k++) /* twins count together */
             if (r.record[k].taken.kind == kind && r.record[k].taken.key == u->key)
                 e.us += r.record[k].taken.us;
         if (e.us <= 0)
             continue;
-        put_times(s, &e);
+        s->ncandidate += s->phase == SEARCH && u->us[SEARCH][u->now] == 0;
+        put_times(s, s->phase, &e);
+        text_puts(&lines, s->phase == s->last ? "" : search_word);
         tune_write(&lines, &e);
         text_putc(&lines, '\n');
     }
@@ -253,12 +302,13 @@ static void choose_best(struct search *s, enum tune_kind kind)
         struct unit *u = &s->unit[i];
         if (u->kind != kind)
             continue;
-        double model = u->candidate[u->model].us, least = model;
+        const double *us = u->us[s->phase];
+        double model = us[u->model], least = model;
         u->best = u->model;
         for (int k = 0; k < u->n; k++)
-            if (u->candidate[k].us > 0 && u->candidate[k].us < least) {
+            if (us[k] > 0 && us[k] < least) {
                 u->best = k;
-                least = u->candidate[k].us;
+                least = us[k];
             }
         if (least > model * (1 - least_gain) || model - least < least_us)
             u->best = u->model;
@@ -288,10 +338,10 @@ static bool assign(struct search *s, enum tune_kind kind)
     bool *taken = scratch_array(s->t, (size_t)nkernel + 1, sizeof *taken);
     for (int i = 0; i < s->nunit; i++) {
         struct unit *u = &s->unit[i];
-        int open = u->candidate[u->model].us > 0 || u->tried[u->model] ? 0 : u->model;
+        int open = is_open(s, u, u->model) ? u->model : 0;
         if (u->kind != kind)
             continue;
-        while (open < u->n && (u->candidate[open].us > 0 || u->tried[open]))
+        while (open < u->n && !is_open(s, u, open))
             open++;
         u->now = u->model;
         if (open == u->n || (kind != TUNE_WINOGRAD && shares_kernel(u, taken)))
@@ -312,21 +362,69 @@ static void set_now(struct search *s, enum tune_kind kind, bool best)
             s->unit[i].now = best ? s->unit[i].best : s->unit[i].model;
 }
 
-/* Measures the candidates one after the other; then the winners and the model's choices
- * alternately. */
+/* The fastest candidate of the search that is no finalist yet; -1: none has a time. */
+static int fastest_left(const struct unit *u)
+{
+    int best = -1;
+    for (int k = 0; k < u->n; k++)
+        if (u->us[SEARCH][k] > 0 && !u->is_finalist[k] &&
+            (best < 0 || u->us[SEARCH][k] < u->us[SEARCH][best]))
+            best = k;
+    return best;
+}
+
+/* The fastest of the search, and the model's. */
+static void choose_finalists(struct search *s, enum tune_kind kind)
+{
+    for (int i = 0; i < s->nunit; i++) {
+        struct unit *u = &s->unit[i];
+        double least = 0;
+        if (u->kind != kind)
+            continue;
+        for (int n = 0; n < FINALISTS; n++) {
+            int k = fastest_left(u);
+            if (k < 0 || (n > 0 && u->us[SEARCH][k] > most_behind * least))
+                break;
+            least = n ? least : u->us[SEARCH][k];
+            u->is_finalist[k] = true;
+        }
+        u->is_finalist[u->model] = true;
+    }
+}
+
+/* Of a kind: finalists were measured twice, once in each phase. */
+static int confirmations(const struct search *s)
+{
+    return s->last == FINAL ? CONFIRMATIONS - 1 : CONFIRMATIONS;
+}
+
+static bool measure_all(struct search *s, enum tune_kind kind, const char *what)
+{
+    while (assign(s, kind)) {
+        show_progress(s, what, rounds_left(s, kind) + 2 * confirmations(s));
+        if (!measure(s, kind, NULL))
+            return false;
+    }
+    return true;
+}
+
+/* Measures the candidates one after the other, and the best of them by what compiles last; then the
+ * winners and the model's choices alternately. */
 static bool search_kind(struct search *s, enum tune_kind kind)
 {
     static const char *const what[] = {"convolutions", "keys", "rows", "tiles", "threads"};
     int before = s->done;
-    while (assign(s, kind)) {
-        show_progress(s, what[kind], rounds_left(s, kind) + 2 * CONFIRMATIONS);
-        if (!measure(s, kind, NULL))
-            return false;
-    }
+    s->phase = SEARCH;
+    if (!measure_all(s, kind, what[kind]))
+        return false;
+    s->phase = s->last;
+    choose_finalists(s, kind);
+    if (s->phase == FINAL && !measure_all(s, kind, what[kind]))
+        return false;
     choose_best(s, kind);
-    for (int k = 0; k < 2 * CONFIRMATIONS && s->done > before; k++) {
+    for (int k = 0; k < 2 * confirmations(s) && s->done > before; k++) {
         set_now(s, kind, k % 2 == 0);
-        show_progress(s, what[kind], 2 * CONFIRMATIONS - k);
+        show_progress(s, what[kind], 2 * confirmations(s) - k);
         if (!measure(s, kind, NULL))
             return false;
     }
@@ -345,7 +443,7 @@ static bool search_all(struct search *s)
             if (s->unit[k].best != s->unit[k].model)
                 VEC_PUSH(s->t, known.entry, known.nentry, known.cap_entry,
                          s->unit[k].candidate[s->unit[k].best]);
-        if (!round_run(s->t, s->o, s->model, &known, false, &r))
+        if (!round_run(s->t, &s->by[SEARCH], s->model, &known, false, &r))
             return false;
         if (i == 0)
             s->identity = identity_of(s, &r);
@@ -370,6 +468,15 @@ static bool compare(struct search *s)
 
 /* ----------------------------------------------------------------------------------- the result */
 
+/* "compiled by LLVM 19, the best 3 of each list again by cc" */
+static const char *compilers(const struct search *s)
+{
+    if (s->last == SEARCH)
+        return mem_printf(s->t, "compiled by %s", s->maker[SEARCH]);
+    return mem_printf(s->t, "compiled by %s, the best %d of each list again by %s", s->maker[SEARCH],
+                      FINALISTS, s->maker[FINAL]);
+}
+
 static bool write_result(struct search *s, struct outputs *files)
 {
     struct text x = {.t = s->t};
@@ -377,11 +484,13 @@ static bool write_result(struct search *s, struct outputs *files)
     text_printf(&x, "%s\n# ", tune_head);
     text_comment(&x, s->model->base);
     text_printf(&x, ": kernels as they ran fastest where tgc tune measured them, tgc " TGC_VERSION
-                    ", %d thread%s, BEAM=%d.\n# A line a choice: its key, what was chosen, the "
-                    "microseconds of its kernels, and those of the cost model's choice.\n",
+                    ", %d thread%s, BEAM=%d, ",
                 s->o->threads, s->o->threads == 1 ? "" : "s", s->width);
+    text_comment(&x, compilers(s));
+    text_puts(&x, ".\n# A line a choice: its key, what was chosen, the microseconds of its kernels, "
+                  "and those of the cost model's choice.\n");
     for (int i = 0; i < s->nunit; i++) {
-        struct tuned e = entry_of(&s->unit[i], s->unit[i].best);
+        struct tuned e = entry_of(&s->unit[i], s->last, s->unit[i].best);
         tune_write(&x, &e);
         text_printf(&x, "  # %s\n", s->unit[i].title);
     }
@@ -402,7 +511,27 @@ static void print_summary(const struct search *s)
     printf("%s: %d choices, %d unlike the cost model's", s->model->stem, s->nunit, changed);
     if (s->after_us > 0)
         printf("; %.2f µs a run, before %.2f µs", s->after_us, s->before_us);
-    printf("; %d rounds in %.0f s\n", s->done, clock_seconds() - s->started);
+    printf("; %d candidates in %d rounds, %.0f s, ", s->ncandidate, s->done,
+           clock_seconds() - s->started);
+    print_escaped(stdout, compilers(s));
+    putchar('\n');
+}
+
+/* Where nothing says what compiles: LLVM searches, and the C compiler has the last word, if both are
+ * here. libLLVM stays open, so that the rounds' processes need not load it. */
+static void choose_compilers(struct search *s)
+{
+    struct tgc *t = s->t;
+    const struct options *o = s->o;
+    int ndiag = t->ndiag;
+    struct llvm *l = o->any_target || o->target == TARGET_LLVM ? llvm_open(t) : NULL;
+    s->by[SEARCH] = s->by[FINAL] = *o;
+    s->by[FINAL].any_target = false;
+    diag_take_back(t, ndiag);            /* the first round says it, if LLVM was asked for */
+    if (l)
+        snprintf(s->maker[SEARCH], MAKER_NBYTES, "%s", llvm_title(t, l));
+    if (l && o->any_target && program_is_on_path(t, "cc"))
+        s->last = FINAL;
 }
 
 enum exit_status cmd_tune(struct tgc *t, const struct options *o)
@@ -414,6 +543,7 @@ enum exit_status cmd_tune(struct tgc *t, const struct options *o)
     if (!model_load(t, o, &m))
         return EXIT_FAILED;
     model_protect_files(o, &m, files);
+    choose_compilers(&s);
     if (!outputs_may_write(files, o->output) || !outputs_may_write(files, s.journal) ||
         !search_all(&s) || !compare(&s) || !write_result(&s, files))
         return EXIT_FAILED;

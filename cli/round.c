@@ -88,11 +88,16 @@ static bool send_opts(FILE *out, const struct opts *list)
     return list->n == 0 || fwrite(list->v, sizeof *list->v, (size_t)list->n, out) == (size_t)list->n;
 }
 
-static bool send_records(struct child *c, const struct schedule *s, const double *us, double run)
+/* p NULL: nothing ran */
+static bool send_records(struct child *c, const struct schedule *s, const struct instance *p,
+                         const double *us, double run)
 {
     const struct tuning *tuning = c->t->tuning;
     struct record *r = MEM_NEW(c->t, struct record);
-    bool ok = fwrite(&run, sizeof run, 1, c->out) == 1;
+    struct round head = {.us = run, .is_here = p && p->code};
+    for (size_t i = 0; p && i + 1 < sizeof head.maker && p->made_by[i]; i++)
+        head.maker[i] = p->made_by[i];
+    bool ok = fwrite(&head, sizeof head, 1, c->out) == 1;
     for (int i = 0; i < tuning->nchoice && ok; i++)
         if (record_of(c->t, s, &tuning->choice[i], us, r)) {
             ok = fwrite(r, sizeof *r, 1, c->out) == 1 && send_opts(c->out, &r->taken.opts);
@@ -127,7 +132,7 @@ static bool work(struct child *c, struct options *o, struct model *m)
         for (int i = 0; i < s->nkernel; i++)
             times.least[i] *= 1e6;
     }
-    return send_records(c, s, times.least, 1e6 * times.run);
+    return send_records(c, s, c->timed ? &p : NULL, times.least, 1e6 * times.run);
 }
 
 /* Ends the process. */
@@ -161,7 +166,7 @@ static bool receive_opts(struct tgc *t, FILE *in, struct opts *list)
 static bool receive(struct tgc *t, FILE *in, struct round *r)
 {
     struct record one;
-    if (fread(&r->us, sizeof r->us, 1, in) != 1)
+    if (fread(r, sizeof *r, 1, in) != 1)
         return false;
     while (fread(&one, sizeof one, 1, in) == 1) {
         bool ok = receive_opts(t, in, &one.taken.opts);

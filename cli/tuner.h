@@ -16,10 +16,16 @@ struct record {
     char title[TITLE_NBYTES];            /* for a person, one line */
 };
 
-struct round { struct record *record; int n; size_t cap; double us; /* of a run */ };
+enum { MAKER_NBYTES = 64 };
+struct round {
+    struct record *record; int n; size_t cap;
+    double us;                           /* of a run */
+    bool is_here;                        /* code of this process ran, not a C compiler's */
+    char maker[MAKER_NBYTES];            /* what made the code that ran, as instance->made_by */
+};
 
-/* Compiles m with these entries, in a process of its own, runs it, and reports the choices and
- * their times. Without `timed` nothing is compiled or run. false: a diagnostic. needs: m is
+/* Compiles m with these entries, in a process of its own, runs it as o says, and reports the choices
+ * and their times. Without `timed` nothing is compiled or run. false: a diagnostic. needs: m is
  * loaded. */
 bool round_run(struct tgc *t, const struct options *o, const struct model *m,
                const struct tuning *tuning, bool timed, struct round *r);

@@ -862,8 +862,6 @@ static bool check_operands(struct parser *p)
     if (o->target == TARGET_LLVM && o->debug_info)
         return usage(p, "--target=llvm writes no debugging information yet: leave -g out, or take "
                         "--target=c or --target=clang");
-    if (o->target == TARGET_LLVM && o->command == COMMAND_TUNE)
-        return usage(p, "tune measures by the C compiler alone yet: leave --target=llvm out");
     if (o->target == TARGET_LLVM && o->command == COMMAND_COMPILE && o->threads > 1)
         return usage(p, "--target=llvm writes programs of one thread yet: leave --threads out, or take "
                         "--target=c");

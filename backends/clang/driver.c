@@ -13,7 +13,7 @@ static const struct sysroot { const char *architecture, *system, *folder, *packa
 #undef SYSROOT
 };
 
-static bool is_on_path(struct tgc *t, const char *name)
+bool program_is_on_path(struct tgc *t, const char *name)
 {
     const char *path = getenv("PATH");
     for (const char *s = path; s && *s;) {
@@ -45,7 +45,7 @@ static const char *find_driver(struct tgc *t, const char **version)
     int only = wanted ? atoi(wanted) : 0;
     for (int v = CLANG_NEWEST + 1; v >= CLANG_OLDEST; v--) {
         const char *name = v > CLANG_NEWEST ? "clang" : mem_printf(t, "clang-%d", v);
-        if (!is_on_path(t, name))
+        if (!program_is_on_path(t, name))
             continue;
         *version = answer_of(t, mem_printf(t, "%s -dumpversion", name));
         int major = atoi(*version);
@@ -163,6 +163,6 @@ const struct compiler *clang_compiler(struct clang *l)
     /* the system's ar may not know another machine's objects, and leaves their index empty */
     const char *ar = mem_printf(t, "llvm-ar-%d", l->version);
     if (l->triple)
-        c->archiver = is_on_path(t, ar) ? ar : is_on_path(t, "llvm-ar") ? "llvm-ar" : NULL;
+        c->archiver = program_is_on_path(t, ar) ? ar : program_is_on_path(t, "llvm-ar") ? "llvm-ar" : NULL;
     return c;
 }

@@ -240,6 +240,22 @@ def resume(folder):
     expect(again < rounds, f"{again} rounds after the interruption, {rounds} without")
 
 
+@case("what compiled stands in the file and in the summary: LLVM for the search, the C compiler at its end")
+def makers(folder):
+    onnx.save(G.perceptron(), folder / "net.onnx")
+    last = ", the best 3 of each list again by cc"
+    here = r"LLVM \d+" if T.has_llvm(TGC) else None
+    for words, env, made in (([], {}, f"{here}{last}" if here else "cc"), (["--target=c"], {}, "cc"),
+                             ([], {"CC": "gcc -O1"}, "gcc -O1"), ([], {"TGC_LLVM": "1"}, "cc"),
+                             *([(["--target=llvm"], {}, here)] if here else [])):
+        done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", *words, env={"BEAM": "1", "CC": "", **env})
+        said = done.out.decode().strip()
+        expect(re.search(rf" compiled by {made}$", said), f"{words} {env}: {said}")
+        head = (folder / "net.tune").read_text().splitlines()[1]
+        expect(re.search(rf" compiled by {made}\.$", head), f"{words} {env}: {head}")
+        tgc(folder, "net.onnx", "-o", "net.c", "--tune=net.tune")
+
+
 @case("a journal of something else is not taken")
 def foreign_journal(folder):
     onnx.save(G.perceptron(), folder / "net.onnx")
