@@ -5,16 +5,19 @@
     random_graphs.py --seed 1234 --keep           leaves the model and its C in the scratch folder
     random_graphs.py --seed 1000 --count 500 --fast
     random_graphs.py --seed 1000 --count 500 --level "--threads=2 --cache=0" --only-compile
+    random_graphs.py --seed 1000 --count 500 --run=--target=llvm --run="--target=clang -O0"
 
 Each graph is compiled by default, with -O0, and in a third way with sanitizers, and runs on the
 same inputs, at each size of a run-time dimension; the program's own reference vectors, which the
-interpreter has computed, must agree, too. A graph that tgc refuses with a message loses the node in
+interpreter has computed, must agree, too. Where libLLVM is, `tgc run --target=llvm` runs it as well, in two
+ways. A graph that tgc refuses with a message loses the node in
 question; a crash, a bug report, a wrong value or a C warning is a failure, which is then shrunk:
 fewer outputs, and every value that can be an input becomes one.
 
 --fast is for thousands of graphs: C compilers do not optimize (tcc builds what has no vectors, if it
 is there), and one graph of 32 goes all three ways. --level names other ways to compile, and --only-compile
-ends there: what tgc's own checks find (ir/verify.c, ir/verify_scratch.c) is a failure.
+ends there: what tgc's own checks find (ir/verify.c, ir/verify_scratch.c) is a failure. --run says how
+`tgc run` runs each graph, instead of all other ways.
 """
 
 import collections
@@ -111,6 +114,23 @@ class Tester:
             return (*LEVELS, OTHERS[seed // FULL % len(OTHERS) if OPTIONS.fast else seed % len(OTHERS)])
         return ((), ("-O0",), ("--cpu=generic",))
 
+    def runs(self, seed):
+        """How `tgc run` runs the graph: LLVM, and LLVM in another way for each."""
+        if OPTIONS.run:
+            return [way.split() for way in OPTIONS.run]
+        other = OTHERS[seed % len(OTHERS)] if seed % 2 else ("-O0",)
+        return [("--target=llvm",), ("--target=llvm", *other)] if HAS_LLVM and not OPTIONS.level else []
+
+    def run_here(self, trial, way, dims, s):
+        """The outputs at size s by `tgc run`."""
+        words, out = [], T.scratch(self.folder / "out")
+        for k, name in enumerate(trial.inputs):
+            np.save(self.folder / f"{k}.npy", T.as_npy(trial.graph.values[name].tracks[s][0]))
+            words += ["-i", f"{name}={k}.npy"]
+        T.must(T.run([self.tgc, "run", "model.onnx", *way, *dims, *words, "--out-dir", "out"], cwd=self.folder,
+                     timeout=60))
+        return T.read_outputs(out, trial.outputs)
+
     def build(self, level, seed):
         source, exe = self.folder / "net.c", self.folder / "net"
         if OPTIONS.fast and seed % FULL:
@@ -136,7 +156,7 @@ class Tester:
         graph = trial.graph
         moving = any(getattr(graph.values[n], "dynamic", ()) for n in trial.inputs)
         dims = ("--dim", f"n<={graph.sizes[0]}") if moving else ()
-        for level in self.levels(graph.seed):
+        for level in () if OPTIONS.run else self.levels(graph.seed):
             done = T.run([self.tgc, model, "-o", self.folder / "net.c", *dims, *level], timeout=60)
             if done.status == 1 and not done.timed_out and done.err.strip():
                 raise Refused(done.err.strip())
@@ -158,10 +178,29 @@ class Tester:
                                       timeout=30)
                 except Failure as why:
                     return f"run of {' '.join(level) or 'default'} at n={size}: {why}"
-                for name in trial.outputs:
-                    wrong = oracle.mismatch(got[name], graph.values[name].tracks[s], RTOL, ATOL)
-                    if wrong:
-                        return f"{' '.join(level) or 'default'}, n={size}: {name} {wrong}"
+                wrong = self.wrong(trial, got, s)
+                if wrong:
+                    return f"{' '.join(level) or 'default'}, n={size}: {wrong}"
+        return None if OPTIONS.only_compile else self.check_runs(trial, dims)
+
+    def wrong(self, trial, got, s):
+        for name in trial.outputs:
+            wrong = oracle.mismatch(got[name], trial.graph.values[name].tracks[s], RTOL, ATOL)
+            if wrong:
+                return f"{name} {wrong}"
+        return None
+
+    def check_runs(self, trial, dims):
+        for way in self.runs(trial.graph.seed):
+            for s, size in enumerate(trial.graph.sizes):
+                try:
+                    wrong = self.wrong(trial, self.run_here(trial, way, dims, s), s)
+                except Failure as why:
+                    wrong = str(why)
+                    if OPTIONS.run and re.search(r"exit status 1\n[^\n]*: node \d+ [^\n]*error: ", wrong):
+                        raise Refused(wrong) from None
+                if wrong:
+                    return f"tgc run {' '.join(way)}, n={size}: {wrong}"
         return None
 
     def settle(self, trial):
@@ -316,6 +355,7 @@ def options(parser):
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--fast", action="store_true", help="for thousands of graphs")
     parser.add_argument("--level", action="append", help="tgc's options, instead of the usual ones; more than once: each in turn")
+    parser.add_argument("--run", action="append", help="tgc's options for `tgc run`, instead of the usual ways; more than once: each in turn")
     parser.add_argument("--only-compile", action="store_true", help="by tgc, not by a C compiler; nothing runs")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
@@ -324,6 +364,7 @@ def options(parser):
 suite = Suite("fuzz")
 OPTIONS = suite.parse(options)
 TGC = T.find_tgc(OPTIONS.build).resolve()
+HAS_LLVM = T.has_llvm(TGC)
 SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "fuzz"
 if OPTIONS.seed is not None:
     for seed in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count):
