@@ -47,7 +47,7 @@ void instance_print_maker(const struct instance *p, const struct instance *other
  * runs. */
 struct kernel_times { double *now, *least, run; int n, open; double since; };
 /* Sets p's hook, before instance_prepare() or instance_restart(). */
-void times_hook(struct tgc *t, struct kernel_times *s, int nkernel, struct instance *p);
+void times_hook(struct tgc *t, struct kernel_times *s, struct instance *p);
 void times_on_kernel(void *user, int index, const char *kernel);
 /* Begins the present run. */
 void times_begin(struct kernel_times *s);
@@ -57,13 +57,14 @@ bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s);
 void times_of_one_run(struct kernel_times *s);
 /* A line for each kernel: us, share of all kernels, GFLOP/s and GB/s at the dimensions' upper
  * bounds, us by the cost model (kernel_cost.h). */
-void times_write(struct text *out, struct tgc *t, const struct schedule *s,
+void times_write(struct text *out, struct tgc *t, const struct model *m, const struct instance *p,
                  const struct kernel_times *times);
 /* The same as the elements of a JSON list. */
-void times_write_json(struct text *out, struct tgc *t, const struct schedule *s,
+void times_write_json(struct text *out, struct tgc *t, const struct model *m, const struct instance *p,
                       const struct kernel_times *times);
 /* The table on standard error, at DEBUG=2. */
-void times_print_one_run(struct tgc *t, const struct model *m, struct kernel_times *times);
+void times_print_one_run(struct tgc *t, const struct model *m, const struct instance *p,
+                         struct kernel_times *times);
 
 /* ------------------------------------------------------------------------------------- values.c */
 

@@ -64,7 +64,7 @@ static void put_seconds(struct text *x, const char *what, double s)
 }
 
 static void print_result(struct tgc *t, const struct options *o, const struct instance *p,
-                         const double *seconds, int n, int at_once, const struct schedule *s,
+                         const double *seconds, int n, int at_once, const struct model *m,
                          const struct kernel_times *times)
 {
     const struct program_info *info = p->info;
@@ -81,7 +81,7 @@ static void print_result(struct tgc *t, const struct options *o, const struct in
                     "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu,\"kernel_times\":[",
                     info->target, o->threads, n * at_once, least, median, info->flop, rate / 1e9,
                     info->kernel_count, info->arena_bytes, info->weights_bytes);
-        times_write_json(&x, t, s, times);
+        times_write_json(&x, t, m, p, times);
         text_puts(&x, "]}\n");
     } else {
         text_printf(&x, "%s:", info->name);
@@ -89,7 +89,7 @@ static void print_result(struct tgc *t, const struct options *o, const struct in
         put_seconds(&x, ", median", median);
         text_printf(&x, " of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n", n * at_once,
                     rate / 1e9, info->kernel_count, o->threads, o->threads == 1 ? "" : "s");
-        times_write(&x, t, s, times);
+        times_write(&x, t, m, p, times);
     }
     fputs(x.s, stdout);
 }
@@ -102,18 +102,17 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
     struct instance p;
     struct kernel_times times;
     int n, at_once;
-    if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) ||
-        !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p) || !instance_prepare(t, &o, &p))
+    if (!instance_obtain(t, &o, &m, &f, feed_read, &p) || !feed_instance(t, &f, &p) ||
+        !instance_prepare(t, &o, &p))
         return EXIT_FAILED;
     progress(t, "%s: measuring", m.stem);
     const double *seconds = measure(t, &p, &n, &at_once);
     progress_end(t);
     if (seconds) {
-        times_hook(t, &times, m.schedule->nkernel, &p);
+        times_hook(t, &times, &p);
         if (!instance_restart(t, &o, &p) || !times_of_runs(t, &p, &times))
             return EXIT_FAILED;
-        print_result(t, &o, &p, seconds, n, at_once, m.schedule, &times);
+        print_result(t, &o, &p, seconds, n, at_once, &m, &times);
         if (!o.json)
             instance_print_maker(&p, NULL);
     }

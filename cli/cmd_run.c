@@ -44,12 +44,10 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
     struct feed f;
     struct instance p;
     struct kernel_times times;
-    if (!model_load(t, &o, &m) || !feed_read(t, &o, &m, &f) ||
-        !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p))
+    if (!instance_obtain(t, &o, &m, &f, feed_read, &p) || !feed_instance(t, &f, &p))
         return EXIT_FAILED;
     if (t->debug >= 2)
-        times_hook(t, &times, m.schedule->nkernel, &p);
+        times_hook(t, &times, &p);
     if (!instance_prepare(t, &o, &p))
         return EXIT_FAILED;
     double start = clock_seconds();
@@ -60,7 +58,7 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
             return EXIT_FAILED;
     }
     report_stage(t, o.steps > 1 ? mem_printf(t, "%d runs", o.steps) : "run", start);
-    times_print_one_run(t, &m, &times);
+    times_print_one_run(t, &m, &p, &times);
     bool ok = true;
     if (o.out_dir)
         ok = write_outputs(t, &o, &m, &p);

@@ -370,19 +370,17 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     const struct instance *other = NULL;
     struct kernel_times times;
     int nbad;
-    if (!model_load(t, &o, &m) ||
-        !(o.data ? read_inputs(t, &o, &m, &f) : feed_read(t, &o, &m, &f)) ||
-        !model_schedule(t, &o, o.name ? o.name : program_name(t, m.stem), &m) ||
-        !instance_build(t, &o, &m, &p) || !feed_instance(t, &f, &p))
+    if (!instance_obtain(t, &o, &m, &f, o.data ? read_inputs : feed_read, &p) ||
+        !feed_instance(t, &f, &p))
         return EXIT_FAILED;
     if (t->debug >= 2)
-        times_hook(t, &times, m.schedule->nkernel, &p);
+        times_hook(t, &times, &p);
     progress(t, "%s: running", m.stem);
     bool ran = instance_prepare(t, &o, &p) && run_once(t, &p);
     progress_end(t);
     if (!ran)
         return EXIT_FAILED;
-    times_print_one_run(t, &m, &times);
+    times_print_one_run(t, &m, &p, &times);
     if (!(o.data ? compare_outputs(t, &o, &m, &p, &nbad)
                 : compare_models(t, given, &m, &p, &other, &nbad)))
         return EXIT_FAILED;

@@ -126,7 +126,7 @@ static bool work(struct child *c, struct options *o, struct model *m)
         o->name = name;
         if (!instance_build(t, o, m, &p) || !feed_instance(t, &f, &p))
             return false;
-        times_hook(t, &times, s->nkernel, &p);
+        times_hook(t, &times, &p);
         if (!instance_prepare(t, o, &p) || !times_of_runs(t, &p, &times))
             return false;
         for (int i = 0; i < s->nkernel; i++)

@@ -20,8 +20,9 @@ void times_on_kernel(void *user, int index, const char *kernel)
     s->since = clock_seconds();
 }
 
-void times_hook(struct tgc *t, struct kernel_times *s, int nkernel, struct instance *p)
+void times_hook(struct tgc *t, struct kernel_times *s, struct instance *p)
 {
+    int nkernel = p->info->kernel_count;
     *s = (struct kernel_times){.n = nkernel, .open = -1};
     s->now = mem_array(t, (size_t)nkernel + 1, sizeof *s->now);
     s->least = mem_array(t, (size_t)nkernel + 1, sizeof *s->least);
@@ -72,56 +73,70 @@ static double times_sum(const struct kernel_times *s)
     return sum;
 }
 
-void times_write(struct text *out, struct tgc *t, const struct schedule *s,
+/* What is known of a kernel, from the schedule or, if the program was kept, from that. */
+struct line { const char *name, *title; double flop, nbytes, ns; };
+
+static struct line line_of(struct tgc *t, const struct model *m, const struct instance *p, int i)
+{
+    const struct program_kernel *x = &p->info->kernels[i];
+    const struct schedule *s = m->facts ? NULL : m->schedule;
+    const struct kernel *k = s ? s->kernel[i] : NULL;
+    return k ? (struct line){k->name, k->title, k->flop, k->nbytes, kernel_cost(t, s, k).ns}
+             : (struct line){x->name, x->title, x->flop, x->bytes, p->predicted[i]};
+}
+
+void times_write(struct text *out, struct tgc *t, const struct model *m, const struct instance *p,
                  const struct kernel_times *times)
 {
     double sum = times_sum(times);
     int width = 6;
-    for (int i = 0; i < s->nkernel; i++)
-        if ((int)strlen(s->kernel[i]->name) > width)
-            width = (int)strlen(s->kernel[i]->name);
+    for (int i = 0; i < times->n; i++) {
+        int n = (int)strlen(line_of(t, m, p, i).name);
+        width = n > width ? n : width;
+    }
     text_printf(out, "%10s %6s %8s %8s %10s  %-*s  what\n", "us", "share", "GFLOP/s", "GB/s",
                 "predicted", width, "kernel");
-    for (int i = 0; i < s->nkernel; i++) {
-        const struct kernel *k = s->kernel[i];
+    for (int i = 0; i < times->n; i++) {
+        const struct line k = line_of(t, m, p, i);
         double seconds = times->least[i];
         text_printf(out, "%10.2f %5.1f%% ", 1e6 * seconds, sum > 0 ? 100 * seconds / sum : 0);
         if (seconds > 0)
-            text_printf(out, "%8.3g %8.3g", k->flop / seconds / 1e9, k->nbytes / seconds / 1e9);
+            text_printf(out, "%8.3g %8.3g", k.flop / seconds / 1e9, k.nbytes / seconds / 1e9);
         else
             text_printf(out, "%8s %8s", "-", "-");     /* in a branch that was not taken */
-        text_printf(out, " %10.2f  %-*s  ", kernel_cost(t, s, k).ns / 1000, width, k->name);
-        text_comment(out, k->title ? k->title : "");
+        text_printf(out, " %10.2f  %-*s  ", k.ns / 1000, width, k.name);
+        text_comment(out, k.title ? k.title : "");
         text_putc(out, '\n');
     }
 }
 
-void times_write_json(struct text *out, struct tgc *t, const struct schedule *s,
+void times_write_json(struct text *out, struct tgc *t, const struct model *m, const struct instance *p,
                       const struct kernel_times *times)
 {
     double sum = times_sum(times);
-    for (int i = 0; i < s->nkernel; i++) {
-        const struct kernel *k = s->kernel[i];
+    for (int i = 0; i < times->n; i++) {
+        const struct line k = line_of(t, m, p, i);
         double seconds = times->least[i];
-        text_printf(out, "%s{\"name\":\"%s\",\"title\":", i ? "," : "", k->name);
-        text_json(out, k->title ? k->title : "");
+        text_printf(out, "%s{\"name\":\"%s\",\"title\":", i ? "," : "", k.name);
+        text_json(out, k.title ? k.title : "");
         text_printf(out, ",\"us\":%.6g,\"predicted_us\":%.4g,\"share\":%.6g", 1e6 * seconds,
-                    kernel_cost(t, s, k).ns / 1000, sum > 0 ? seconds / sum : 0);
+                    k.ns / 1000, sum > 0 ? seconds / sum : 0);
         if (seconds > 0)
-            text_printf(out, ",\"gflops\":%.6g,\"gbytes_per_second\":%.6g}", k->flop / seconds / 1e9,
-                        k->nbytes / seconds / 1e9);
+            text_printf(out, ",\"gflops\":%.6g,\"gbytes_per_second\":%.6g}", k.flop / seconds / 1e9,
+                        k.nbytes / seconds / 1e9);
         else
             text_puts(out, ",\"gflops\":null,\"gbytes_per_second\":null}");
     }
 }
 
-void times_print_one_run(struct tgc *t, const struct model *m, struct kernel_times *times)
+void times_print_one_run(struct tgc *t, const struct model *m, const struct instance *p,
+                         struct kernel_times *times)
 {
     struct text x = {.t = t};
     if (t->debug < 2)
         return;
     times_of_one_run(times);
-    times_write(&x, t, m->schedule, times);
+    times_write(&x, t, m, p, times);
     for (const char *s = x.s; *s; s += strcspn(s, "\n") + 1) {
         print_escaped(stderr, mem_printf(t, "%.*s", (int)strcspn(s, "\n"), s));
         fputc('\n', stderr);

@@ -253,6 +253,21 @@ static bool check_values_fit(struct tgc *t, const struct options *o, const struc
                       t->run_used >> 20, option_spelling(OPTION_MAX_MEMORY));
 }
 
+void instance_adopt(struct tgc *t, struct instance *p, const struct llvm_program *code,
+                    const char *made_by)
+{
+    *p = (struct instance){.code = code, .made_by = made_by, .info = llvm_program_info(code)};
+    p->run = llvm_program_run;
+    p->close = llvm_program_close;
+    if (p->info->state_count) {
+        p->reset = llvm_program_reset;
+        p->save = llvm_program_save;
+        p->restore = llvm_program_restore;
+    }
+    p->strerror = llvm_program_strerror;
+    allocate_fields(t, p);
+}
+
 /* By LLVM, in this process. */
 static bool build_here(struct tgc *t, const struct options *o, const struct model *m,
                        struct instance *p)
@@ -273,18 +288,8 @@ static bool build_here(struct tgc *t, const struct options *o, const struct mode
         report_text(t, ir.s);
     if (!code)
         return false;
-    p->code = code;
-    p->made_by = llvm_title(t, l);
-    p->info = llvm_program_info(code);
-    p->run = llvm_program_run;
-    p->close = llvm_program_close;
-    if (p->info->state_count) {
-        p->reset = llvm_program_reset;
-        p->save = llvm_program_save;
-        p->restore = llvm_program_restore;
-    }
-    p->strerror = llvm_program_strerror;
-    allocate_fields(t, p);
+    instance_adopt(t, p, code, llvm_title(t, l));
+    p->library = llvm_path(t, l);
     return true;
 }
 

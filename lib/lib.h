@@ -75,6 +75,7 @@ struct options {
     const char *model2;             /* verify: the model to compare with; NULL: recorded outputs */
     /* the command line with files of options expanded; the words of --other */
     const char **word; size_t nword;
+    const char *key; size_t nkey;   /* the options that decide what is made, as text */
     const char **other; size_t nother;
     enum model_format format;
     struct onnx_dim_option *dim; int ndim; size_t cap_dim;
@@ -217,7 +218,15 @@ struct model_input {
     int64_t dim[MAX_RANK];          /* -1: not fixed */
     const char *symbol[MAX_RANK];   /* its name then; NULL: none */
 };
+struct model_value { const char *name; bool is_optional, is_sequence; enum dtype dtype; };
+/* What is asked of a model whose program is there already. */
+struct model_facts {
+    const char **file; int nfile;             /* with weights, beside the model's own */
+    struct model_input *input; int ninput;    /* as declared: a sequence is one */
+    struct model_value *border[2]; int nborder[2];               /* of inputs, of outputs */
+};
 struct model {
+    const struct model_facts *facts;/* NULL: the model itself is loaded */
     struct onnx_model *onnx;        /* NULL: a text graph */
     const char *text;               /* the text graph's bytes */
     size_t text_nbytes;
@@ -232,6 +241,10 @@ struct model {
     const char *base;               /* the file's name without directories; "stdin" */
     const char *stem;               /* without its extension either */
 };
+/* Sets base and stem alone. */
+void model_name(struct tgc *t, const char *path, struct model *m);
+/* needs: a loaded model, not lowered yet */
+const struct model_facts *model_facts(struct tgc *t, const struct model *m);
 /* Loads what o->model names. false: diagnostics. */
 bool model_load(struct tgc *t, const struct options *o, struct model *m);
 /* The files beside o->model that were read so far: weights, libraries. */
@@ -241,7 +254,6 @@ struct model_input *model_inputs(struct tgc *t, const struct options *o,
                                  const struct model *m, int *n);
 /* The graph's own inputs, without those that have an initializer, or its outputs: a sequence or an
  * optional is one entry here. */
-struct model_value { const char *name; bool is_optional, is_sequence; enum dtype dtype; };
 struct model_value *model_border(struct tgc *t, const struct model *m, bool outputs, int *n);
 /* The outputs as an ONNX file declares them, like model_inputs() for its inputs. */
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n);
@@ -345,6 +357,8 @@ struct instance {
     void *handle, *arena, *model, *weights;
     struct held *open;              /* model, from init to close */
     const struct llvm_program *code;           /* in this process; NULL: a shared object */
+    const char *library;            /* the file of that LLVM; NULL: not by LLVM */
+    const double *predicted;        /* ns of each kernel, by the cost model; NULL: the schedule is there */
     const char *made_by;            /* "LLVM 19", "gcc -m32", "clang 19.1.7" */
     int (*init)(void **model, void *arena, size_t nbytes,
                 const struct program_run_options *options);
@@ -374,6 +388,9 @@ const char *const *externals_files(struct tgc *t, const struct options *o);
  * it. false: diagnostics. */
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
                     struct instance *p);
+/* A program by LLVM as an instance. */
+void instance_adopt(struct tgc *t, struct instance *p, const struct llvm_program *code,
+                    const char *made_by);
 /* Opens a shared object that tgc has made. `name`: its C name, NULL: from the file's name. */
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p);
 /* Sets input `index`; its dims bind the model's run-time dimensions. false: it does not fit; a
@@ -429,5 +446,15 @@ tgc_status api_status(const struct tgc *t);
  * overrule. false: diagnostics. */
 bool api_options(struct tgc *t, tgc_compiler *c, enum command command, const char *output,
                  const char *first, struct options *o);
+
+/* --------------------------------------------------------------------------------------- kept.c */
+
+/* Reads the values of the inputs, and adds their shapes to o's: feed_read(), or another. */
+typedef bool feed_reader(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
+/* From the model's file to code that runs here, with the inputs read: model_load(), read(),
+ * model_schedule(), instance_build(), or without these out of the cache, where m has neither graph nor
+ * schedule. What was made is kept. false: diagnostics. */
+bool instance_obtain(struct tgc *t, struct options *o, struct model *m, struct feed *f,
+                     feed_reader *read, struct instance *p);
 
 #endif

@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-static void split_path(struct tgc *t, const char *path, struct model *m)
+void model_name(struct tgc *t, const char *path, struct model *m)
 {
+    *m = (struct model){0};
     if (strcmp(path, "-") == 0)
         path = "stdin";
     const char *slash = strrchr(path, '/');
@@ -137,8 +138,7 @@ static bool load_libraries(struct tgc *t, const struct options *o, struct model 
 bool model_load(struct tgc *t, const struct options *o, struct model *m)
 {
     double start = clock_seconds();
-    *m = (struct model){0};
-    split_path(t, o->model, m);
+    model_name(t, o->model, m);
     t->debug = o->debug;
     t->noopt = o->level == 0;
     t->fast_math = o->fast_math;
@@ -217,6 +217,10 @@ static bool is_filled(const GraphProto *g, const char *name)
 
 struct model_value *model_border(struct tgc *t, const struct model *m, bool outputs, int *n)
 {
+    if (m->facts) {
+        *n = m->facts->nborder[outputs];
+        return m->facts->border[outputs];
+    }
     const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
     size_t count = g ? (outputs ? g->n_output : g->n_input)
                      : (size_t)(outputs ? m->graph->noutput : m->graph->ninput);
@@ -250,28 +254,53 @@ static const struct onnx_list_option *find_list(const struct options *o, const c
     return NULL;
 }
 
+/* The inputs as the model declares them: a sequence is one. */
+static struct model_input *declared_inputs(struct tgc *t, const struct model *m, int *n)
+{
+    const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
+    size_t count = g ? g->n_input : (size_t)m->graph->ninput;
+    struct model_input *input = mem_array(t, count + 1, sizeof *input);
+    *n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!g || !is_filled(g, g->input[i]->name))
+            input[(*n)++] = g ? input_of_onnx(g->input[i]) : input_of_graph(m->graph->input[i]);
+    return input;
+}
+
 struct model_input *model_inputs(struct tgc *t, const struct options *o,
                                  const struct model *m, int *n)
 {
-    const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
-    size_t count = g ? g->n_input : (size_t)m->graph->ninput, cap = 0;
+    int ndeclared = m->facts ? m->facts->ninput : 0;
+    const struct model_input *declared = m->facts ? m->facts->input : declared_inputs(t, m, &ndeclared);
     struct model_input *input = NULL;
+    size_t cap = 0;
     *n = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (g && is_filled(g, g->input[i]->name))
-            continue;
-        struct model_input v = g ? input_of_onnx(g->input[i])
-                                 : input_of_graph(m->graph->input[i]);
-        const struct onnx_list_option *list = find_list(o, v.name);
+    for (int i = 0; i < ndeclared; i++) {
+        const struct onnx_list_option *list = find_list(o, declared[i].name);
         if (!list)
-            VEC_PUSH(t, input, *n, cap, v);
+            VEC_PUSH(t, input, *n, cap, declared[i]);
         for (int k = 0; list && k < list->count; k++) {
-            struct model_input item = v;
-            item.name = mem_printf(t, "%s[%d]", v.name, k);
+            struct model_input item = declared[i];
+            item.name = mem_printf(t, "%s[%d]", declared[i].name, k);
             VEC_PUSH(t, input, *n, cap, item);
         }
     }
     return input;
+}
+
+const struct model_facts *model_facts(struct tgc *t, const struct model *m)
+{
+    struct model_facts *f = MEM_NEW(t, struct model_facts);
+    int nfile = m->ntext_file;
+    const char *const *file = m->onnx ? onnx_external_files(m->onnx, &nfile) : m->text_file;
+    f->file = mem_array(t, (size_t)nfile + 1, sizeof *f->file);
+    for (int i = 0; i < nfile; i++)
+        f->file[i] = mem_str(t, file[i]);
+    f->nfile = nfile;
+    f->input = declared_inputs(t, m, &f->ninput);
+    for (int outputs = 0; outputs < 2; outputs++)
+        f->border[outputs] = model_border(t, m, outputs, &f->nborder[outputs]);
+    return f;
 }
 
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n)
@@ -359,12 +388,13 @@ static bool read_tuning(struct tgc *t, const struct options *o)
     return true;
 }
 
-/* The instruction sets that kernels have variants for: files for all of them, a run by LLVM for what
- * its code uses. */
+/* The instruction sets that kernels have variants for: files for all of them, a run here for what its
+ * code uses, by LLVM or, where that cannot be, by the C compiler. */
 static isa_set instruction_sets(const struct options *o)
 {
     bool runs = o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH;
     return o->isa                               ? o->isa
+           : runs && o->any_target            ? options_llvm_isa() | options_native_isa()
            : runs && o->target == TARGET_LLVM ? options_llvm_isa()
                                               : (1u << ISA_COUNT) - 1;
 }

@@ -41,6 +41,15 @@ static const struct { const char *name, *variable; bool built; } targets[] = {
 #include "lib/options.def"
 };
 
+static bool is_apart(enum option_id id)
+{
+    switch (id) {
+#define APART(id) case OPTION_##id: return true;
+#include "lib/options.def"
+    default: return false;
+    }
+}
+
 const char *option_spelling(enum option_id id) { return table[id].spelling; }
 const char *target_name(enum target target) { return targets[target].name; }
 const char *command_name(enum command c) { return commands[c].name; }
@@ -881,6 +890,19 @@ static bool check_operands(struct parser *p)
 /* Options that determine how mistakes are printed are read first. */
 static bool is_early(enum option_id id) { return id == OPTION_DIAGNOSTICS || id == OPTION_COLOR; }
 
+/* The options that decide what code a model has, as they were given. */
+static void make_key(struct parser *p)
+{
+    struct text x = {.t = p->t};
+    text_puts(&x, "");
+    for (size_t i = 0; i < p->ngiven; i++)
+        if (!is_apart(p->given[i].id))
+            text_printf(&x, "%s %s\n", table[p->given[i].id].spelling,
+                        p->given[i].value ? p->given[i].value : "");
+    p->o->key = x.s;
+    p->o->nkey = x.n;
+}
+
 static void set_defaults(struct options *o)
 {
     *o = (struct options){.emit = EMIT_COUNT,
@@ -964,6 +986,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
     o->nword = p.nword;
     ok = match_words(&p) && ok;
     ok = find_command(&p) && ok;
+    make_key(&p);
     bool has_target = false, has_level = false;
     for (size_t i = 0; i < p.ngiven; i++)
         if (is_early(p.given[i].id))

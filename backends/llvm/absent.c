@@ -21,6 +21,13 @@ const char *llvm_title(struct tgc *t, const struct llvm *l)
     return "LLVM";
 }
 
+const char *llvm_path(struct tgc *t, const struct llvm *l)
+{
+    (void)t;
+    (void)l;
+    return NULL;
+}
+
 struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
                                   const char *name, const char *producer, struct text *ir)
 {
@@ -99,4 +106,27 @@ const char *llvm_program_strerror(int status)
 {
     (void)status;
     return "the LLVM target is not in this tgc";
+}
+
+void llvm_program_pack(struct text *out, const struct llvm_program *p)
+{
+    (void)out;
+    (void)p;
+}
+
+const void *llvm_program_weights(const struct llvm_program *p)
+{
+    (void)p;
+    return NULL;
+}
+
+struct llvm_program *llvm_program_unpack(struct tgc *t, const void *bytes, size_t nbytes,
+                                         const void *weights, size_t weights_nbytes)
+{
+    (void)t;
+    (void)bytes;
+    (void)nbytes;
+    (void)weights;
+    (void)weights_nbytes;
+    return NULL;
 }

@@ -95,3 +95,11 @@ const char *llvm_title(struct tgc *t, const struct llvm *l)
 {
     return mem_printf(t, "LLVM %d", l->version);
 }
+
+const char *llvm_path(struct tgc *t, const struct llvm *l)
+{
+    Dl_info info;
+    void *inside;
+    memcpy(&inside, &l->ContextCreate, sizeof inside);
+    return dladdr(inside, &info) && info.dli_fname ? mem_str(t, info.dli_fname) : NULL;
+}

@@ -19,8 +19,9 @@ const char *llvm_found(struct tgc *t);
 struct llvm;
 /* Opens the library, for as long as t; NULL: an error says which package is missing. */
 struct llvm *llvm_open(struct tgc *t);
-/* "LLVM 19" */
+/* "LLVM 19"; the library's file, NULL: unknown */
 const char *llvm_title(struct tgc *t, const struct llvm *l);
+const char *llvm_path(struct tgc *t, const struct llvm *l);
 
 /* A schedule as code in this process. The functions are those of every compiled model
  * (backends/program/): what NAME_init, NAME_run and NAME_close do, by the same structs. */
@@ -42,6 +43,14 @@ const char *llvm_program_strerror(int status);
 /* The instruction sets of a triple (NULL: of this machine) among those that are asked for, with the
  * portable one. */
 isa_set llvm_isa(const char *triple, isa_set asked);
+
+/* pack.c: a program as bytes, without its weights, which are info->weights_bytes. */
+void llvm_program_pack(struct text *out, const struct llvm_program *p);
+const void *llvm_program_weights(const struct llvm_program *p);
+/* The program of such bytes; they and the weights (at their offsets, aligned to 64 bytes) stay the
+ * caller's and are read as long as it is used. Needs no LLVM. NULL: they are damaged. */
+struct llvm_program *llvm_program_unpack(struct tgc *t, const void *bytes, size_t nbytes,
+                                         const void *weights, size_t weights_nbytes);
 
 /* A schedule as a file: NAME.h's functions with kernels and weights (object.c). */
 enum llvm_file { LLVM_FILE_IR, LLVM_FILE_ASM, LLVM_FILE_OBJECT };
