@@ -14,8 +14,8 @@ static const struct { enum option_id id; const char *spelling; } aliases[] = {
 #define ALIAS(id, spelling) {OPTION_##id, spelling},
 #include "lib/options.def"
 };
-static const struct { const char *name, *operands, *text; } commands[] = {
-#define COMMAND(id, name, operands, text) {name, operands, text},
+static const struct { const char *name, *operands, *text; char letter; } commands[] = {
+#define COMMAND(id, letter, name, operands, text) {name, operands, text, letter},
 #include "lib/options.def"
 };
 static const struct { const char *extension, *text; bool built; } emits[] = {
@@ -302,9 +302,10 @@ static void put_zsh(struct text *out)
         put_quoted(out, commands[i].text, "");
         text_puts(out, "'\n");
     }
-    text_puts(out, "    )\n    case $words[2] in\n    (");
-    put_command_names(out, "|");
-    text_puts(out, ") c=${words[2][1]} ;;\n    esac\n");
+    text_puts(out, "    )\n    case $words[2] in\n");
+    for (size_t i = 0; i < COUNT(commands); i++)
+        text_printf(out, "    (%s) c=%c ;;\n", commands[i].name, commands[i].letter);
+    text_puts(out, "    esac\n");
     for (size_t i = 0; i < COUNT(lines); i++) {
         struct text choices = {.t = out->t};
         for (size_t k = 0; lines[i].spelling && spelling_at(i, k); k++) {
@@ -337,9 +338,11 @@ static void put_zsh(struct text *out)
 static void put_fish(struct text *out)
 {
     text_puts(out, "function __tgc_takes\n    set -l words (commandline -opc)\n    set -l c c\n"
-                   "    if set -q words[2]; and contains -- $words[2] ");
-    put_command_names(out, " ");
-    text_puts(out, "\n        set c (string sub -l 1 -- $words[2])\n    end\n"
+                   "    switch \"$words[2]\"\n");
+    for (size_t i = 0; i < COUNT(commands); i++)
+        text_printf(out, "        case %s\n            set c %c\n", commands[i].name,
+                    commands[i].letter);
+    text_puts(out, "    end\n"
                    "    string match -q -- \"*$c*\" $argv[1]\nend\n");
     for (size_t i = 0; i < COUNT(commands); i++) {
         text_printf(out,

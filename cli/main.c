@@ -51,6 +51,8 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
         return print_info(t, o);
     case COMMAND_OPS:
         return cmd_ops(t, o);
+    case COMMAND_CACHE:
+        return cmd_cache(t, o);
     case COMMAND_TUNE:
         return cmd_tune(t, o);
     case COMMAND_HELP:

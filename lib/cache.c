@@ -198,6 +198,13 @@ static void digest_file(const struct cache *c, const char *name, const struct ca
     digest_end(&d, out);
 }
 
+static bool are_zeros(const unsigned char *from, const unsigned char *to)
+{
+    while (from < to && *from == 0)
+        from++;
+    return from == to;
+}
+
 /* needs: f->map */
 static bool check_file(const struct cache *c, const char *name, struct cache_file *f)
 {
@@ -215,7 +222,8 @@ static bool check_file(const struct cache *c, const char *name, struct cache_fil
     f->tail = (const unsigned char *)f->map + tail_offset(h.head_nbytes);
     f->tail_nbytes = (size_t)h.tail_nbytes;
     digest_file(c, name, f, digest);
-    return memcmp(digest, h.digest, sizeof digest) == 0;
+    return memcmp(digest, h.digest, sizeof digest) == 0 &&
+           are_zeros(f->head + f->head_nbytes, f->tail);
 }
 
 bool cache_read(struct cache *c, const char *name, struct cache_file *f)

@@ -22,6 +22,7 @@ enum { NAME_NBYTES = 2 * DIGEST_NBYTES + 8 };
 struct kept {
     struct tgc *t;
     struct cache *cache;
+    const char *name;                      /* of the program */
     unsigned char key[DIGEST_NBYTES];      /* of the first step */
     char facts[NAME_NBYTES], code[NAME_NBYTES];
 };
@@ -48,7 +49,7 @@ static bool may_keep(const struct options *o)
            (o->command != COMMAND_VERIFY || o->data);
 }
 
-static bool make_key(struct kept *k, const struct options *o, const char *name)
+static bool make_key(struct kept *k, const struct options *o)
 {
     struct digest d;
     digest_begin(&d, cache_digest_key(k->cache));
@@ -56,7 +57,7 @@ static bool make_key(struct kept *k, const struct options *o, const char *name)
     if (!identity_add(&d) || !identity_add_file(&d, o->model) ||
         (o->tune && !identity_add_file(&d, o->tune)))
         return false;
-    digest_add_string(&d, name);
+    digest_add_string(&d, k->name);
     digest_add(&d, o->key, o->nkey);
     digest_add_number(&d, (uint64_t)o->level);        /* the environment may say it, and the target */
     digest_add_number(&d, (uint64_t)o->target);
@@ -87,6 +88,13 @@ static bool make_code_key(struct kept *k, const struct options *o, const struct 
     digest_end(&d, digest);
     name_file(k->code, digest, "code");
     return true;
+}
+
+/* Whether what was compiled is what the key was made of: the file may have been written meanwhile. */
+static bool is_same_model(const struct kept *k, const struct options *o)
+{
+    struct kept now = *k;
+    return make_key(&now, o) && memcmp(now.key, k->key, sizeof now.key) == 0;
 }
 
 /* ----------------------------------------------------------------------------------------- facts */
@@ -181,9 +189,10 @@ static const struct model_facts *find_facts(struct kept *k, const char *model)
         return NULL;
     struct byte_reader r = {.t = k->t, .at = file.head, .end = file.head + file.head_nbytes};
     f->nfile = bytes_get_count(&r, FILE_NBYTES);
-    f->file = mem_array(k->t, (size_t)f->nfile + 1, sizeof *f->file);
+    const char **path = mem_array(k->t, (size_t)f->nfile + 1, sizeof *path);
     for (int i = 0; i < f->nfile; i++)
-        f->file[i] = get_file(&r, model);
+        path[i] = get_file(&r, model);
+    f->file = path;
     f->ninput = bytes_get_count(&r, INPUT_NBYTES);
     f->input = mem_array(k->t, (size_t)f->ninput + 1, sizeof *f->input);
     for (int i = 0; i < f->ninput; i++)
@@ -206,12 +215,12 @@ static void digest_library(const struct kept *k, const char *path, unsigned char
 }
 
 static void put_code(struct text *out, const struct kept *k, const struct model *m,
-                     const struct instance *p, const char *library)
+                     const struct instance *p)
 {
     unsigned char digest[DIGEST_NBYTES];
-    digest_library(k, library, digest);
+    digest_library(k, p->library, digest);
     bytes_put_string(out, p->made_by);
-    bytes_put_string(out, library);
+    bytes_put_string(out, p->library);
     bytes_put_data(out, digest, sizeof digest);
     bytes_put(out, (uint64_t)m->schedule->nkernel);
     for (int i = 0; i < m->schedule->nkernel; i++)
@@ -265,12 +274,14 @@ static bool find_code(struct kept *k, struct instance *p)
 }
 
 static void keep(struct kept *k, const struct options *o, const struct model *m,
-                 const struct model_facts *facts, const struct instance *p, const char *library)
+                 struct model_facts *facts, const struct instance *p)
 {
     struct text head = {.t = k->t}, code = {.t = k->t};
+    model_facts_add_files(facts, m);
     put_facts(&head, facts, o->model);
-    put_code(&code, k, m, p, library);
-    bool ok = cache_write(k->cache, k->facts, &head, "", 0) &&
+    put_code(&code, k, m, p);
+    bool ok = make_code_key(k, o, facts) && is_same_model(k, o) &&
+              cache_write(k->cache, k->facts, &head, "", 0) &&
               cache_write(k->cache, k->code, &code, llvm_program_weights(p->code),
                           p->info->weights_bytes);
     say(k, o, ok ? "kept for the next time" : "it cannot be kept");
@@ -282,7 +293,7 @@ static struct kept *kept_open(struct tgc *t, const struct options *o, const char
 {
     const char *why;
     struct kept *k = MEM_NEW(t, struct kept);
-    *k = (struct kept){.t = t};
+    *k = (struct kept){.t = t, .name = name};
     if (!may_keep(o))
         return NULL;
     k->cache = cache_open(t, &why);
@@ -290,7 +301,7 @@ static struct kept *kept_open(struct tgc *t, const struct options *o, const char
         say(k, o, mem_printf(t, "not used: %s", why));
         return NULL;
     }
-    if (make_key(k, o, name))
+    if (make_key(k, o))
         return k;
     cache_close(k->cache);
     return NULL;
@@ -327,10 +338,10 @@ bool instance_obtain(struct tgc *t, struct options *o, struct model *m, struct f
     enum found found = k ? look(k, &given, o, m, f, read, p) : NOT_FOUND;
     bool ok = found == FOUND;
     if (found == NOT_FOUND && model_load(t, o, m)) {     /* m is new then */
-        const struct model_facts *facts = k ? model_facts(t, m) : NULL;
+        struct model_facts *facts = k ? model_facts(t, m) : NULL;
         ok = read(t, o, m, f) && model_schedule(t, o, name, m) && instance_build(t, o, m, p);
-        if (ok && k && p->library && t->ndiag == ndiag && make_code_key(k, o, facts))
-            keep(k, o, m, facts, p, p->library);
+        if (ok && k && p->library && t->ndiag == ndiag)
+            keep(k, o, m, facts, p);
     }
     if (k)
         cache_close(k->cache);

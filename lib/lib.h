@@ -27,7 +27,7 @@
 enum { TUNE_WIDTH_MAX = 64 };       /* of the environment's BEAM */
 
 enum command {
-#define COMMAND(id, name, operands, text) COMMAND_##id,
+#define COMMAND(id, letter, name, operands, text) COMMAND_##id,
 #include "lib/options.def"
     COMMAND_COUNT
 };
@@ -106,7 +106,7 @@ struct options {
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
     enum dtype weight_dtype;        /* VOID: as in the model */
-    bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes;
+    bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes of stack that a run may take; 0: any */
     const struct machine *machine;  /* NULL: the first row */
@@ -221,7 +221,7 @@ struct model_input {
 struct model_value { const char *name; bool is_optional, is_sequence; enum dtype dtype; };
 /* What is asked of a model whose program is there already. */
 struct model_facts {
-    const char **file; int nfile;             /* with weights, beside the model's own */
+    const char *const *file; int nfile;       /* with weights, beside the model's own */
     struct model_input *input; int ninput;    /* as declared: a sequence is one */
     struct model_value *border[2]; int nborder[2];               /* of inputs, of outputs */
 };
@@ -243,8 +243,10 @@ struct model {
 };
 /* Sets base and stem alone. */
 void model_name(struct tgc *t, const char *path, struct model *m);
-/* needs: a loaded model, not lowered yet */
-const struct model_facts *model_facts(struct tgc *t, const struct model *m);
+/* All but the files. needs: a loaded model, not lowered yet */
+struct model_facts *model_facts(struct tgc *t, const struct model *m);
+/* needs: a lowered model, which has read them */
+void model_facts_add_files(struct model_facts *f, const struct model *m);
 /* Loads what o->model names. false: diagnostics. */
 bool model_load(struct tgc *t, const struct options *o, struct model *m);
 /* The files beside o->model that were read so far: weights, libraries. */

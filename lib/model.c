@@ -288,19 +288,19 @@ struct model_input *model_inputs(struct tgc *t, const struct options *o,
     return input;
 }
 
-const struct model_facts *model_facts(struct tgc *t, const struct model *m)
+struct model_facts *model_facts(struct tgc *t, const struct model *m)
 {
     struct model_facts *f = MEM_NEW(t, struct model_facts);
-    int nfile = m->ntext_file;
-    const char *const *file = m->onnx ? onnx_external_files(m->onnx, &nfile) : m->text_file;
-    f->file = mem_array(t, (size_t)nfile + 1, sizeof *f->file);
-    for (int i = 0; i < nfile; i++)
-        f->file[i] = mem_str(t, file[i]);
-    f->nfile = nfile;
     f->input = declared_inputs(t, m, &f->ninput);
     for (int outputs = 0; outputs < 2; outputs++)
         f->border[outputs] = model_border(t, m, outputs, &f->nborder[outputs]);
     return f;
+}
+
+void model_facts_add_files(struct model_facts *f, const struct model *m)
+{
+    f->nfile = m->ntext_file;
+    f->file = m->onnx ? onnx_external_files(m->onnx, &f->nfile) : m->text_file;
 }
 
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n)

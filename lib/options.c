@@ -24,8 +24,8 @@ static const struct {
 #define OPTION(id, spelling, value, kind, commands, text) {spelling, value, kind, commands},
 #include "lib/options.def"
 };
-static const struct { const char *name; } commands[] = {
-#define COMMAND(id, name, operands, text) {name},
+static const struct { const char *name; char letter; } commands[] = {
+#define COMMAND(id, letter, name, operands, text) {name, letter},
 #include "lib/options.def"
 };
 static const struct { enum option_id id; const char *spelling; } aliases[] = {
@@ -57,7 +57,7 @@ const char *emit_extension(enum emit e) { return emits[e].extension; }
 
 bool option_fits(enum option_id id, enum command c)
 {
-    return strchr(table[id].commands, commands[c].name[0]) != NULL;
+    return strchr(table[id].commands, commands[c].letter) != NULL;
 }
 
 void option_put_choices(struct text *out, enum option_id id)
@@ -671,6 +671,9 @@ static bool apply(struct parser *p, const struct given *g)
     case OPTION_TG:
         o->tg = true;
         return true;
+    case OPTION_CLEAR:
+        o->clear = true;
+        return true;
     case OPTION_RTOL:
         return read_tolerance(g->value, &o->rtol) || bad_value(p, g);
     case OPTION_ATOL:
@@ -826,6 +829,9 @@ static bool check_operands(struct parser *p)
     if (o->command == COMMAND_OPS)
         return p->noperand <= 1 ||
                usage(p, "tgc ops takes one name, and '%.200s' is a second one", p->operand[1]);
+    if (o->command == COMMAND_CACHE)
+        return p->noperand == 0 ||
+               usage(p, "tgc cache takes no operand, and '%.200s' is one", p->operand[0]);
     if (p->noperand == 0)
         return usage(p, "no model is given; tgc %s needs one: a file, or - and -x", command);
     if (p->noperand > 1 + (o->model2 != NULL))

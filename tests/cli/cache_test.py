@@ -1,0 +1,312 @@
+"""The cache of compiled models: what is found again and what is not, damage, rights, the limit, several processes at
+once. What is asked each time is the answer itself; -v says whether it came out of the cache."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import graphs as G
+import tgc as T
+from suite import Skip, Suite, expect
+
+suite = Suite("cache")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "cache"
+case = suite.folder_case(SCRATCH)
+KEPT, FOUND = "cache: kept for the next time", "\ncache   "
+
+
+def cached(folder, *words, status=0, **more):
+    """Runs tgc with a cache of the folder's own."""
+    more = {"TGC_CACHE": "1", "XDG_CACHE_HOME": str(folder / "xdg"), **more}
+    return T.must(T.run([TGC, *words], cwd=folder, env=more), status)
+
+
+def files(folder, kind=".code"):
+    return sorted((folder / "xdg" / "tgc").glob("*" + kind))
+
+
+def need_llvm():
+    if "libLLVM: none" in T.must(T.run([TGC, "--version"])).out.decode():
+        raise Skip("libLLVM is not installed (libllvm19), or tgc was built without the LLVM target")
+
+
+def perceptron(folder, name="model.onnx"):
+    need_llvm()
+    model = G.perceptron()
+    onnx.save(model, folder / name)
+    return model
+
+
+def check_misses(folder, *words, **more):
+    done = cached(folder, "run", *words, "-v", **more)
+    expect(KEPT in done.err and FOUND not in "\n" + done.err, f"this was to be compiled:\n{done.err}")
+    return done.out
+
+
+def check_hits(folder, *words, **more):
+    done = cached(folder, "run", *words, "-v", **more)
+    expect(FOUND in "\n" + done.err and "schedule" not in done.err, f"this was to be found:\n{done.err}")
+    return done.out
+
+
+@case("the second run has the first one's output, by verify and bench as well, and loads no LLVM")
+def _(folder):
+    perceptron(folder)
+    first = check_misses(folder, "model.onnx")
+    expect(check_hits(folder, "model.onnx") == first, "another output")
+    expect(b"ran by LLVM" in first.splitlines()[-1], f"the last line is {first.splitlines()[-1]}")
+    bench = cached(folder, "bench", "model.onnx", "-v")
+    expect(FOUND in "\n" + bench.err and b"predicted" in bench.out and b"ran by LLVM" in bench.out, bench.err)
+    again = cached(folder, "bench", "model.onnx", TGC_CACHE="0").out.decode()
+    kernels = [[line.split()[4:] for line in text.splitlines()[1:-1]] for text in (bench.out.decode(), again)]
+    expect(kernels[0] == kernels[1], f"bench's kernels differ: {kernels}")
+    cached(folder, "run", "model.onnx", "--out-dir", ".")
+    inputs = {i.name: i for i in onnx.load(folder / "model.onnx").graph.input}
+    expect(len(inputs) == 1, "the model has one input")
+    if shutil.which("ltrace") is None and Path("/proc/self/maps").exists():
+        maps = subprocess.run([str(TGC), "bench", "model.onnx"], cwd=folder, capture_output=True,
+                              env={**os.environ, "TGC_CACHE": "1", "XDG_CACHE_HOME": str(folder / "xdg"),
+                                   "LD_DEBUG": "files"}, timeout=120)
+        expect(b"libLLVM" not in maps.stderr, "libLLVM was loaded")
+
+
+@case("inputs are checked as without it: shapes, names, data sets")
+def _(folder):
+    model = perceptron(folder)
+    name = model.graph.input[0].name
+    shape = [d.dim_value or 1 for d in model.graph.input[0].type.tensor_type.shape.dim]
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", np.zeros((*shape, 2), np.float32))
+    wanted = cached(folder, "run", "model.onnx", "-i", f"{name}=x.npy", TGC_CACHE="0").out
+    check_misses(folder, "model.onnx", "-i", f"{name}=x.npy")
+    expect(check_hits(folder, "model.onnx", "-i", f"{name}=x.npy") == wanted, "another output")
+    np.save(folder / "x.npy", x + 1)
+    expect(check_hits(folder, "model.onnx", "-i", f"{name}=x.npy") != wanted, "the input is the old one")
+    for words in (["-i", "none=x.npy"], ["-i", f"{name}=y.npy"], ["-i", f"{name}=gone.npy"]):
+        with_cache = cached(folder, "run", "model.onnx", *words, status=1)
+        without = cached(folder, "run", "model.onnx", *words, status=1, TGC_CACHE="0")
+        expect(with_cache.err == without.err, f"another message:\n{with_cache.err}\n{without.err}")
+
+
+@case("data sets are verified, and a mismatch is one")
+def _(folder):
+    model = perceptron(folder)
+    cached(folder, "run", "model.onnx", "--out-dir", "out", TGC_CACHE="0")
+    output = np.load(next((folder / "out").glob("*.npy")))
+    (folder / "data").mkdir()
+    name = model.graph.input[0].name
+    shape = [d.dim_value or 1 for d in model.graph.input[0].type.tensor_type.shape.dim]
+    np.save(folder / "data" / "input_0.npy", np.ones(shape, np.float32))
+    np.save(folder / "ones.npy", np.ones(shape, np.float32))
+    cached(folder, "run", "model.onnx", "-i", f"{name}=ones.npy", "--out-dir", "out", TGC_CACHE="0")
+    output = np.load(next((folder / "out").glob("*.npy")))
+    np.save(folder / "data" / "output_0.npy", output)
+    for round in range(2):
+        done = cached(folder, "verify", "model.onnx", "--data", "data", "-v")
+        expect((FOUND in "\n" + done.err) == (round == 1), done.err)
+        expect(done.out.startswith(b"ok"), done.out)
+    np.save(folder / "data" / "output_0.npy", output + 1)
+    done = cached(folder, "verify", "model.onnx", "--data", "data", "-v", status=3)
+    expect(FOUND in "\n" + done.err and b"MISMATCH" in done.out, done.err)
+
+
+@case("another option, another weight, another tgc name: compiled anew; moved or copied: found")
+def _(folder):
+    model = perceptron(folder)
+    first = check_misses(folder, "model.onnx")
+    check_misses(folder, "model.onnx", "-O0")
+    check_misses(folder, "model.onnx", "--fast-math")
+    check_misses(folder, "model.onnx", "--name", "other")
+    check_hits(folder, "model.onnx", "--max-memory", "1G")
+    check_hits(folder, "model.onnx", "--steps", "2")
+    (folder / "else").mkdir()
+    shutil.copy(folder / "model.onnx", folder / "else" / "model.onnx")
+    expect(check_hits(folder, "else/model.onnx") == first, "another output")
+    weight = model.graph.initializer[0]
+    weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * 2, weight.name))
+    onnx.save(model, folder / "model.onnx")
+    expect(check_misses(folder, "model.onnx") != first, "the old weights")
+    expect(check_hits(folder, "else/model.onnx") == first, "the other is not found any more")
+
+
+@case("weights beside the model count, and move with it")
+def _(folder):
+    model = perceptron(folder)
+    onnx.save_model(model, folder / "outside.onnx", save_as_external_data=True, location="weights.bin",
+                    size_threshold=0)
+    first = check_misses(folder, "outside.onnx")
+    check_hits(folder, "outside.onnx")
+    (folder / "else").mkdir()
+    for name in ("outside.onnx", "weights.bin"):
+        shutil.copy(folder / name, folder / "else" / name)
+    expect(check_hits(folder, "else/outside.onnx") == first, "another output")
+    doubled = np.fromfile(folder / "weights.bin", np.float32) * 2
+    doubled.tofile(folder / "weights.bin")
+    expect(check_misses(folder, "outside.onnx") != first, "the old weights")
+    (folder / "weights.bin").unlink()
+    expect("weights.bin" in cached(folder, "run", "outside.onnx", status=1).err, "no message of the file")
+
+
+@case("shapes that come from -i have each their own code")
+def _(folder):
+    need_llvm()
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])
+    graph = helper.make_graph([helper.make_node("Tanh", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "m.onnx")
+    for n in (2, 3):
+        np.save(folder / f"{n}.npy", np.full((n, 4), 0.5, np.float32))
+    check_misses(folder, "m.onnx", "-i", "x=2.npy")
+    check_misses(folder, "m.onnx", "-i", "x=3.npy")
+    expect(b"f32[2,4]" in check_hits(folder, "m.onnx", "-i", "x=2.npy"), "another shape")
+    expect(b"f32[3,4]" in check_hits(folder, "m.onnx", "-i", "x=3.npy"), "another shape")
+    expect("dim" in cached(folder, "run", "m.onnx", status=1).err, "the open dimension is not asked for")
+
+
+@case("a program that depends on an input's value, of which a warning tells, is not kept")
+def _(folder):
+    need_llvm()
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])
+    shape = helper.make_tensor_value_info("shape", TensorProto.INT64, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Reshape", ["x", "shape"], ["y"])], "g", [x, shape], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "m.onnx")
+    np.save(folder / "a.npy", np.array([2, 3]))
+    np.save(folder / "b.npy", np.array([3, 2]))
+    for name, text in (("a", b"f32[2,3]"), ("b", b"f32[3,2]"), ("a", b"f32[2,3]")):
+        done = cached(folder, "run", "m.onnx", "-i", f"shape={name}.npy", "-v")
+        expect(text in done.out and FOUND not in "\n" + done.err and "warning" in done.err, done.err)
+
+
+@case("a file that is damaged anywhere, cut or empty is not used, and is replaced")
+def _(folder):
+    perceptron(folder)
+    first = check_misses(folder, "model.onnx")
+    whole = {path: path.read_bytes() for path in files(folder) + files(folder, ".facts")}
+    for path, data in whole.items():
+        for at in [*range(0, 64, 5), 70, len(data) // 3, len(data) // 2, len(data) - 1]:
+            broken = bytearray(data)
+            broken[at] ^= 0x11
+            path.write_bytes(broken)
+            expect(check_misses(folder, "model.onnx") == first, f"byte {at}: another output")
+            expect(path.read_bytes() == data, f"byte {at}: the file is not replaced")
+        for n in (0, 1, 63, 64, 4095, len(data) - 1):
+            path.write_bytes(data[:n])
+            expect(check_misses(folder, "model.onnx") == first, f"{n} bytes: another output")
+        path.write_bytes(data + b"x")
+        expect(check_misses(folder, "model.onnx") == first, "a byte more: another output")
+    for path in files(folder):                            # another program's file under this name
+        shutil.copy(files(folder, ".facts")[0], path)
+        expect(check_misses(folder, "model.onnx") == first, "another file: another output")
+        path.unlink()
+        path.symlink_to(folder / "model.onnx")
+        expect(check_misses(folder, "model.onnx") == first and not path.is_symlink(), "a link is followed")
+    check_hits(folder, "model.onnx")
+
+
+@case("a directory that is another's, or that others can write, is not used; nor one that cannot be written")
+def _(folder):
+    perceptron(folder)
+    check_misses(folder, "model.onnx")
+    place = folder / "xdg" / "tgc"
+    expect(place.stat().st_mode & 0o777 == 0o700, f"made with {oct(place.stat().st_mode)}")
+    expect(all(path.stat().st_mode & 0o777 == 0o600 for path in place.iterdir()), "files that others can read")
+    for mode in (0o770, 0o702):
+        place.chmod(mode)
+        done = cached(folder, "run", "model.onnx", "-v")
+        expect("cache: not used: " in done.err and "others may write" in done.err, done.err)
+        expect("others may write" in cached(folder, "cache", status=1).err, "no message")
+    place.chmod(0o755)
+    check_hits(folder, "model.onnx")
+    if os.geteuid() == 0:
+        os.chown(place, 12345, -1)
+        expect("belongs to another user" in cached(folder, "run", "model.onnx", "-v").err, "another's is used")
+        os.chown(place, 0, -1)
+    shutil.rmtree(place)
+    place.write_text("a file")
+    done = cached(folder, "run", "model.onnx", "-v")
+    expect("cache: not used: " in done.err and b"ran by LLVM" in done.out, done.err)
+    done = cached(folder, "run", "model.onnx", "-v", XDG_CACHE_HOME="/proc/none")
+    expect("cache: not used: " in done.err and b"ran by LLVM" in done.out, done.err)
+    done = cached(folder, "run", "model.onnx", "-v", XDG_CACHE_HOME="", HOME="")
+    expect("neither XDG_CACHE_HOME nor HOME" in done.err, done.err)
+
+
+@case("TGC_CACHE=0, DEBUG and the C compiler: neither read nor written")
+def _(folder):
+    perceptron(folder)
+    for more in ({"TGC_CACHE": "0"}, {"DEBUG": "1"}, {"CC": "cc"}):
+        cached(folder, "run", "model.onnx", **more)
+        expect(not files(folder), f"{more}: something is kept")
+    check_misses(folder, "model.onnx")
+    for more in ({"TGC_CACHE": "0"}, {"DEBUG": "1"}, {"CC": "cc"}):
+        expect("schedule" in cached(folder, "run", "model.onnx", "-v", **more).err, f"{more}: not compiled")
+
+
+@case("tgc cache says how much there is, --clear removes it")
+def _(folder):
+    perceptron(folder)
+    expect(b": 0 files, 0 bytes" in cached(folder, "cache").out, "not empty")
+    check_misses(folder, "model.onnx")
+    (folder / "xdg" / "tgc" / "mine.txt").write_text("not tgc's")
+    told = cached(folder, "cache").out.decode()
+    expect(told.startswith(str(folder / "xdg" / "tgc") + ": 2 files, "), told)
+    expect(b": 0 files, 0 bytes" in cached(folder, "cache", "--clear").out, "not empty")
+    expect((folder / "xdg" / "tgc" / "mine.txt").exists(), "more than tgc's files is removed")
+    check_misses(folder, "model.onnx")
+    expect("no operand" in cached(folder, "cache", "x", status=2).err, "an operand is taken")
+    expect("does not take" in cached(folder, "run", "model.onnx", "--clear", status=2).err, "--clear is taken")
+
+
+@case("what was used longest ago goes first, and all of it stays below the limit")
+def _(folder):
+    perceptron(folder)
+    names = [f"n{k}" for k in range(4)]
+    check_misses(folder, "model.onnx", "--name", names[0])
+    each = sum(path.stat().st_size for path in files(folder) + files(folder, ".facts"))
+    limit = {"TGC_CACHE_BYTES": str(3 * each + 100)}
+    for name in names[1:3]:
+        check_misses(folder, "model.onnx", "--name", name, **limit)
+    check_hits(folder, "model.onnx", "--name", names[0], **limit)     # now the last that was used
+    check_misses(folder, "model.onnx", "--name", names[3], **limit)
+    total = sum(path.stat().st_size for path in files(folder) + files(folder, ".facts"))
+    expect(total <= 3 * each + 100, f"{total} bytes, {each} each")
+    check_hits(folder, "model.onnx", "--name", names[0], **limit)
+    check_misses(folder, "model.onnx", "--name", names[1], **limit)
+    done = cached(folder, "run", "model.onnx", "--name", "large", "-v", TGC_CACHE_BYTES="1000")
+    expect("cache: it cannot be kept" in done.err, done.err)
+
+
+@case("four processes at once, while files are removed: each has the right output, and nothing is left over")
+def _(folder):
+    perceptron(folder)
+    wanted = cached(folder, "run", "model.onnx", TGC_CACHE="0").out
+    env = {**os.environ, "TGC_CACHE": "1", "XDG_CACHE_HOME": str(folder / "xdg")}
+    for round in range(5):
+        started = [subprocess.Popen([str(TGC), "run", "model.onnx"], cwd=folder, env=env, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE) for _ in range(4)]
+        if round % 2:
+            for path in files(folder):
+                path.unlink(missing_ok=True)
+        for process in started:
+            out, err = process.communicate(timeout=120)
+            expect(process.returncode == 0 and out == wanted, (out, err))
+    left = [path.name for path in (folder / "xdg" / "tgc").iterdir()]
+    expect(len(left) <= 3 and not any(name.startswith("new-") for name in left), left)
+    check_hits(folder, "model.onnx")
+
+
+if __name__ == "__main__":
+    sys.exit(suite.main())
