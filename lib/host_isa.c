@@ -68,12 +68,3 @@ isa_set options_host_isa(void)
             set |= 1u << isa;
     return set;
 }
-
-isa_set options_llvm_isa(void)
-{
-    isa_set set = options_host_isa();
-    int isa = ISA_COUNT - 1;
-    while (isa > ISA_GENERIC && (!(set >> isa & 1) || isa_has_tiles((enum isa)isa)))
-        isa--;
-    return options_with_base((enum isa)isa);
-}

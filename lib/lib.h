@@ -144,8 +144,6 @@ bool option_word_fits(struct tgc *t, const char *word, enum command c);
 isa_set options_host_isa(void);
 isa_set options_native_isa(void);
 isa_set options_with_base(enum isa isa);
-/* What LLVM has a form for of this processor's, with the base: all that code for a run here needs. */
-isa_set options_llvm_isa(void);
 /* host_machine.c: its caches and units, as far as they are known; allocated in t. */
 const struct machine *host_machine(struct tgc *t);
 /* The option's spelling, for messages. */

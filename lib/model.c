@@ -393,10 +393,9 @@ static bool read_tuning(struct tgc *t, const struct options *o)
 static isa_set instruction_sets(const struct options *o)
 {
     bool runs = o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH;
-    return o->isa                               ? o->isa
-           : runs && o->any_target            ? options_llvm_isa() | options_native_isa()
-           : runs && o->target == TARGET_LLVM ? options_llvm_isa()
-                                              : (1u << ISA_COUNT) - 1;
+    bool by_llvm = o->target == TARGET_LLVM, here = runs && (by_llvm || o->any_target);
+    isa_set set = o->isa ? o->isa : here ? options_native_isa() : (1u << ISA_COUNT) - 1;
+    return by_llvm ? llvm_isa(o->triple, set) : o->any_target ? set | llvm_isa(NULL, set) : set;
 }
 
 /* The most work-items of a kernel on a device. */
@@ -412,10 +411,6 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         compile_options.threads = DEVICE_PARTS;
         compile_options.isa = 1u << ISA_GENERIC;
     }
-    if (o->target == TARGET_LLVM)
-        compile_options.isa = llvm_isa(o->triple, o->command == COMMAND_COMPILE || o->isa
-                                                      ? compile_options.isa
-                                                      : options_native_isa());
     if (!read_tuning(t, o))
         return false;
     if (o->passes)
