@@ -32,6 +32,7 @@ struct cache {
     struct tgc *t;
     const char *path;
     int fd;
+    struct held *held;
     uint64_t limit;
     struct digest_key key;
 };
@@ -153,6 +154,14 @@ static const char *open_secret(struct cache *c)
     return NULL;
 }
 
+static void close_directory(void *what)
+{
+    struct cache *c = what;
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+}
+
 struct cache *cache_open(struct tgc *t, const char **why)
 {
     struct cache *c = MEM_NEW(t, struct cache);
@@ -160,6 +169,7 @@ struct cache *cache_open(struct tgc *t, const char **why)
     char *end = NULL;
     unsigned long long limit = most ? strtoull(most, &end, 10) : 0;
     *c = (struct cache){.t = t, .fd = -1, .limit = most && end != most && !*end ? limit : default_limit};
+    c->held = held_add(t, close_directory, c);
     *why = wanted && strcmp(wanted, "0") == 0 ? "TGC_CACHE=0" : open_directory(c);
     if (!*why)
         *why = open_secret(c);
@@ -169,12 +179,7 @@ struct cache *cache_open(struct tgc *t, const char **why)
     return NULL;
 }
 
-void cache_close(struct cache *c)
-{
-    if (c->fd >= 0)
-        close(c->fd);
-    c->fd = -1;
-}
+void cache_close(struct cache *c) { held_release(c->held); }
 
 const char *cache_path(const struct cache *c) { return c->path; }
 

@@ -261,15 +261,16 @@ static bool open_code(struct kept *k, const struct cache_file *f, struct instanc
     return true;
 }
 
-/* The map stays, as the weights are in it. */
+static void unmap(void *what) { cache_unmap(what); }
+
+/* The map is held by t, as the weights are in it. */
 static bool find_code(struct kept *k, struct instance *p)
 {
-    struct cache_file f;
-    if (!cache_read(k->cache, k->code, &f))
-        return false;
-    if (open_code(k, &f, p))
+    struct cache_file *f = MEM_NEW(k->t, struct cache_file);
+    struct held *held = held_add(k->t, unmap, f);
+    if (cache_read(k->cache, k->code, f) && open_code(k, f, p))
         return true;
-    cache_unmap(&f);
+    held_release(held);
     return false;
 }
 

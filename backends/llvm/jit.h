@@ -18,7 +18,7 @@ void jit_free(struct loaded_code *c);
 void debugger_tell(const struct loaded_code *c);
 void debugger_forget(const struct loaded_code *c);
 
-/* All of it is t's, or its maker's. */
+/* All of it is t's, or its maker's; the code is held by t. */
 struct llvm_program {
     struct tgc *t;
     struct program_info info;

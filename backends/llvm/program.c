@@ -187,6 +187,13 @@ static void set_function(void *function, const struct llvm_name *from)
     memcpy(function, &at, sizeof at);
 }
 
+static void free_code(void *what)
+{
+    struct llvm_program *p = what;
+    jit_free(p->code);
+    p->code = NULL;
+}
+
 bool program_link(struct llvm_program *p, struct code_error *why)
 {
     struct tgc *t = p->t;
@@ -200,6 +207,7 @@ bool program_link(struct llvm_program *p, struct code_error *why)
                                         name_of("share", (void (*)(void))share),
                                         {"weights", (uint64_t)(uintptr_t)p->weights}};
     int noutside = (int)(sizeof outside / sizeof *outside);
+    held_add(t, free_code, p);
     p->code = jit_link(p->object, p->nobject, outside, noutside, function, nfunction, why);
     if (!p->code)
         return false;
