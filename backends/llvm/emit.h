@@ -42,7 +42,8 @@ enum llvm_fcmp {
     LLVM_OEQ = 1, LLVM_OGT, LLVM_OGE, LLVM_OLT, LLVM_OLE, LLVM_ONE, LLVM_ORD, LLVM_UNO, LLVM_UEQ,
     LLVM_FUGT, LLVM_FUGE, LLVM_FULT, LLVM_FULE, LLVM_UNE
 };
-enum { LLVM_INTERNAL = 8, LLVM_PRIVATE = 9 };         /* linkage */
+enum { LLVM_EXTERNAL = 0, LLVM_INTERNAL = 8, LLVM_PRIVATE = 9 };                 /* linkage */
+enum { LLVM_HIDDEN = 1 };                             /* visibility */
 
 /* ----------------------------------------------------------------------------------------- api.c */
 
@@ -174,6 +175,7 @@ void emit_assign(struct emit *e, const struct uop *u);
 /* kernel.c */
 void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal);
 void emit_uop(struct emit *e, const struct uop *u);
+LLVMTypeRef kernel_type(const struct emit *e, const struct kernel *k);
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
 
 /* state.c */
@@ -209,7 +211,10 @@ value dispatch_pick(struct emit *e);
 /* module.c */
 struct llvm_machine;
 void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, const char *name);
-/* Kernels, the functions of states, and the run, which it returns. */
+void module_tables(struct emit *e);                            /* twin, kernel, slot */
+/* The kernel's variant for the machine; NULL: it has none, but the portable form. */
+const struct variant *module_pick(const struct emit *e, const struct kernel *k);
+/* Kernels for all of e->isa, the functions of states, and the run, which it returns. */
 value module_emit(struct emit *e, const char *function);
 void module_check(const struct emit *e);                       /* by LLVM's verifier */
 void module_end(struct emit *e);

@@ -107,20 +107,26 @@ static void bind_parameters(struct emit *e, const struct kernel *k, const struct
     e->parts = k->is_shared ? e->l->GetParam(e->function, (unsigned)n + 1) : NULL;
 }
 
+LLVMTypeRef kernel_type(const struct emit *e, const struct kernel *k)
+{
+    int n;
+    const struct parameter *a = kernel_parameters(e->t, k, &n);
+    LLVMTypeRef *type = mem_array(e->t, (size_t)n + 2, sizeof *type);
+    for (int i = 0; i < n; i++)
+        type[i] = a[i].b ? e->pointer : e->i64;
+    type[n] = type[n + 1] = e->i64;
+    return e->l->FunctionType(e->nothing, type, (unsigned)(n + 2 * k->is_shared), 0);
+}
+
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v)
 {
     struct mem_mark mark = scratch_mark(e->t);
     int n;
     const struct parameter *a = kernel_parameters(e->t, k, &n);
-    LLVMTypeRef *type = scratch_array(e->t, (size_t)n + 2, sizeof *type);
-    for (int i = 0; i < n; i++)
-        type[i] = a[i].b ? e->pointer : e->i64;
-    type[n] = type[n + 1] = e->i64;
     e->k = k;
     e->linear = v ? v->linear : k->linear;
     e->nlinear = v ? v->nlinear : k->nlinear;
-    function_begin(e, k->name,
-                   e->l->FunctionType(e->nothing, type, (unsigned)(n + 2 * k->is_shared), 0), true);
+    function_begin(e, k->name, kernel_type(e, k), true);
     LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
     bind_parameters(e, k, a, n);
     place_scratch(e, k);

@@ -3,6 +3,7 @@
 #include "backends/llvm/machine.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 bool llvm_failed(struct tgc *t, const struct llvm *l, LLVMErrorRef error, const char *what)
@@ -37,20 +38,26 @@ static void register_targets(struct tgc *t, const struct llvm *l)
         }
 }
 
+LLVMTargetMachineRef machine_again(const struct llvm *l, const struct llvm_machine *m)
+{
+    enum { LEVEL_DEFAULT = 2, CODE_MODEL_DEFAULT = 0 };
+    return l->CreateTargetMachine(m->target, m->triple, m->cpu, m->features, LEVEL_DEFAULT,
+                                  m->relocation, CODE_MODEL_DEFAULT);
+}
+
 /* m: its triple, cpu and features are known; title: what names the triple in messages. A program that
  * runs without a system is linked to fixed addresses. */
 static bool machine_make(struct tgc *t, const struct llvm *l, const char *title,
                          struct llvm_machine *m)
 {
-    enum { LEVEL_DEFAULT = 2, RELOC_STATIC = 1, RELOC_PIC = 2, CODE_MODEL_DEFAULT = 0 };
-    LLVMTargetRef target;
+    enum { RELOC_STATIC = 1, RELOC_PIC = 2 };
     char *error = NULL;
-    int relocation = strstr(m->triple, "-none-unknown-eabi") ? RELOC_STATIC : RELOC_PIC;
+    fatal_install(l);
+    m->relocation = strstr(m->triple, "-none-unknown-eabi") ? RELOC_STATIC : RELOC_PIC;
     register_targets(t, l);
-    if (l->GetTargetFromTriple(m->triple, &target, &error))
+    if (l->GetTargetFromTriple(m->triple, &m->target, &error))
         return diag_error(t, NULL, "%s: LLVM %d: %s", title, l->version, llvm_take(t, l, error));
-    m->machine = l->CreateTargetMachine(target, m->triple, m->cpu, m->features, LEVEL_DEFAULT,
-                                        relocation, CODE_MODEL_DEFAULT);
+    m->machine = machine_again(l, m);
     m->layout = l->CreateTargetDataLayout(m->machine);
     return true;
 }
@@ -96,7 +103,7 @@ void machine_free(const struct llvm *l, struct llvm_machine *m)
 /* The passes that kernels gain by: their loops are blocked, unrolled and vectors already, so no pass
  * unrolls another, which costs the code generator most of its time. Scalar loops become vectors.
  * From version 18 on instcombine would check itself. */
-static const char *pipeline(struct tgc *t, const struct llvm *l)
+const char *machine_passes(struct tgc *t, const struct llvm *l)
 {
     const char *combine = l->version >= 18 ? "instcombine<no-verify-fixpoint>" : "instcombine";
     return mem_printf(t, "function(sroa,early-cse,simplifycfg,%s,loop-mssa(loop-rotate,licm),"
@@ -104,13 +111,42 @@ static const char *pipeline(struct tgc *t, const struct llvm *l)
                          "loop-mssa(licm),simplifycfg)", combine, combine);
 }
 
-static bool optimize(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
-                     LLVMModuleRef module)
+static void note(struct code_error *error, const char *text)
+{
+    if (!error->text[0])
+        snprintf(error->text, sizeof error->text, "%s", text);
+}
+
+void machine_note(LLVMDiagnosticInfoRef info, void *user)
+{
+    enum { ERROR = 0 };
+    const struct machine_notes *n = user;
+    if (n->l->GetDiagInfoSeverity(info) != ERROR)
+        return;
+    char *text = n->l->GetDiagInfoDescription(info);
+    note(n->error, text);
+    n->l->DisposeMessage(text);
+}
+
+bool machine_code(const struct llvm *l, const struct llvm_machine *m, LLVMModuleRef module,
+                  const char *passes, enum code code, LLVMMemoryBufferRef *to, struct code_error *error)
 {
     LLVMPassBuilderOptionsRef options = l->CreatePassBuilderOptions();
-    LLVMErrorRef error = l->RunPasses(module, pipeline(t, l), m->machine, options);
+    LLVMErrorRef failed = l->RunPasses(module, passes, m->machine, options);
+    char *text = NULL;
     l->DisposePassBuilderOptions(options);
-    return error ? llvm_failed(t, l, error, "passes") : true;
+    if (failed) {
+        text = l->GetErrorMessage(failed);
+        note(error, text);
+        l->DisposeErrorMessage(text);
+        return false;
+    }
+    if (l->TargetMachineEmitToMemoryBuffer(m->machine, module, code, &text, to)) {
+        note(error, text);
+        l->DisposeMessage(text);
+        return false;
+    }
+    return !error->text[0];
 }
 
 LLVMMemoryBufferRef machine_generate(struct tgc *t, const struct llvm *l,
@@ -118,11 +154,9 @@ LLVMMemoryBufferRef machine_generate(struct tgc *t, const struct llvm *l,
                                      enum code code)
 {
     LLVMMemoryBufferRef r = NULL;
-    char *message = NULL;
-    if (!optimize(t, l, m, module))
-        return NULL;
-    if (!l->TargetMachineEmitToMemoryBuffer(m->machine, module, code, &message, &r))
+    struct code_error error = {""};
+    if (machine_code(l, m, module, machine_passes(t, l), code, &r, &error))
         return r;
-    diag_error(t, NULL, "LLVM %d: %s", l->version, llvm_take(t, l, message));
+    diag_error(t, NULL, "LLVM %d: %s", l->version, error.text);
     return NULL;
 }

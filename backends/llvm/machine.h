@@ -3,6 +3,9 @@
 #define TGC_LLVM_MACHINE_H
 
 #include "backends/llvm/emit.h"
+#include "backends/llvm/loader.h"
+
+#include <setjmp.h>
 
 /* features.c: triples.def */
 struct triple_row { const char *architecture, *system, *sets, *cpu, *features, *abi; };
@@ -16,6 +19,8 @@ struct llvm_machine {
     const char *arch;            /* as in isa.def; "": it has no instruction sets there */
     const char *abi;             /* the module's "target-abi"; "": the triple's own */
     isa_set isa;                 /* kernels are written for each of them; 0: for what the machine has */
+    LLVMTargetRef target;
+    int relocation;
     LLVMTargetMachineRef machine;
     LLVMTargetDataRef layout;
 };
@@ -27,12 +32,38 @@ bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, 
                        struct llvm_machine *m);
 void machine_free(const struct llvm *l, struct llvm_machine *m);
 
+/* Another of the same kind, for another thread. */
+LLVMTargetMachineRef machine_again(const struct llvm *l, const struct llvm_machine *m);
+
 /* Optimizes the module and makes code of it; the caller disposes of the buffer. NULL: an error. The
  * values are LLVM's (LLVMCodeGenFileType). */
 enum code { CODE_ASSEMBLY, CODE_OBJECT };
 LLVMMemoryBufferRef machine_generate(struct tgc *t, const struct llvm *l,
                                      const struct llvm_machine *m, LLVMModuleRef module,
                                      enum code code);
+/* The same in any thread. false: *error says why. passes: of machine_passes() */
+const char *machine_passes(struct tgc *t, const struct llvm *l);
+bool machine_code(const struct llvm *l, const struct llvm_machine *m, LLVMModuleRef module,
+                  const char *passes, enum code code, LLVMMemoryBufferRef *to, struct code_error *error);
+/* A context's handler: notes an error; user: a struct machine_notes. */
+struct machine_notes { const struct llvm *l; struct code_error *error; };
+void machine_note(LLVMDiagnosticInfoRef info, void *user);
+
+/* fatal.c: where LLVM would end the process it comes back, in the thread that has a guard, to its
+ * setjmp(), with the error noted. What LLVM had open stays so, and is not touched again. */
+struct fatal { jmp_buf back; struct code_error error; };
+void fatal_install(const struct llvm *l);
+struct fatal *fatal_guard(struct fatal *guard);                  /* of this thread; returns the one before */
+/* A guard of this thread until fatal_end(), or until t is freed. */
+struct fatal *fatal_begin(struct tgc *t);
+void fatal_end(struct fatal *guard);
+
+/* split.c: the schedule's modules, for this process. */
+struct emit *split_emit(struct tgc *t, struct llvm *l, const struct llvm_machine *m,
+                        const struct schedule *s, const char *name, int *nmodule);
+/* parallel.c: their objects. false: an error. */
+bool parallel_generate(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
+                       const struct emit *e, int n, struct code_object *object);
 
 /* Records LLVM's error, which is freed; false. */
 bool llvm_failed(struct tgc *t, const struct llvm *l, LLVMErrorRef error, const char *what);

@@ -7,7 +7,7 @@
 
 /* The widest of the kernel's variants that the machine runs, in whatever order they are; NULL: the
  * portable one. */
-static const struct variant *pick(const struct emit *e, const struct kernel *k)
+const struct variant *module_pick(const struct emit *e, const struct kernel *k)
 {
     const struct variant *best = NULL;
     for (int i = 0; i < k->nvariant; i++)
@@ -55,22 +55,26 @@ void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, 
     layout_begin(e);
 }
 
+void module_tables(struct emit *e)
+{
+    size_t n = (size_t)e->s->nkernel + 1;
+    e->twin = twins_find(e->t, e->s);
+    e->kernel = mem_array(e->t, n, sizeof *e->kernel);
+    e->slot = mem_array(e->t, n, sizeof *e->slot);
+    for (size_t i = 0; i < n; i++)
+        e->slot[i] = -1;
+}
+
 value module_emit(struct emit *e, const char *function)
 {
     const struct schedule *s = e->s;
     externals_declare(e);
-    e->twin = twins_find(e->t, s);
-    e->kernel = mem_array(e->t, (size_t)s->nkernel + 1, sizeof *e->kernel);
-    e->slot = mem_array(e->t, (size_t)s->nkernel + 1, sizeof *e->slot);
+    module_tables(e);
     for (int i = 0; i < s->nkernel; i++) {
         const struct kernel *k = s->kernel[i];
-        e->slot[i] = -1;
         if (e->twin[i] != k)
             continue;
-        if (e->isa)
-            dispatch_emit(e, k);
-        else
-            e->kernel[i] = emit_kernel(e, k, pick(e, k));
+        dispatch_emit(e, k);
         if (k->is_shared)
             emit_part(e, k, e->kernel[i]);
     }

@@ -68,8 +68,8 @@ static bool threads_fit(struct tgc *t, const struct schedule *s)
                                "take --target=c");
 }
 
-bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
-                const struct llvm_request *r, struct llvm_output *out)
+static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
+                       const struct llvm_request *r, struct llvm_output *out)
 {
     struct llvm_machine m = {0};
     struct program_info info;
@@ -92,5 +92,16 @@ bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
         ok = ok && generate(&e, &m, r->file, &out->code);
     module_end(&e);
     machine_free(l, &m);
+    return ok;
+}
+
+bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
+                const struct llvm_request *r, struct llvm_output *out)
+{
+    struct fatal *guard = fatal_begin(t);
+    if (setjmp(guard->back))
+        return diag_error(t, NULL, "LLVM %d: %s", l->version, guard->error.text);
+    bool ok = write_file(t, l, s, r, out);
+    fatal_end(guard);
     return ok;
 }

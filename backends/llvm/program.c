@@ -218,28 +218,11 @@ bool program_link(struct llvm_program *p, struct code_error *why)
     return true;
 }
 
-/* The object that LLVM makes of the module. */
-static bool generate(struct llvm_program *p, const struct emit *e, const struct llvm_machine *m)
-{
-    LLVMMemoryBufferRef buffer = machine_generate(p->t, e->l, m, e->module, CODE_OBJECT);
-    if (!buffer)
-        return false;
-    size_t n = e->l->GetBufferSize(buffer);
-    unsigned char *bytes = mem_alloc(p->t, n);
-    memcpy(bytes, e->l->GetBufferStart(buffer), n);
-    e->l->DisposeMemoryBuffer(buffer);
-    p->object = MEM_NEW(p->t, struct code_object);
-    *p->object = (struct code_object){bytes, n};
-    p->nobject = 1;
-    return true;
-}
-
-struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
-                                  const char *name, const char *producer, struct text *ir)
+static struct llvm_program *compile(struct tgc *t, struct llvm *l, const struct schedule *s,
+                                    const char *name, const char *producer, struct text *ir)
 {
     struct llvm_program *p = MEM_NEW(t, struct llvm_program);
     struct llvm_machine m = {0};
-    struct emit e = {.t = t, .l = l, .s = s};
     struct code_error why;
     *p = (struct llvm_program){.t = t, .threads = program_threads(s)};
     describe_program(t, s, name, producer, &p->info);
@@ -247,21 +230,32 @@ struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct sc
         return NULL;
     if (program_head_bytes(s) < sizeof(struct head))
         TGC_BUG(t, "the intermediates begin within the program's struct");
-    module_begin(&e, l, &m, name);
-    entry_strings(&e);
-    module_emit(&e, mem_printf(t, "%s_run", name));
-    module_check(&e);
-    if (ir)
-        text_puts(ir, llvm_take(t, l, l->PrintModuleToString(e.module)));
+    struct emit *e = split_emit(t, l, &m, s, name, &p->nobject);
+    for (int i = 0; i < p->nobject && ir; i++)
+        text_puts(ir, llvm_take(t, l, l->PrintModuleToString(e[i].module)));
+    p->object = mem_array(t, (size_t)p->nobject, sizeof *p->object);
     load_weights(p, s);
-    bool ok = generate(p, &e, &m);
-    module_end(&e);
-    machine_free(l, &m);
-    if (!ok)
+    if (!parallel_generate(t, l, &m, e, p->nobject, p->object))
         return NULL;
+    for (int i = 0; i < p->nobject; i++)
+        module_end(&e[i]);
+    machine_free(l, &m);
     if (!program_link(p, &why)) {
         diag_error(t, NULL, "LLVM %d: its code cannot be linked here: %s", l->version, why.text);
         return NULL;
     }
+    return p;
+}
+
+struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
+                                  const char *name, const char *producer, struct text *ir)
+{
+    struct fatal *guard = fatal_begin(t);
+    if (setjmp(guard->back)) {
+        diag_error(t, NULL, "LLVM %d: %s", l->version, guard->error.text);
+        return NULL;
+    }
+    struct llvm_program *p = compile(t, l, s, name, producer, ir);
+    fatal_end(guard);
     return p;
 }
