@@ -50,7 +50,8 @@ static void write_step(struct text *out, const struct step *step)
 void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++) {
-        const struct kernel *k = s->kernel[i];
+        struct kernel *k = s->kernel[i];
+        kernel_own_programs(t, k);
         text_printf(out, "kernel %s  # ", k->name);
         text_comment(out, k->title ? k->title : "");
         text_putc(out, '\n');

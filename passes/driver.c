@@ -1,7 +1,8 @@
 /* driver.c - runs the passes in the order of passes.def. Before each it checks the facts that the
  * pass needs; after each it verifies the graph, the ASTs or the programs.
  *
- * Consecutive passes of a kernel stage all run for one kernel, then for the next.
+ * Consecutive passes of a kernel stage all run for one kernel, then for the next; a twin follows the
+ * kernel that it is like.
  */
 #include "passes/dump.h"
 #include "passes/plan/plan.h"
@@ -79,6 +80,8 @@ static void verify_scratch(struct tgc *t, const struct schedule *s)
     struct scratch_proof sum = {0};
     for (int i = 0; i < s->nkernel; i++) {
         const struct kernel *k = s->kernel[i];
+        if (k->like)
+            continue;
         struct scratch_proof proof = {0};
         scratch_verify(t, k->linear, k->nlinear, k->name, &proof);
         for (int j = 0; j < k->nvariant; j++)
@@ -197,6 +200,8 @@ static bool run_graph_pass(struct tgc *t, struct passing *p, int i)
 static bool verify_all(struct tgc *t, struct passing *p, const char *after)
 {
     for (int i = 0; i < p->schedule->nkernel; i++) {
+        if (p->schedule->kernel[i]->like)
+            continue;
         if (!verify_kernel(t, p->schedule->kernel[i], after))
             return false;
         if (p->dump)
@@ -257,10 +262,14 @@ static int run_kernel_passes(struct tgc *t, struct passing *p, int first, int la
     int end = first;
     for (; end <= last && passes[end].stage == passes[first].stage; end++)
         change_facts(t, p, end);
-    for (int k = 0; k < p->schedule->nkernel; k++)
-        for (int i = first; i < end; i++)
-            if (!is_left_out(p, i) && !run_kernel_pass(t, p, i, p->schedule->kernel[k]))
+    for (int j = 0; j < p->schedule->nkernel; j++) {
+        struct kernel *k = p->schedule->kernel[j];
+        for (int i = first; i < end && !k->like; i++)
+            if (!is_left_out(p, i) && !run_kernel_pass(t, p, i, k))
                 return -1;
+        if (k->like)
+            twin_follow(t, k);
+    }
     return end;
 }
 
@@ -315,7 +324,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
         p.dump = dump_new(t);
         dump_graph(t, p.dump, g, "the frontend");
     }
-    if (!passes_run_rows(t, &p, passes[0].name, "weights"))
+    if (!passes_run_rows(t, &p, passes[0].name, "separate"))
         return NULL;
     verify_scratch(t, p.schedule);
     if (!passes_run_rows(t, &p, "widths", passes[NPASS - 1].name))

@@ -19,6 +19,14 @@ struct variant {
     struct uop **linear; int nlinear;
 };
 
+/* Of a twin: the earlier kernel whose programs are its own, too, and the buffers that there[i] in
+ * them stands for. */
+struct likeness {
+    struct kernel *kernel;
+    struct buffer **here, **there; int n;
+    size_t cap_here, cap_there;
+};
+
 /* A kernel: one loop nest (or several in sequence) with its buffers. */
 struct kernel {
     int index;                   /* its place in schedule.kernel */
@@ -49,6 +57,7 @@ struct kernel {
     bool counts_down;            /* the outermost loop of each nest counts down to 0 */
     double shared_ns;            /* the time that this is estimated to save; 0 to 1e9 */
     double flop, nbytes;         /* at the dimensions' upper bounds */
+    struct likeness *like;       /* NULL: the programs are its own, and name its buffers */
     /* a RANGE's loop is named uop_get_axes(t, range), unless that is NULL; names can repeat within
      * a kernel */
 };
@@ -205,6 +214,24 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 /* thread.c: nests that depend on each other become kernels of their own */
 bool pass_part(struct tgc *t, struct schedule *s);
+/* twins.c: finds kernels that are equal to an earlier one but for their buffers, which no other pass
+ * of the kernel stages runs on */
+bool pass_find_twins(struct tgc *t, struct schedule *s);
+/* What the passes have made of the kernel that k is like, for k. */
+void twin_follow(struct tgc *t, struct kernel *k);
+/* What the buffer b of k's programs stands for, and by which buffer they name k's b; b itself, but
+ * for twins. NULL: there is none. */
+struct buffer *kernel_buffer_here(const struct kernel *k, const struct buffer *b);
+struct buffer *kernel_buffer_there(const struct kernel *k, const struct buffer *b);
+/* Makes a twin's programs its own: they name its buffers. */
+void kernel_own_programs(struct tgc *t, struct kernel *k);
+/* alias.c: whether they share memory, in part or whole. needs: places. */
+bool buffers_may_alias(const struct buffer *a, const struct buffer *b);
+/* Whether the kernels' buffers, as many of each kind, agree in all that the text of a function
+ * depends on. needs: places. */
+bool kernel_buffers_agree(const struct kernel *a, const struct kernel *b);
+/* Twins that cannot share the other kernel's function get programs of their own. */
+bool pass_separate_twins(struct tgc *t, struct schedule *s);
 /* optimize.c: the loops of a kernel's stores. s: says for which instruction sets */
 bool pass_decide_stacks(struct tgc *t, struct schedule *s, struct kernel *k);
 /* online_softmax.c: attention of which plan_online() said so goes by blocks of keys */

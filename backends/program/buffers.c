@@ -9,22 +9,6 @@ bool program_has_shape_field(const struct buffer *b)
     return false;
 }
 
-static bool in_arena(const struct buffer *b)
-{
-    return b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH;
-}
-
-bool buffers_may_alias(const struct buffer *a, const struct buffer *b)
-{
-    a = buffer_root(a);
-    b = buffer_root(b);
-    if (a == b)
-        return true;
-    bool states = a->state && b->state;
-    return (states || (in_arena(a) && in_arena(b))) && a->offset < b->offset + b->nbytes &&
-           b->offset < a->offset + a->nbytes;
-}
-
 int64_t dim_bound(const struct uop *dim) { return dim->vmax > 0 ? dim->vmax : 0; }
 
 const char *const_pointer(enum dtype d)

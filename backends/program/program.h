@@ -112,8 +112,6 @@ bool program_has_shape_field(const struct buffer *b);
 /* "const float *", "const char *const *": pointer to elements that are only read */
 const char *const_pointer(enum dtype d);
 int64_t dim_bound(const struct uop *dim);                         /* the upper bound, at least 0 */
-/* whether they share memory, in part or whole */
-bool buffers_may_alias(const struct buffer *a, const struct buffer *b);
 /* TABLE_dim_INDEX[], which a struct NAME_tensor points to */
 void describe_write_dims(struct program *p, struct text *out, const char *table,
                          const struct buffer *b, int index);

@@ -14,7 +14,7 @@ struct comparison { struct tgc *t; const struct kernel *a, *b; struct uop_map of
 
 static int place_of(const struct kernel *k, const struct uop *u)
 {
-    const struct buffer *b = uop_buffer_of(u);
+    const struct buffer *b = kernel_buffer_here(k, uop_buffer_of(u));
     for (int i = 0; i < k->nbuffer + k->nscratch; i++)
         if (b == (i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer]))
             return i;
@@ -61,38 +61,10 @@ static bool programs_are_alike(struct comparison *c, struct uop *const *u, int n
                                struct uop *const *v, int m)
 {
     c->of = (struct uop_map){.t = c->t, .scratch = true};
-    for (int i = 0; i < n && n == m; i++)
+    for (int i = 0; i < n && n == m && u != v; i++)
         if (!are_alike(c, u[i], v[i]))
             return false;
     return n == m;
-}
-
-static bool buffers_are_alike(const struct kernel *a, const struct kernel *b)
-{
-    for (int i = 0; i < a->nbuffer; i++) {
-        const struct buffer *x = a->buffer[i], *y = b->buffer[i];
-        /* a caller's bool may be any byte */
-        bool careful = x->dtype == DTYPE_BOOL;
-        if (x->dtype != y->dtype ||
-            (careful && (x->kind == BUFFER_INPUT) != (y->kind == BUFFER_INPUT)) ||
-            (x->kind == BUFFER_WEIGHT) != (y->kind == BUFFER_WEIGHT))
-            return false;
-        for (int j = 0; j < a->nbuffer; j++)
-            if (buffers_may_alias(x, a->buffer[j]) != buffers_may_alias(y, b->buffer[j]))
-                return false;
-        for (int j = 0; j < a->nscratch; j++)
-            if (buffers_may_alias(x, a->scratch[j]) != buffers_may_alias(y, b->scratch[j]))
-                return false;
-    }
-    for (int i = 0; i < a->nscratch; i++)
-        if (a->scratch[i]->dtype != b->scratch[i]->dtype ||
-            a->scratch[i]->nbytes != b->scratch[i]->nbytes ||
-            buffer_space(a->scratch[i]) != buffer_space(b->scratch[i]))
-            return false;
-    for (int i = 0; i < a->nvar; i++)
-        if (a->var[i] != b->var[i])
-            return false;
-    return true;
 }
 
 static bool are_twins(struct tgc *t, const struct kernel *a, const struct kernel *b)
@@ -103,7 +75,7 @@ static bool are_twins(struct tgc *t, const struct kernel *a, const struct kernel
                  a->nscratch == b->nscratch && a->nvar == b->nvar && a->nvariant == b->nvariant &&
                  a->is_shared == b->is_shared && a->block == b->block &&
                  a->counts_down == b->counts_down &&
-                 buffers_are_alike(a, b) &&
+                 kernel_buffers_agree(a, b) &&
                  programs_are_alike(&c, a->linear, a->nlinear, b->linear, b->nlinear);
     for (int i = 0; i < a->nvariant && alike; i++)
         alike = a->variant[i].isa == b->variant[i].isa &&

@@ -35,15 +35,17 @@ static void add_access(struct memory *m, struct buffer *b, int step, bool read, 
     VEC_PUSH(m->t, n->access, n->naccess, n->cap_access, ((struct access){step, read, write}));
 }
 
-/* Buffers that the expression loads from. */
-static void add_reads(struct memory *m, struct uop *u, int step)
+/* Buffers that the expression loads from; k: of whose program it is, or NULL. */
+static void add_reads(struct memory *m, const struct kernel *k, struct uop *u, int step)
 {
     struct mem_mark mark = scratch_mark(m->t);
     int n;
     struct uop **order = uop_toposort(m->t, &u, 1, &n);
     for (int i = 0; i < n; i++) {
-        if (order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER)
-            add_access(m, (struct buffer *)(uintptr_t)order[i]->src[0]->arg.p, step, true, false);
+        if (order[i]->op != OP_LOAD || order[i]->src[0]->op != OP_BUFFER)
+            continue;
+        struct buffer *b = (struct buffer *)(uintptr_t)order[i]->src[0]->arg.p;
+        add_access(m, k ? kernel_buffer_here(k, b) : b, step, true, false);
     }
     scratch_release(m->t, mark);
 }
@@ -54,7 +56,7 @@ static void add_kernel(struct memory *m, const struct kernel *k, int step)
         add_access(m, k->buffer[i], step, i >= k->noutput, i < k->noutput);
     for (int i = 0; i < k->nscratch; i++)
         add_access(m, k->scratch[i], step, false, true);
-    add_reads(m, k->ast, step); /* an output may be read, too */
+    add_reads(m, k, k->ast, step); /* an output may be read, too */
 }
 
 static void add_step(struct memory *m, const struct step *st, int step)
@@ -66,9 +68,9 @@ static void add_step(struct memory *m, const struct step *st, int step)
         add_access(m, st->arg[i], step, !out, out);
     }
     if (st->cond)
-        add_reads(m, st->cond, step);
+        add_reads(m, NULL, st->cond, step);
     if (st->trip)
-        add_reads(m, st->trip, step);
+        add_reads(m, NULL, st->trip, step);
 }
 
 /* The LOOP step belongs to its region, so a trip count lives through the loop: it may be read again

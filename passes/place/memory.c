@@ -57,7 +57,7 @@ static bool is_elementwise_in(struct tgc *t, const struct kernel *k, const struc
 static bool is_elementwise(struct tgc *t, const struct kernel *k, const struct buffer *in)
 {
     struct mem_mark mark = scratch_mark(t);
-    bool yes = is_elementwise_in(t, k, in);
+    bool yes = is_elementwise_in(t, k, kernel_buffer_there(k, in));
     scratch_release(t, mark);
     return yes;
 }

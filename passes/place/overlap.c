@@ -156,9 +156,10 @@ bool overlap_find(struct tgc *t, const struct kernel *k, const struct buffer *ou
     if (backwards && k->is_serial)
         return false;
     struct mem_mark mark = scratch_mark(t);
-    double least = distance_in(t, k->linear, k->nlinear, out, in, backwards);
+    const struct buffer *to = kernel_buffer_there(k, out), *from = kernel_buffer_there(k, in);
+    double least = distance_in(t, k->linear, k->nlinear, to, from, backwards);
     for (int i = 0; i < k->nvariant; i++) {
-        double d = distance_in(t, k->variant[i].linear, k->variant[i].nlinear, out, in, backwards);
+        double d = distance_in(t, k->variant[i].linear, k->variant[i].nlinear, to, from, backwards);
         least = d < least ? d : least;
     }
     scratch_release(t, mark);

@@ -49,7 +49,8 @@ static void print_kernel_line(struct text *out, struct tgc *t, const struct kern
     print_names(out, t, "", k->buffer, k->noutput);
     print_names(out, t, " from ", k->buffer + k->noutput, k->nbuffer - k->noutput);
     print_names(out, t, ", scratch ", k->scratch, k->nscratch);
-    text_printf(out, "%s%s%s\n", k->is_shared ? ", shared by threads" : "",
+    text_printf(out, "%s%s%s%s%s\n", k->like ? ", like " : "", k->like ? k->like->kernel->name : "",
+                k->is_shared ? ", shared by threads" : "",
                 k->is_serial ? ", of one thread" : "",
                 k->counts_down ? ", from the last turn on" : "");
 }

@@ -83,6 +83,8 @@ bool run_steps(struct memory_of_run *m, const struct schedule *s)
         int64_t trip;
     } loop[8];
     int nloop = 0;
+    for (int i = 0; i < s->nkernel; i++)
+        kernel_own_programs(m->t, s->kernel[i]);
     for (int i = 0; i < s->nstep; i++) {
         const struct step *step = &s->step[i];
         bool leave = step->kind == STEP_BREAK_UNLESS && !scalar_of(m, step->cond);

@@ -279,6 +279,8 @@ static void print_kernels(struct tgc *t, const struct schedule *s)
     struct text out = {.t = t};
     for (int i = 0; i < s->nkernel; i++) {
         const struct kernel *k = s->kernel[i];
+        if (k->like)             /* it is printed already */
+            continue;
         if (k->linear && k->nvariant == 0)
             program_print(&out, t, k->linear, k->nlinear);
         else if (!k->linear)

@@ -359,9 +359,13 @@ int check(struct fixture *f, bool noopt)
     f->lowered = mem_array(f->t, (size_t)s->nkernel + 1, sizeof *f->lowered);
     for (int i = 0; i < s->nkernel; i++)
         f->lowered[i] = s->kernel[i]->ast;
-    assert_true(passes_run_rows(f->t, &p, "stacks", "linearize"));
+    assert_true(passes_run_rows(f->t, &p, "twins", "linearize"));
     f->schedule = s;
     assert_true(passes_run_rows(f->t, &p, "panels", "legalize"));
+    for (int i = 0; i < s->nkernel; i++) {
+        f->ntwin += s->kernel[i]->like != NULL;
+        kernel_own_programs(f->t, s->kernel[i]);
+    }
     run_schedule(f, s);
     for (int i = 0; i < f->g.noutput; i++)
         /* its weights are rounded to f32 */

@@ -26,6 +26,7 @@ struct fixture {
     int threads, nshared;            /* 0: one thread; kernels that threads shared */
     bool bands;                      /* wherever there can be some, not only where they pay */
     int nband;                       /* nests within bands */
+    int ntwin;                       /* kernels that are like an earlier one */
     struct uop **lowered;            /* by kernel: its AST before it was tiled */
 };
 

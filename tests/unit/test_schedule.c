@@ -113,6 +113,15 @@ static struct uop *case_softmax_rows(struct fixture *f)
     return lib_softmax(&f->l, INPUT(f, 2, 5, 3), 2);
 }
 
+/* Layers of one shape, of which the last two are compiled like the first. */
+static struct uop *case_twins(struct fixture *f)
+{
+    struct uop *x = lib_softmax(&f->l, INPUT(f, 6, 32), 1);
+    for (int i = 0; i < 3; i++)
+        x = lib_softmax(&f->l, lib_linear(&f->l, x, WEIGHT(f, 32, 32), WEIGHT(f, 32)), 1);
+    return lib_linear(&f->l, x, WEIGHT(f, 5, 32), NULL);
+}
+
 static struct uop *case_linear_softmax(struct fixture *f)
 {
     return lib_softmax(&f->l, lib_linear(&f->l, INPUT(f, 6, 10), WEIGHT(f, 12, 10), INPUT(f, 12)),
@@ -553,6 +562,7 @@ static const struct {
     {"bands, winograd, block", case_winograd_block, 2, 2, 17},
     {"bands, halo", case_depthwise, 1, 0, 6},
     {"bands, two halos", case_halos, 1, 0, 11},
+    {"twins", case_twins, 8},
     {"bands, chain", case_chain, 1, 0, 3},
     {"bands, transposed", case_band_transposed, 1, 0, 2},
 };
@@ -573,7 +583,7 @@ static int run_case(struct fixture *f, size_t i, bool noopt)
 static void test_cases(void **state)
 {
     (void)state;
-    int shared = 0;
+    int shared = 0, twins = 0;
     bool quick = getenv("TGC_CASES") != NULL;    /* each case once, with all sets in turn */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k <= 2 * ISA_COUNT; k++) {
@@ -584,18 +594,20 @@ static void test_cases(void **state)
             f->isa = noopt ? ISA_GENERIC : (enum isa)(k / 2);
             f->threads = k % 2 ? 3 : 1;
             int n = run_case(f, i, noopt);
-            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared, %d nests in bands\n",
+            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared, %d nests in bands, %d twins\n",
                           cases[i].name, noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant,
-                          f->nshared, f->nband);
+                          f->nshared, f->nband, f->ntwin);
             /* nests that meet are kernels of their own where threads share them */
             if (!noopt && f->threads == 1)
                 assert_int_equal(n, cases[i].kernels);
             if (!noopt && f->bands && f->isa == ISA_GENERIC)
                 assert_int_equal(f->nband, cases[i].nests);
             shared += f->nshared;
+            twins += f->ntwin;
             fixture_free(f);
         }
     assert_true(shared > (quick ? 10 : 100));
+    assert_true(twins > (quick ? 4 : 40));
 }
 
 /* ---- random graphs */
