@@ -42,11 +42,12 @@ static void say(const struct kept *k, const struct options *o, const char *what)
 
 /* ------------------------------------------------------------------------------------------ keys */
 
-/* What is always compiled anew: what DEBUG shows is seen in a compile, and standard input is read once. */
+/* What is always compiled anew: what DEBUG shows is seen in a compile, standard input is read once, and
+ * functions of --link are at addresses of this process. */
 static bool may_keep(const struct options *o)
 {
-    return (o->target == TARGET_LLVM || o->any_target) && !o->debug && strcmp(o->model, "-") != 0 &&
-           (o->command != COMMAND_VERIFY || o->data);
+    return (o->target == TARGET_LLVM || o->any_target) && !o->debug && !o->nlink &&
+           strcmp(o->model, "-") != 0 && (o->command != COMMAND_VERIFY || o->data);
 }
 
 static bool make_key(struct kept *k, const struct options *o)
@@ -278,7 +279,7 @@ static void keep(struct kept *k, const struct options *o, const struct model *m,
                  struct model_facts *facts, const struct instance *p)
 {
     struct text head = {.t = k->t}, code = {.t = k->t};
-    model_facts_add_files(facts, m);
+    model_facts_add_files(facts, o, m);
     put_facts(&head, facts, o->model);
     put_code(&code, k, m, p);
     bool ok = make_code_key(k, o, facts) && is_same_model(k, o) &&

@@ -244,7 +244,7 @@ void model_name(struct tgc *t, const char *path, struct model *m);
 /* All but the files. needs: a loaded model, not lowered yet */
 struct model_facts *model_facts(struct tgc *t, const struct model *m);
 /* needs: a lowered model, which has read them */
-void model_facts_add_files(struct model_facts *f, const struct model *m);
+void model_facts_add_files(struct model_facts *f, const struct options *o, const struct model *m);
 /* Loads what o->model names. false: diagnostics. */
 bool model_load(struct tgc *t, const struct options *o, struct model *m);
 /* The files beside o->model that were read so far: weights, libraries. */

@@ -5,7 +5,7 @@
 
 void model_name(struct tgc *t, const char *path, struct model *m)
 {
-    *m = (struct model){0};
+    *m = (struct model){.tgc = t};
     if (strcmp(path, "-") == 0)
         path = "stdin";
     const char *slash = strrchr(path, '/');
@@ -150,7 +150,6 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     if (o->cache > 0 && o->cache != CACHE_OF_MACHINE)
         t->machine = machine_with_l2(t, machine_of(t), o->cache);
     t->weight_dtype = o->weight_dtype;
-    m->tgc = t;
     if (!load_libraries(t, o, m))
         return false;
     if (format_of(o, m->base) == FORMAT_TG) {
@@ -295,12 +294,6 @@ struct model_facts *model_facts(struct tgc *t, const struct model *m)
     for (int outputs = 0; outputs < 2; outputs++)
         f->border[outputs] = model_border(t, m, outputs, &f->nborder[outputs]);
     return f;
-}
-
-void model_facts_add_files(struct model_facts *f, const struct model *m)
-{
-    f->nfile = m->ntext_file;
-    f->file = m->onnx ? onnx_external_files(m->onnx, &f->nfile) : m->text_file;
 }
 
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n)
@@ -452,6 +445,11 @@ const char *const *model_files(struct tgc *t, const struct options *o, const str
     return file;
 }
 
+void model_facts_add_files(struct model_facts *f, const struct options *o, const struct model *m)
+{
+    f->file = model_files(m->tgc, o, m, &f->nfile);
+}
+
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files)
 {
     int nfile;
@@ -460,6 +458,8 @@ void model_protect_files(const struct options *o, const struct model *m, struct 
     outputs_protect(files, o->tune);
     for (int i = 0; i < nfile; i++)
         outputs_protect(files, file[i]);
+    for (int i = 0; m->facts && i < m->facts->nfile; i++)
+        outputs_protect(files, m->facts->file[i]);
     for (int i = 0; i < o->ninput; i++)
         outputs_protect(files, o->input[i].path);
 }

@@ -89,6 +89,7 @@ static value declare(const struct emit *e, const struct kernel *k)
 static void emit_rest(struct emit *e, const struct share *share, int n, bool kernels_too,
                       const char *function)
 {
+    externals_declare(e);
     entry_strings(e);
     for (int i = 0; i < n; i++) {
         const struct kernel *k = share[i].k;

@@ -159,6 +159,36 @@ def _(folder):
     expect("weights.bin" in cached(folder, "run", "outside.onnx", status=1).err, "no message of the file")
 
 
+SCALE = """tg 1
+def "my.domain::Scale"(%%x) -> (%%y) {
+    %%y = mul(%%x, %g)
+}
+"""
+
+
+@case("definitions of --library count; functions of --link are at addresses of one process, and not kept")
+def _(folder):
+    need_llvm()
+    node = onnx.helper.make_node("Scale", ["x"], ["y"], domain="my.domain")
+    value = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [3]) for n in "xy"]
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", value[:1], value[1:]), ir_version=9, opset_imports=[
+        onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("my.domain", 1)]), folder / "scale.onnx")
+    words = ["scale.onnx", "--library", "own.tg"]
+    (folder / "own.tg").write_text(SCALE % 2)
+    first = check_misses(folder, *words)
+    expect(check_hits(folder, *words) == first, "another output")
+    (folder / "own.tg").write_text(SCALE % 3)
+    expect(check_misses(folder, *words) != first, "the old definition")
+    (folder / "own.tg").write_text('tg 1\nextern "my.domain::Scale"(%x : f32[N]) -> (%y : f32[N]) as "my_scale"\n')
+    for factor in (2, 5):
+        (folder / "own.c").write_text('#include "scale.h"\nint my_scale(const float *x, const int64_t x_shape[1], float *y, '
+                                      "const int64_t y_shape[1]) { (void)y_shape; for (int64_t i = 0; i < x_shape[0]; i++) "
+                                      f"y[i] = {factor} * x[i]; return 0; }}\n")
+        done = cached(folder, "run", *words, "--link", "own.c", "-v")
+        expect(KEPT not in done.err and FOUND not in "\n" + done.err, done.err)
+        expect((done.out == first) == (factor == 2), f"{factor}: {done.out}")
+
+
 @case("shapes that come from -i have each their own code")
 def _(folder):
     need_llvm()
