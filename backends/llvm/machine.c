@@ -3,6 +3,7 @@
 #include "backends/llvm/machine.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,19 +24,25 @@ const char *llvm_take(struct tgc *t, const struct llvm *l, char *message)
 
 /* ----------------------------------------------------------------------------------- machines */
 
-/* Makes the architectures of triples.def known. */
-static void register_targets(struct tgc *t, const struct llvm *l)
+/* Makes the architectures of triples.def known. LLVM has one list of them for the process, which two
+ * threads must not enter them into at once; a second time changes nothing. */
+static void register_targets(const struct llvm *l)
 {
+    static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
     static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM"};
     static const char *const part[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter"};
+    pthread_mutex_lock(&registering);
     for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
         for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
-            void *p = dlsym(l->library, mem_printf(t, "LLVMInitialize%s%s", arch[a], part[i]));
+            char name[64];
+            snprintf(name, sizeof name, "LLVMInitialize%s%s", arch[a], part[i]);
+            void *p = dlsym(l->library, name);
             void (*function)(void);
             memcpy(&function, &p, sizeof function);
             if (p)
                 function();
         }
+    pthread_mutex_unlock(&registering);
 }
 
 LLVMTargetMachineRef machine_again(const struct llvm *l, const struct llvm_machine *m)
@@ -54,7 +61,7 @@ static bool machine_make(struct tgc *t, const struct llvm *l, const char *title,
     char *error = NULL;
     fatal_install(l);
     m->relocation = strstr(m->triple, "-none-unknown-eabi") ? RELOC_STATIC : RELOC_PIC;
-    register_targets(t, l);
+    register_targets(l);
     if (l->GetTargetFromTriple(m->triple, &m->target, &error))
         return diag_error(t, NULL, "%s: LLVM %d: %s", title, l->version, llvm_take(t, l, error));
     m->machine = machine_again(l, m);
