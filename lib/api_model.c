@@ -16,11 +16,12 @@ struct tgc_model {
     struct model m;
     struct instance p;
     struct port *input, *output;
+    bool is_prepared;               /* instance_prepare() has been called */
     int *bound;                     /* [symbol_count]: the input that a size is from, from 1 */
     const char *message;
 };
 
-static void describe(struct port *port, const struct program_tensor *from, const struct array *v)
+static void describe(struct port *port, const struct program_tensor *from)
 {
     for (int i = 0; i < from->rank; i++) {
         port->shape[i] = from->dim[i].size;
@@ -28,25 +29,30 @@ static void describe(struct port *port, const struct program_tensor *from, const
     }
     port->seen = (tgc_tensor){.name = from->name,
                               .dtype = from->dtype,
-                              .element_bytes = dtype_nbytes(v->dtype),
+                              .element_bytes = from->element_bytes,
                               .rank = from->rank,
                               .shape = port->shape,
                               .symbol = port->symbol};
 }
 
-static bool prepare(struct tgc_model *m)
+static void describe_ports(struct tgc_model *m)
 {
     const struct program_info *info = m->p.info;
-    if (!instance_allocate_inputs(m->t, &m->p) || !instance_prepare(m->t, &m->o, &m->p))
-        return false;
     m->input = mem_array(m->t, (size_t)info->input_count + 1, sizeof *m->input);
     m->output = mem_array(m->t, (size_t)info->output_count + 1, sizeof *m->output);
     m->bound = mem_array(m->t, (size_t)info->symbol_count + 1, sizeof *m->bound);
     for (int i = 0; i < info->input_count; i++)
-        describe(&m->input[i], &info->inputs[i], &m->p.input[i]);
+        describe(&m->input[i], &info->inputs[i]);
     for (int i = 0; i < info->output_count; i++)
-        describe(&m->output[i], &info->outputs[i], &m->p.output[i]);
-    return true;
+        describe(&m->output[i], &info->outputs[i]);
+}
+
+/* Memory for tensors and the arena, once it is used. */
+static bool prepare(struct tgc_model *m)
+{
+    m->is_prepared = m->is_prepared || (instance_allocate_inputs(m->t, &m->p) &&
+                                        instance_prepare(m->t, &m->o, &m->p));
+    return m->is_prepared;
 }
 
 static void open_model(struct tgc *t, tgc_compiler *c, void *arg)
@@ -56,8 +62,9 @@ static void open_model(struct tgc *t, tgc_compiler *c, void *arg)
     m->message = "";
     if (!api_options(t, c, COMMAND_RUN, NULL, "--target=llvm", &m->o) || !model_load(t, &m->o, &m->m) ||
         !model_schedule(t, &m->o, m->o.name ? m->o.name : program_name(t, m->m.stem), &m->m) ||
-        !instance_build(t, &m->o, &m->m, &m->p) || !prepare(m))
+        !instance_build(t, &m->o, &m->m, &m->p))
         return;
+    describe_ports(m);
     *(tgc_model **)arg = m;
 }
 
@@ -123,8 +130,10 @@ static void begin(tgc_model *m)
 static bool set_input(tgc_model *m, int index, const void *data, const int64_t *shape)
 {
     const struct program_tensor *want = &m->p.info->inputs[index];
-    struct array *v = &m->p.input[index];
     size_t nelem = 1;
+    if (!prepare(m))
+        return false;
+    struct array *v = &m->p.input[index];
     for (int i = 0; i < want->rank; i++) {
         int64_t size = shape ? shape[i] : want->dim[i].size;
         if (want->dim[i].symbol ? size < 0 || size > want->dim[i].size : size != want->dim[i].size)
@@ -174,7 +183,8 @@ static bool bind_sizes(tgc_model *m)
     for (int i = 0; i < info->input_count; i++) {
         const struct array *v = &m->p.input[i];
         if (!m->input[i].is_set)
-            return diag_error(m->t, NULL, "the input '%.100s' has not been set", v->name);
+            return diag_error(m->t, NULL, "the input '%.100s' has not been set",
+                              info->inputs[i].name);
         for (int a = 0; a < v->ndim; a++) {
             const struct program_symbol *symbol =
                 symbol_named(info, info->inputs[i].dim[a].symbol, &s);
@@ -200,7 +210,7 @@ static bool bind_sizes(tgc_model *m)
 
 static void run(tgc_model *m)
 {
-    if (!bind_sizes(m) || !instance_run(m->t, &m->p))
+    if (!prepare(m) || !bind_sizes(m) || !instance_run(m->t, &m->p))
         return;
     for (int i = 0; i < m->p.info->output_count; i++)
         memcpy(m->output[i].shape, m->p.output[i].dim, sizeof m->output[i].shape);
@@ -220,5 +230,39 @@ tgc_status tgc_reset(tgc_model *m)
 {
     if (!m)
         return TGC_MISUSE;
-    return !m->p.reset || m->p.reset(m->p.model) == PROGRAM_OK ? TGC_OK : TGC_DEFECT;
+    return !m->p.reset || !m->is_prepared || m->p.reset(m->p.model) == PROGRAM_OK ? TGC_OK : TGC_DEFECT;
+}
+
+/* ---------------------------------------------------------------------------------- as functions */
+
+tgc_status tgc_model_functions(const tgc_model *m, tgc_functions *functions)
+{
+    if (!m || !functions)
+        return TGC_MISUSE;
+    *functions = (tgc_functions){.info = m->p.info,
+                                 .run = m->p.run,
+                                 .close = m->p.close,
+                                 .strerror = m->p.strerror,
+                                 .reset = m->p.reset,
+                                 .save = m->p.save,
+                                 .restore = m->p.restore};
+    return TGC_OK;
+}
+
+int tgc_model_init(const tgc_model *m, void **self, void *arena, size_t nbytes,
+                   const void *options)
+{
+    struct program_run_options o = {0};
+    if (!m || !self || !arena)
+        return PROGRAM_NULL_ARGUMENT;
+    if (options)
+        o = *(const struct program_run_options *)options;
+    else
+        o.threads = m->o.threads;
+    if (!o.weights) {
+        o.weights = m->p.weights;
+        o.weights_bytes = m->p.info->weights_bytes;
+    }
+    return m->p.code ? llvm_program_init(m->p.code, self, arena, nbytes, &o)
+                     : m->p.init(self, arena, nbytes, &o);
 }

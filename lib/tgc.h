@@ -129,7 +129,7 @@ typedef struct tgc_model tgc_model;
 /* By LLVM, where libLLVM is installed; with the option "target" c or clang by the C compiler, and dlopen. */
 TGC_API tgc_status tgc_open(tgc_compiler *c, tgc_model **m);
 TGC_API void tgc_model_free(tgc_model *m);                             /* NULL: nothing */
-/* "LLVM 19"; NULL: the C compiler. */
+/* What made its code: "LLVM 19", "gcc", "clang 19.1.7". */
 TGC_API const char *tgc_model_maker(const tgc_model *m);
 /* What the last call with this model that failed says; "": none has. */
 TGC_API const char *tgc_model_message(const tgc_model *m);
@@ -157,6 +157,27 @@ TGC_API tgc_status tgc_run(tgc_model *m);
 TGC_API const void *tgc_output_data(const tgc_model *m, size_t index);
 /* What the option "state" keeps between runs becomes what it was at first. */
 TGC_API tgc_status tgc_reset(tgc_model *m);
+
+/* --------------------------------------------------------------------------------- as C functions */
+
+/* A model as tgc emits it: the functions of NAME.h, by the structs that are declared there and are the
+ * same for every model. Inputs and outputs lie where the caller has them, and a model may be open
+ * several times at once, each in an arena of its own and in one thread at a time. All of them are
+ * closed before tgc_model_free(). */
+typedef struct tgc_functions {
+    const void *info;               /* NAME_describe(): const struct NAME_info * */
+    int (*run)(void *self, const void *inputs, void *outputs);
+    void (*close)(void *self);
+    const char *(*strerror)(int status);
+    /* NULL: it has no state */
+    int (*reset)(void *self);
+    int (*save)(const void *self, void *block);
+    int (*restore)(void *self, const void *block);
+} tgc_functions;
+TGC_API tgc_status tgc_model_functions(const tgc_model *m, tgc_functions *functions);
+/* NAME_init(). options: NULL or const struct NAME_options *; its weights NULL: the model's. */
+TGC_API int tgc_model_init(const tgc_model *m, void **self, void *arena, size_t nbytes,
+                           const void *options);
 
 #ifdef __cplusplus
 }

@@ -31,10 +31,14 @@ static size_t weight_nelem(const struct buffer *b) { return b->nbytes / dtype_nb
 /* Equal weights share one place: the first of them holds the numbers. */
 static const struct buffer *weight_holder(const struct buffer *b) { return b->same ? b->same : b; }
 
-static const void *stored_bytes(struct tgc *t, const struct buffer *b, void **packed)
+/* *packed: the copy that this takes, to be released. */
+static const void *stored_bytes(struct tgc *t, const struct buffer *b, struct held **packed)
 {
-    const void *bytes = view_stored_bytes(b, packed);
+    void **copy;
+    *packed = held_heap(t, &copy);
+    const void *bytes = view_stored_bytes(b, copy);
     if (!bytes) {
+        t->exhausted = true;
         diag_error(t, NULL, "out of memory while packing a weight of %zu bytes", b->nbytes);
         tgc_stop(t);
     }
@@ -135,9 +139,9 @@ static void write_as_string(struct program *p, struct text *out, const struct bu
         out,
         "alignas(64) static const union { weight_unit unit[%zu]; %s value[%zu]; } %s_data WEIGHTS_PLACE = {",
         b->nbytes / 2 + b->nbytes % 2 + 1, dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
-    void *packed;
+    struct held *packed;
     text_units(out, stored_bytes(p->t, b, &packed), b->nbytes);
-    free(packed);
+    held_release(packed);
     text_puts(out, "};\n");
 }
 
@@ -171,7 +175,7 @@ static void write_number(struct text *out, const struct buffer *b, const unsigne
 static void write_as_array(struct program *p, struct text *out, const struct buffer *b)
 {
     size_t n = weight_nelem(b);
-    void *packed;
+    struct held *packed;
     const unsigned char *bytes = stored_bytes(p->t, b, &packed);
     text_printf(out, "alignas(64) static const %s %s_data[%zu] WEIGHTS_PLACE = {", dtype_ctype(b->dtype),
                 p->buffer_name[b->id], n > 0 ? n : 1);
@@ -189,7 +193,7 @@ static void write_as_array(struct program *p, struct text *out, const struct buf
             text_puts(out, ", ");
     }
     text_puts(out, "};\n");
-    free(packed);
+    held_release(packed);
 }
 
 static void write_strings(struct program *p, struct text *out, const struct buffer *b)

@@ -44,6 +44,35 @@ static char *read_file(const char *path, size_t *n)
     return bytes;
 }
 
+/* What NAME_info begins with, and where the bytes of an arena stand in it: NAME.h has all of it. */
+struct info_head {
+    int version;
+    const char *name, *producer, *target;
+    int input_count, output_count, symbol_count, kernel_count;
+    const void *inputs, *outputs, *symbols, *kernels;
+    size_t arena_bytes, arena_align;
+};
+
+/* A model is open in two arenas of the caller's. */
+static void run_twice_at_once(const tgc_model *m)
+{
+    tgc_functions f;
+    void *self[2], *arena[2];
+    CHECK(tgc_model_functions(m, &f) == TGC_OK && f.run && f.close && *f.strerror(1));
+    const struct info_head *info = f.info;
+    CHECK(info->version >= 2 && info->input_count == 1 && info->arena_align <= 4096);
+    for (int i = 0; i < 2; i++) {
+        CHECK(posix_memalign(&arena[i], 4096, info->arena_bytes) == 0);
+        CHECK(tgc_model_init(m, &self[i], arena[i], info->arena_bytes, NULL) == 0 && self[i]);
+    }
+    CHECK(tgc_model_init(m, &self[0], arena[0], 1, NULL) != 0);
+    CHECK(f.run(self[1], NULL, NULL) != 0);
+    for (int i = 0; i < 2; i++) {
+        f.close(self[i]);
+        free(arena[i]);
+    }
+}
+
 /* run MODEL INPUT SIZE OUT [NAME=VALUE]...: of a model with one input, in memory, whose first axis has
  * SIZE elements in this run. */
 static void case_run(int n, char **word)
@@ -65,6 +94,7 @@ static void case_run(int n, char **word)
     memcpy(shape, in->shape, (size_t)in->rank * sizeof *shape);
     shape[0] = in->shape[0] + 1;
     CHECK(tgc_set_input(m, 0, x, shape) == TGC_MISUSE && strstr(tgc_model_message(m), in->name));
+    run_twice_at_once(m);
     for (int again = 0; again < 2; again++) {
         shape[0] = atoi(word[2]);
         CHECK(tgc_set_input(m, 0, x, shape) == TGC_OK);
@@ -75,7 +105,7 @@ static void case_run(int n, char **word)
     FILE *to = fopen(word[3], "wb");
     nbytes *= out->element_bytes;
     CHECK(to && fwrite(tgc_output_data(m, 0), 1, nbytes, to) == nbytes && fclose(to) == 0);
-    printf("%s\n", tgc_model_maker(m) ? tgc_model_maker(m) : "C");
+    printf("%s\n", tgc_model_maker(m));
     tgc_model_free(m);
     free(x);
 }
@@ -165,6 +195,7 @@ static void case_nothing(int n, char **word)
     CHECK(!tgc_output(NULL, 0) && !tgc_output_data(NULL, 0));
     CHECK(tgc_set_input(NULL, 0, "", NULL) == TGC_MISUSE);
     CHECK(tgc_run(NULL) == TGC_MISUSE && tgc_reset(NULL) == TGC_MISUSE);
+    CHECK(tgc_model_functions(NULL, NULL) == TGC_MISUSE && tgc_model_init(NULL, NULL, NULL, 0, NULL) != 0);
     tgc_files_free(NULL);
     tgc_model_free(NULL);
     tgc_compiler_free(NULL);
