@@ -225,8 +225,6 @@ bool api_options(struct tgc *t, tgc_compiler *c, enum command command, const cha
     return true;
 }
 
-struct setting { const char *name, *value; };
-
 /* Ends a compile since memory for something beside it is exhausted. */
 static _Noreturn void exhausted(struct tgc *t)
 {
@@ -235,10 +233,8 @@ static _Noreturn void exhausted(struct tgc *t)
     tgc_stop(t);
 }
 
-static void set(struct tgc *t, tgc_compiler *c, void *arg)
+static void keep_words(struct tgc *t, tgc_compiler *c, const char *const *word, size_t n)
 {
-    const struct setting *s = arg;
-    const char *word = option_word(t, s->name, s->value);
     c->is_misused = !word;
     if (!word)
         return;
@@ -246,13 +242,42 @@ static void set(struct tgc *t, tgc_compiler *c, void *arg)
         exhausted(t);
     if (setjmp(c->settings->stop) != 0)
         exhausted(t);
-    VEC_PUSH(c->settings, c->word, c->nword, c->cap_word, mem_str(c->settings, word));
+    for (size_t i = 0; i < n; i++)
+        VEC_PUSH(c->settings, c->word, c->nword, c->cap_word, mem_str(c->settings, word[i]));
+}
+
+struct setting { const char *name, *value; };
+
+static void set(struct tgc *t, tgc_compiler *c, void *arg)
+{
+    const struct setting *s = arg;
+    const char *word = option_word(t, s->name, s->value);
+    keep_words(t, c, word ? &word : NULL, 1);
 }
 
 tgc_status tgc_set(tgc_compiler *c, const char *name, const char *value)
 {
     struct setting s = {name, value};
     return name ? api_call(c, set, &s, NULL) : TGC_MISUSE;
+}
+
+struct words { const char *const *word; size_t n; };
+
+static void set_words(struct tgc *t, tgc_compiler *c, void *arg)
+{
+    const struct words *given = arg;
+    size_t n;
+    const char *const *word = option_words(t, given->word, given->n, &n);
+    keep_words(t, c, word, n);
+}
+
+tgc_status tgc_set_words(tgc_compiler *c, const char *const *word, size_t n)
+{
+    struct words words = {word, n};
+    for (size_t i = 0; word && i < n; i++)
+        if (!word[i])
+            return TGC_MISUSE;
+    return word ? api_call(c, set_words, &words, NULL) : TGC_MISUSE;
 }
 
 void tgc_set_defaults(tgc_compiler *c)

@@ -137,6 +137,8 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
 /* For callers without a command line: the word of the option `name` ("cpu"), whose value (NULL: it is
  * a flag) has been read and is valid. NULL: diagnostics. */
 const char *option_word(struct tgc *t, const char *name, const char *value);
+/* The same for words of a command line, which are options: a word for each, *count in all. */
+const char *const *option_words(struct tgc *t, const char *const *word, size_t n, size_t *count);
 /* Whether a command takes the option of such a word. */
 bool option_word_fits(struct tgc *t, const char *word, enum command c);
 /* host_isa.c: the instruction sets of the processor that tgc runs on; the best of them; and with a

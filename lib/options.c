@@ -939,6 +939,17 @@ static bool is_for_library(enum option_id id)
            option_fits(id, COMMAND_INFO);
 }
 
+/* One word for an option whose value is valid; NULL: it is not. */
+static const char *checked_word(struct parser *p, const struct given *g)
+{
+    const char *spelling = table[g->id].spelling, *value = g->value;
+    set_defaults(p->o);
+    if (!apply(p, g))
+        return NULL;
+    return mem_printf(p->t, "%s%s%s", spelling, value && spelling[1] == '-' ? "=" : "",
+                      value ? value : "");
+}
+
 const char *option_word(struct tgc *t, const char *name, const char *value)
 {
     struct options o;
@@ -962,13 +973,29 @@ const char *option_word(struct tgc *t, const char *name, const char *value)
         usage(&p, "option '%s' has no value, and '%.100s' is given", name, value);
     if (t->nerror)
         return NULL;
-    struct given g = {(enum option_id)id, value};
-    set_defaults(&o);
-    if (!apply(&p, &g))
-        return NULL;
-    const char *spelling = table[id].spelling;
-    return mem_printf(t, "%s%s%s", spelling, value && spelling[1] == '-' ? "=" : "",
-                      value ? value : "");
+    return checked_word(&p, &(struct given){(enum option_id)id, value});
+}
+
+const char *const *option_words(struct tgc *t, const char *const *word, size_t n, size_t *count)
+{
+    struct options o;
+    struct parser p = {.t = t, .o = &o};
+    *count = 0;
+    for (size_t i = 0; i < n; i++)
+        VEC_PUSH(t, p.word, p.nword, p.cap_word, word[i]);
+    bool ok = match_words(&p);
+    const char **one = mem_array(t, p.ngiven + 1, sizeof *one);
+    if (p.noperand)
+        ok = usage(&p, "'%.200s' is no option", p.operand[0]);
+    for (size_t i = 0; i < p.ngiven && ok; i++) {
+        if (is_for_library(p.given[i].id))
+            one[i] = checked_word(&p, &p.given[i]);
+        else
+            usage(&p, "option %s cannot be given here", table[p.given[i].id].spelling);
+        ok = one[i] != NULL;
+    }
+    *count = p.ngiven;
+    return ok ? one : NULL;
 }
 
 bool option_word_fits(struct tgc *t, const char *word, enum command c)

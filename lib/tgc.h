@@ -64,6 +64,9 @@ TGC_API void tgc_compiler_free(tgc_compiler *c);
  * ("dim", "shape", "state") is set several times; of others the last value counts. The value is read
  * now. Not here: options that say what is printed, and those that are parameters below (-o, -x, -i). */
 TGC_API tgc_status tgc_set(tgc_compiler *c, const char *name, const char *value);
+/* The same for words of the command line: {"--cpu", "native", "--fast-math", "--dim=batch=8"}. All or,
+ * if one is wrong, none of them. */
+TGC_API tgc_status tgc_set_words(tgc_compiler *c, const char *const *word, size_t n);
 /* As if no option had been set. */
 TGC_API void tgc_set_defaults(tgc_compiler *c);
 

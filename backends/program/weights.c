@@ -10,7 +10,6 @@
  */
 #include "backends/program/program.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { LINE_BYTES = 100, PIECE_BYTES = 1 << 20 };

@@ -146,6 +146,12 @@ static void case_errors(int n, char **word)
     EXPECT(c, tgc_set(c, "threads", NULL), TGC_MISUSE);
     EXPECT(c, tgc_set(c, "help", NULL), TGC_MISUSE);
     EXPECT(c, tgc_set(c, "o", "x.c"), TGC_MISUSE);
+    const char *good[] = {"--cpu", "native", "--fast-math", "--dim=batch=8"}, *wrong[][2] = {
+        {"--fast-math", "--cpu=avx9"}, {"--fast-math", "x.onnx"}, {"-o", "x.c"}, {"-O9", "-g"}};
+    EXPECT(c, tgc_set_words(c, good, 4), TGC_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        EXPECT(c, tgc_set_words(c, wrong[i], 2), TGC_MISUSE);
+    tgc_set_defaults(c);
     EXPECT(c, tgc_source_file(c, "/no/such/model.onnx"), TGC_OK);
     CHECK(tgc_message_count(c) == 0);
     EXPECT(c, tgc_open(c, &m), TGC_FAILED);
@@ -179,7 +185,7 @@ static void case_nothing(int n, char **word)
     CHECK(strcmp(tgc_version(), TGC_VERSION) == 0);
     for (int status = -1; status <= TGC_DEFECT + 1; status++)
         CHECK(*tgc_status_text((tgc_status)status));
-    CHECK(tgc_set(NULL, "cpu", "native") == TGC_MISUSE);
+    CHECK(tgc_set(NULL, "cpu", "native") == TGC_MISUSE && tgc_set_words(NULL, NULL, 0) == TGC_MISUSE);
     tgc_set_defaults(NULL);
     tgc_on_progress(NULL, NULL, NULL);
     tgc_on_cancel(NULL, NULL, NULL);
