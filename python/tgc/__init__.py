@@ -4,7 +4,7 @@
     m = tgc.compile("m.onnx", dim={"batch": 8})
     y = m(x)
 
-Needs NumPy and a C compiler (cc, or CC). docs/guide/python.md has the rest.
+Needs NumPy, and libLLVM or a C compiler (cc, or CC). docs/guide/python.md has the rest.
 """
 
 from ._build import clear_cache, find_tgc, __version__

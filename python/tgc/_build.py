@@ -35,7 +35,8 @@ __version__ = "0.1.0"
 C_NAME = "model"    # of every shared object here: each is opened on its own
 
 # Variables that tgc goes by; DEBUG only prints.
-VARIABLES = ["NOOPT", "C", "CLANG", "LLVM", "CUDA", "GPU", "METAL", "AMD"]
+TARGETS = ["C", "CLANG", "LLVM", "CUDA", "GPU", "METAL", "AMD"]
+VARIABLES = ["NOOPT", *TARGETS]
 
 # Options that are this module's to give.
 OWN_OPTIONS = {
@@ -264,6 +265,10 @@ class Source:
         if done.stderr:
             sys.stderr.write(done.stderr.decode(errors="replace"))
         return done.stdout
+
+    def stamp(self) -> Optional[str]:
+        """Changes with a file's contents; of a model that no C compiler builds."""
+        return f"{_stamp(self.model)}" if isinstance(self.model, str) else None
 
     def read_by_tgc(self, depfile: Path) -> List[str]:
         """The further files of a depfile: those below the model's folder relative to it."""

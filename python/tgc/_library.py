@@ -32,7 +32,7 @@ class _Symbol(Structure):
     _fields_ = [("name", c_char_p), ("min", c_int64), ("max", c_int64), ("offset", c_size_t)]
 
 
-class _Info(Structure):
+class Info(Structure):
     """Version 2. Version 3 has more fields behind these."""
     _fields_ = [("version", c_int), ("name", c_char_p), ("producer", c_char_p),
                 ("target", c_char_p), ("input_count", c_int), ("output_count", c_int),
@@ -45,11 +45,11 @@ class _Info(Structure):
 
 
 class _InfoWithState(Structure):
-    _fields_ = [("info", _Info), ("state_count", c_int), ("states", c_void_p),
+    _fields_ = [("info", Info), ("state_count", c_int), ("states", c_void_p),
                 ("state_bytes", c_size_t)]
 
 
-class _Options(Structure):
+class Options(Structure):
     _fields_ = [("threads", c_int), ("weights", c_void_p), ("weights_bytes", c_size_t),
                 ("parallel_for", c_void_p), ("on_kernel", c_void_p), ("user", c_void_p)]
 
@@ -96,10 +96,25 @@ class Library:
         except OSError as why:
             raise Error(f"{path}: cannot be loaded: {why}; if its file system allows no programs, "
                         "set XDG_CACHE_HOME to a folder of one that does") from None
-        describe = self._function("describe", POINTER(_Info))
-        info = describe().contents
+        info = self._read(self._function("describe", POINTER(Info))(), str(path))
+        self._run = self._function("run", c_int)
+        self.close = self._function("close", None, c_void_p)
+        self.strerror = self._function("strerror", c_char_p, c_int)
+        self._init = self._function("init", c_int, POINTER(c_void_p), c_void_p, c_size_t,
+                                    POINTER(Options))
+        if self.state_bytes:
+            self.reset = self._function("reset", c_int, c_void_p)
+            self.save = self._function("save", c_int, c_void_p, c_void_p)
+            self.restore = self._function("restore", c_int, c_void_p, c_void_p)
+        self._options = Options()
+        if info.weights_external:
+            self._map_weights(path.with_suffix(".weights"), info.weights_bytes)
+
+    def _read(self, described: Any, title: str) -> Info:
+        """What NAME_describe() has returned."""
+        info: Info = described.contents
         if info.version not in (2, 3):
-            raise Error(f"{path}: NAME_describe() is of layout {info.version}; this module reads "
+            raise Error(f"{title}: NAME_describe() is of layout {info.version}; this module reads "
                         "2 and 3: install the Python module and tgc of one version")
         self.inputs = _tensors(info.inputs, info.input_count)
         self.outputs = _tensors(info.outputs, info.output_count)
@@ -109,20 +124,9 @@ class Library:
         self.arena_bytes, self.arena_align = info.arena_bytes, info.arena_align
         self.state_bytes = 0
         if info.version >= 3:
-            self.state_bytes = ctypes.cast(describe(),
+            self.state_bytes = ctypes.cast(described,
                                            POINTER(_InfoWithState)).contents.state_bytes
-        self._run = self._function("run", c_int)
-        self.close = self._function("close", None, c_void_p)
-        self.strerror = self._function("strerror", c_char_p, c_int)
-        self._init = self._function("init", c_int, POINTER(c_void_p), c_void_p, c_size_t,
-                                    POINTER(_Options))
-        if self.state_bytes:
-            self.reset = self._function("reset", c_int, c_void_p)
-            self.save = self._function("save", c_int, c_void_p, c_void_p)
-            self.restore = self._function("restore", c_int, c_void_p, c_void_p)
-        self._options = _Options()
-        if info.weights_external:
-            self._map_weights(path.with_suffix(".weights"), info.weights_bytes)
+        return info
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         function = getattr(self.code, f"{C_NAME}_{name}")

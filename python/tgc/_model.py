@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 import numpy as np
 
-from . import _build
+from . import _build, _inprocess
 from ._build import Source
 from ._error import Error
 from ._library import Library, Tensor
@@ -232,8 +232,10 @@ class Model:
     calls take turns.
     """
 
-    def __init__(self, source: Source, library: Library, key: Optional[str]):
+    def __init__(self, source: Source, library: Library, key: Optional[str],
+                 key_now: Optional[Callable[[], Optional[str]]] = None):
         self._source, self._library, self._key = source, library, key
+        self._key_now = key_now or source.key
         self._info: Optional[Dict[str, Any]] = None
         self._inputs = [_Port(v, "input") for v in library.inputs]
         self._outputs = [_Port(v, "output") for v in library.outputs]
@@ -484,7 +486,7 @@ class Model:
     # ---------------------------------------------------------------------------- the source
 
     def _check_source(self) -> None:
-        if self._key != self._source.key():
+        if self._key != self._key_now():
             raise Error(f"{self._source.title}: has changed since it was compiled; compile it "
                         "again")
 
@@ -520,7 +522,8 @@ os.register_at_fork(after_in_child=_after_fork)
 def compile(model: Any, *, dim: Optional[Mapping[str, Union[int, str]]] = None,
             shape: Optional[Mapping[str, Union[str, Sequence[int]]]] = None,
             options: Iterable[str] = ()) -> Model:
-    """Compiles a model, or takes from the cache what was compiled before.
+    """Compiles a model: in this process, by LLVM, where libtgc and libLLVM are here and neither CC
+    nor an option asks for C; else to C, or takes from the cache what was compiled before.
 
     model: the path of a .onnx or .tg file, the bytes of an ONNX file, or an onnx.ModelProto.
     dim: dimensions that the model leaves open: {"batch": 8} fixes one, {"batch": "..8"} leaves it
@@ -532,6 +535,21 @@ def compile(model: Any, *, dim: Optional[Mapping[str, Union[int, str]]] = None,
     source = _build.source_of(model, [*_build.dim_options(dim or {}),
                                       *_build.shape_options(shape or {}),
                                       *_build.check_options(options)])
+    why = ""
+    if _inprocess.is_wanted(source.arguments):
+        library, why = _inprocess.open_model(source.model, source.arguments, source.tgc)
+        if library:
+            return Model(source, library, source.stamp(), source.stamp)
+    try:
+        return _compile_c(source)
+    except Error as error:
+        if not why or why in str(error):
+            raise
+        raise Error(f"{error}\n(and not in this process, which needs no C compiler: {why})",
+                    error.status) from None
+
+
+def _compile_c(source: Source) -> Model:
     if _build.is_cache_used():
         entry = source.entry()
         return Model(source, Library(entry / f"{_build.C_NAME}.so"), entry.name)

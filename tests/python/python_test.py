@@ -1,7 +1,8 @@
 """The Python module: calls, dtypes, run-time dimensions, messages, the cache, threads, forks.
 
 The module runs from the tree with the tgc of the build; its cache is a folder of the tests' own.
-The guide's page is run as it stands.
+The guide's page is run as it stands. Models are built by the C compiler, and in one of the cases, which
+runs the others again in a process of its own, in process by LLVM.
 """
 
 import doctest
@@ -31,6 +32,9 @@ TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "python")
 os.environ.update(TGC=str(TGC), XDG_CACHE_HOME=str(SCRATCH / "cache"))
 os.environ.pop("TGC_CACHE", None)
+IN_PROCESS = os.environ.get("TGC_TEST_IN_PROCESS") == "1"
+if not IN_PROCESS:
+    os.environ["CC"] = os.environ.get("CC") or "cc"
 case = suite.folder_case(SCRATCH)
 
 
@@ -448,6 +452,45 @@ def _(folder):
         os.chdir(home)
         sys.modules["tgc"] = helper
     expect(result.failed == 0, "".join(said)[-3000:])
+
+
+def has_llvm():
+    return re.search(r"libLLVM: \d", T.must(T.run([TGC, "--version"])).out.decode()) is not None
+
+
+@case("in process, by LLVM: the cases before, where no C compiler works")
+def _(folder):
+    if IN_PROCESS:
+        raise Skip("this is that process")
+    if not has_llvm():
+        raise Skip("libLLVM is not here")
+    for name in ("cc", "gcc", "clang"):
+        (folder / name).write_text("#!/bin/sh\nexit 1\n")
+        (folder / name).chmod(0o755)
+    done = T.run([sys.executable, __file__, "--build", OPTIONS.build, "--filter", "^(?!.*(cache|make one entry|C compiler))"],
+                 env={"TGC_TEST_IN_PROCESS": "1", "CC": "", "PATH": f"{folder}:{os.environ['PATH']}"}, timeout=250)
+    said = done.out.decode()
+    expect(done.status == 0 and said.count("\nok ") > 8 and "\nnot ok" not in said, said + done.err)
+
+
+@case("in process or not: what is asked for, and what is said where neither works")
+def _(folder):
+    _, path = perceptron(folder)
+    code = ("import sys, tgc, tgc._inprocess as p\n"
+            "try:\n    m = tgc.compile(sys.argv[1], options=sys.argv[2:])\n    print(isinstance(m._library, p.InProcess))\n"
+            "except tgc.Error as e:\n    print(e)")
+
+    def ask(*options, **environment):
+        environment = {"CC": "", "TGC_CACHE": "0", **environment}
+        return python(code, str(path), *options, **environment).out.decode().strip()
+    expect(ask() == str(has_llvm()), "without a word: in process, if libLLVM is here")
+    expect(ask("--target=c") == ask(CC="cc") == ask(C="1") == ask(TGC_LLVM="1") == "False", "C is asked for, or LLVM is not here")
+    said = ask(TGC_LLVM="1", PATH=str(folder))
+    expect("install a C compiler" in said and "LLVM" in said, said)
+    (folder / "bad.onnx").write_bytes(b"no model")
+    path = folder / "bad.onnx"
+    said = ask()
+    expect(said.count("not a well-formed") == 1, said)
 
 
 @case("the module and the program have one version")
