@@ -2,8 +2,8 @@
  * process: what --link names is opened where the model's code finds it, by its names alone.
  *
  *      FILE.so                 dlopen
- *      FILE.c, FILE.o, FILE.a  all of them, by the C compiler, one library in a directory of ours, where
- *                              a .c finds NAME.h; dlopen
+ *      FILE.c, FILE.o, FILE.a  all of them, by the C compiler, one library in a directory of ours,
+ *                              where a .c finds NAME.h; dlopen
  */
 #include "lib/lib.h"
 

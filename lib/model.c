@@ -427,7 +427,8 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
     return model_lower(t, o, m) && model_optimize(t, o, name, m);
 }
 
-const char *const *model_files(struct tgc *t, const struct options *o, const struct model *m, int *n)
+const char *const *model_files(struct tgc *t, const struct options *o, const struct model *m,
+                               int *n)
 {
     int nexternal = 0;
     const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : NULL;

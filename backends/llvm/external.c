@@ -1,6 +1,6 @@
-/* external.c - C functions of the user's (docs/custom-operators.md) in LLVM's IR: their declarations,
- * which stand first, so that no other function takes their names, and their calls in the run. The
- * signature is the one that backends/program/external.c writes into NAME.h.
+/* external.c - C functions of the user's (docs/custom-operators.md) in LLVM's IR: their
+ * declarations, which stand first, so that no other function takes their names, and their calls in
+ * the run. The signature is the one that backends/program/external.c writes into NAME.h.
  */
 #include "backends/llvm/emit.h"
 

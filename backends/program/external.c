@@ -44,7 +44,7 @@ bool program_check_externals(struct tgc *t, const struct schedule *s, const char
     return true;
 }
 
-/* ------------------------------------------------------------------------------------ prototypes */
+/* ----------------------------------------------------------------------------------- prototypes */
 
 static void put_parameter(struct program *p, struct text_list *list, struct names *names,
                           const struct external_argument *a)
@@ -122,7 +122,7 @@ void externals_write_header(struct program *p, struct text *out)
     text_puts(out, any ? "\n" : "");
 }
 
-/* ----------------------------------------------------------------------------------------- calls */
+/* ---------------------------------------------------------------------------------------- calls */
 
 /* The sizes in order of the params, as an array of the block; NULL: there are none. */
 static const char *write_shape(struct program *p, struct text *out, struct names *names,

@@ -1,5 +1,5 @@
-/* lower_custom.c - nodes whose operator a library defines (docs/custom-operators.md): "domain::Op" of
- * a --library file, in front of everything else that has this name. Operands and attributes are
+/* lower_custom.c - nodes whose operator a library defines (docs/custom-operators.md): "domain::Op"
+ * of a --library file, in front of everything else that has this name. Operands and attributes are
  * handed over as the node has them; frontend/text/expand.c checks them against the definition.
  */
 #include "frontend/onnx/lower.h"
@@ -56,8 +56,9 @@ static bool read_attribute(struct node *n, const AttributeProto *p, struct tg_ar
     case ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS: return read_ints(n, p->name, a);
     case ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS: return read_floats(n, p->name, a);
     default:
-        return diag_error(n->t, &a->at, "an operator of a library takes integers, floats, a string, "
-                                        "and lists of numbers; make this an input");
+        return diag_error(n->t, &a->at,
+                          "an operator of a library takes integers, floats, a string, and lists of "
+                          "numbers; make this an input");
     }
 }
 

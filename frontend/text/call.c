@@ -219,8 +219,10 @@ bool call_is_known(const char *name) { return find_function(name) != NULL; }
 bool custom_unknown(struct reader *r, const struct token *name)
 {
     if (name->kind == TOKEN_STRING)
-        return read_error(r, name, "no operator '%.100s' is defined here; give the file that defines "
-                                   "it: --library FILE.tg", name->text);
+        return read_error(r, name,
+                          "no operator '%.100s' is defined here; give the file that defines it: "
+                          "--library FILE.tg",
+                          name->text);
     return read_error(r, name, "there is no operation '%.60s'%s", name->text,
                       nearest_function(r, name->text));
 }

@@ -1,9 +1,10 @@
-/* custom.c - definitions of operators, and declarations of C functions: of a --library file, or of a
- * graph in front of its calls.
+/* custom.c - definitions of operators, and declarations of C functions: of a --library file, or of
+ * a graph in front of its calls.
  *
  *      library    = "tg" "1" { definition | function }
  *      definition = "def" name parts "->" "(" results ")" "{" { statement } "}"
- *      function   = "extern" name parts "->" "(" results ")" [ "scratch" "(" expr ")" ] [ "as" string ]
+ *      function   = "extern" name parts "->" "(" results ")" [ "scratch" "(" expr ")" ]
+ *                   [ "as" string ]
  *      name       = name | "domain::name"
  *      parts      = "(" [ part { "," part } ] ")"
  *      part       = %x [ "?" ] [ ":" kind ]                   an operand; ?: it may be absent
@@ -12,8 +13,8 @@
  *      kind       = (dtype | "any") [ "[" size { "," size } "]" ]
  *
  * A size that is a symbol alone, for the first time, is what the operand has there; every other one
- * is an expression that it has to equal. Types are read again for each call (expand.c). A definition
- * calls what stands before it, so none calls itself.
+ * is an expression that it has to equal. Types are read again for each call (expand.c). A
+ * definition calls what stands before it, so none calls itself.
  */
 #include "frontend/text/reader.h"
 
@@ -234,7 +235,7 @@ static bool read_part(struct reader *r, struct custom *c, bool result)
                                 token_describe(r, &p.at));
     for (int i = 0; i < c->npart; i++)
         if (!strcmp(c->part[i].name, p.name) &&
-            ((!tensor && custom_is_attribute(&c->part[i])) || (tensor && c->part[i].kind == p.kind)))
+            (tensor ? c->part[i].kind == p.kind : custom_is_attribute(&c->part[i])))
             return read_error(r, &p.at, "%s is there twice", token_describe(r, &p.at));
     if (c->npart == MAX_PARTS)
         return read_error(r, &p.at, "more than %d operands, attributes and results", MAX_PARTS);
@@ -261,7 +262,7 @@ static bool read_parts(struct reader *r, struct custom *c, bool results)
     return expect(r, ')', results ? "after the results" : "after the operands and attributes");
 }
 
-/* The types hold together, whatever the operands' sizes are: each symbol is known where it is used. */
+/* The types hold together, whatever the operands' sizes are: symbols are known where they are used. */
 static bool check_types(struct reader *r, const struct custom *c)
 {
     struct reader inner;

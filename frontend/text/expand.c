@@ -118,8 +118,8 @@ bool read_bound(struct reader *r, const struct token *at, struct attr_value *v)
 
 /* ---- types */
 
-void custom_reader(struct reader *inner, struct tgc *t, struct tg_library *l, const struct custom *c,
-                   const struct lex_mark *mark)
+void custom_reader(struct reader *inner, struct tgc *t, struct tg_library *l,
+                   const struct custom *c, const struct lex_mark *mark)
 {
     *inner = (struct reader){.t = t,
                              .path = c->path,
