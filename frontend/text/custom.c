@@ -299,31 +299,38 @@ static bool check_callee(struct reader *r, const struct custom *c, const struct 
     return custom_unknown(r, name);
 }
 
+/* Checks the value that begins at `name`, if that is a call; the reader is behind it. */
+static bool check_value(struct reader *r, const struct custom *c, const struct token *name)
+{
+    bool call = r->token.kind == TOKEN_PUNCT && r->token.punct == '(';
+    if (name->kind != TOKEN_NAME)
+        return true;
+    if (!strcmp(name->text, "custom") && r->token.kind == TOKEN_STRING)
+        return check_callee(r, c, &r->token);
+    return !call || check_callee(r, c, name);
+}
+
 /* Passes over the body, to its brace. */
 static bool read_body(struct reader *r, struct custom *c)
 {
-    struct token open = r->token, before = open, name;
+    struct token open = r->token, before = open;
     if (!expect(r, '{', "before the definition's statements"))
         return false;
     c->body = lex_mark(r);
-    bool ok = true;
+    bool ok = true, weight = false;      /* of which the values are no call */
     for (int depth = 1; r->token.kind != TOKEN_END;) {
-        char p = r->token.kind == TOKEN_PUNCT ? r->token.punct : 0;
-        depth += (p == '{') - (p == '}');
+        struct token tok = r->token;
+        char p = tok.kind == TOKEN_PUNCT ? tok.punct : 0;
         bool is_value = before.kind == TOKEN_PUNCT && before.punct == '=';
-        before = name = r->token;
-        ok &= name.kind != TOKEN_BAD;
+        depth += (p == '{') - (p == '}');
+        before = tok;
         lex_next(r);
         if (depth == 0) {
-            c->end = name.start + 1;
+            c->end = tok.start + 1;
             return ok;
         }
-        bool custom = name.kind == TOKEN_NAME && !strcmp(name.text, "custom");
-        if (is_value && custom && r->token.kind == TOKEN_STRING)
-            ok &= check_callee(r, c, &r->token);
-        else if (is_value && name.kind == TOKEN_NAME && r->token.kind == TOKEN_PUNCT &&
-                 r->token.punct == '(')
-            ok &= check_callee(r, c, &name);
+        ok &= tok.kind != TOKEN_BAD && (!is_value || weight || check_value(r, c, &tok));
+        weight = (weight && !is_value) || (tok.kind == TOKEN_NAME && !strcmp(tok.text, "weight"));
     }
     return ok && read_error(r, &open, "no '}' ends the definition");
 }

@@ -190,6 +190,22 @@ def several(folder):
     expect("b.tg:3:8: error: there is no operation 'half'" in done.err, done.err)
 
 
+@case("weights of a definition: in the library, and in a file beside it")
+def weights(folder):
+    x = some(2, 3)
+    (folder / "sub").mkdir()
+    np.arange(3, dtype=np.float32).tofile(folder / "sub/w.bin")
+    text = 'tg 1\ndef "my.domain::Add"(%x : f32[N, C]) -> (%y) {{\n  weight %w : f32[3] = {}\n  %y = add(%x, %w)\n}}\n'
+    for values, read, want in (('file("w.bin")', " sub/w.bin", np.arange(3)), ("[2, 3, 4]", "", np.arange(3) + 2), ("full(value=5)", "", np.full(3, 5))):
+        save(folder, [node("Add", ["x"], ["a"]), node("Add", ["a"], ["y"])], [value("x", [2, 3])], [value("y")])
+        (folder / "sub/lib.tg").write_text(text.format(values))
+        close(run(folder, {"x": x}, "--library=sub/lib.tg")[0], {"y": x + 2 * want}, values)
+        tgc(folder, "m.onnx", "-o", "m.c", "--library=sub/lib.tg", "-MD")
+        expect((folder / "m.d").read_text() == f"m.c: m.onnx sub/lib.tg{read}\n", (folder / "m.d").read_text())
+    (folder / "sub/lib.tg").write_text(text.format('file("../m.onnx")'))
+    expect("plain path" in tgc(folder, "m.onnx", "-o", "m.c", "--library=sub/lib.tg", status=1).err, "a file elsewhere")
+
+
 @case("a cast of a definition rounds")
 def rounds(folder):
     x = some(5, 3)
