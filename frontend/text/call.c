@@ -197,6 +197,9 @@ static const char *nearest_function(struct reader *r, const char *name)
     const struct function *f;
     for (int i = 0; (f = function_at(i)); i++)
         nearest_offer(&near, f->name);
+    for (const struct tg_library *l = r->library; l; l = l->parent)
+        for (int i = 0; i < l->n; i++)
+            nearest_offer(&near, l->v[i]->name);
     return near.best ? mem_printf(r->t, "; did you mean '%s'?", near.best) : "";
 }
 
@@ -221,8 +224,8 @@ bool custom_unknown(struct reader *r, const struct token *name)
     if (name->kind == TOKEN_STRING)
         return read_error(r, name,
                           "no operator '%.100s' is defined here; give the file that defines it: "
-                          "--library FILE.tg",
-                          name->text);
+                          "--library FILE.tg%s",
+                          name->text, nearest_function(r, name->text));
     return read_error(r, name, "there is no operation '%.60s'%s", name->text,
                       nearest_function(r, name->text));
 }

@@ -318,6 +318,9 @@ static bool define_result(struct expansion *x, const struct custom_part *p)
     if (!found)
         return read_error(r, &p->at, "the definition gives its result %s no value",
                           token_describe(r, &p->at));
+    if (read_is_absent(r, p->name))
+        return read_error(r, &p->at, "the result is the operand %s, which the call leaves out",
+                          token_describe(r, &p->at));
     if (!value)
         return false;
     if (p->is_typed) {

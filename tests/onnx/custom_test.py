@@ -2,6 +2,7 @@
 calls of both from .tg; mistakes, each with its message; hostile libraries.
 """
 
+import ctypes
 import json
 import random
 import re
@@ -386,6 +387,28 @@ def by_opencl(folder):
     close(T.read_outputs(folder / "out", ["y", "n"]), foo_wanted(x))
 
 
+@case("libtgc, in process")
+def by_library(folder):
+    foo_model(folder)
+    library = Path(OPTIONS.build).resolve() / "lib/libtgc.so"
+    if not library.exists():
+        raise Skip("no libtgc.so in the build")
+    lib = ctypes.CDLL(str(library))
+    for name in ("tgc_compiler_new", "tgc_output_data"):
+        getattr(lib, name).restype = ctypes.c_void_p
+    compiler, model = ctypes.c_void_p(lib.tgc_compiler_new()), ctypes.c_void_p()
+    for name, words in (("library", folder / "lib.tg"), ("link", folder / "foo.c"), ("dim", "N=3"), ("name", "m")):
+        expect(lib.tgc_set(compiler, name.encode(), str(words).encode()) == 0, name)
+    expect(lib.tgc_source_file(compiler, str(folder / "m.onnx").encode()) == 0, "the model")
+    expect(lib.tgc_open(compiler, ctypes.byref(model)) == 0, "it is not opened")
+    x = some(3, 5)
+    expect(lib.tgc_set_input(model, ctypes.c_size_t(0), x.ctypes.data_as(ctypes.c_void_p), None) == 0 and lib.tgc_run(model) == 0, "it does not run")
+    y = np.ctypeslib.as_array(ctypes.cast(lib.tgc_output_data(model, ctypes.c_size_t(0)), ctypes.POINTER(ctypes.c_float)), (3, 10)).copy()
+    lib.tgc_model_free(model)
+    lib.tgc_compiler_free(compiler)
+    close({"y": y}, {"y": foo_wanted(x)["y"]})
+
+
 @case("in a loop and in a branch")
 def control(folder):
     (folder / "m.tg").write_text("""tg 1
@@ -452,6 +475,8 @@ mistake("inside of a definition that a definition calls",
 mistake("a graph as a library", "lib.tg:2:1: error: found 'input', expected def or extern: a library has nothing else", library="tg 1\ninput %x : f32[3]\noutput %x\n")
 mistake("no text", "lib.tg:1:1: error: found", library="hello\n")
 mistake("two definitions of one name", "lib.tg:3:5: error: 'f' is defined already, line 2", library="tg 1\ndef f(%x) -> (%y) { %y = neg(%x) }\ndef f(%x) -> (%y) { %y = exp(%x) }\n")
+mistake("a name that is nearly right", "lib.tg:3:39: error: there is no operation 'scales'; did you mean 'scale'?",
+        library='tg 1\ndef scale(%x) -> (%y) { %y = neg(%x) }\ndef "my.domain::F"(%x) -> (%y) { %y = scales(%x) }\n')
 mistake("no such file", "none.tg: error: cannot be opened", options=["--library=none.tg"])
 mistake("a name of libc", "the C function of 'my.domain::Malloc' cannot be called malloc, which is a name of C, of libc, or of the emitted code",
         [node("Malloc", ["x"], ["y"])], 'tg 1\nextern "my.domain::Malloc"(%x : f32[N, C]) -> (%y : f32[N, C]) as "malloc"\n')
