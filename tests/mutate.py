@@ -337,6 +337,7 @@ class Bench:
         return {row["key"]: row for row in map(json.loads, lines)}      # of two, the later
 
     def note(self, row):
+        self.folder.mkdir(parents=True, exist_ok=True)
         with self.results.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
@@ -406,10 +407,11 @@ def main():
         row = known.get(mutant.key)
         if row and options.again and row["verdict"] == "survived" and mutant.key not in equivalent:
             row = None
-        if not row and mutant.key in equivalent:
-            row = {"key": mutant.key, "verdict": "survived", "seconds": 0, "cpu": 0}
         if not row and options.report:
             continue
+        if not row and mutant.key in equivalent:
+            row = {"key": mutant.key, "verdict": "survived", "seconds": 0, "cpu": 0}
+            bench.note(row)
         if not row and more == 0:
             return 0
         if not row:
