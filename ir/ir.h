@@ -507,6 +507,9 @@ struct tgc {
     struct uop_frame *visit; size_t cap_visit;           /* uop_toposort's stack */
     /* simplifies a new uop; NULL: no folding. Set by passes/rules/rewrite.c */
     struct uop *(*fold)(struct tgc *t, struct uop *u);
+    /* index arithmetic in normal form, without a uop that would be folded; NULL: fold has to be
+     * asked. Set by passes/rules/rewrite.c */
+    struct uop *(*fold_index)(struct tgc *t, enum op op, struct uop *x, struct uop *y);
     /* Whether two sizes that are not proved equal may be assumed equal; or for broadcasting, equal
      * unless those of `stretch` (1: a, 2: b) are 1. A hook that agrees must make the run check it.
      * NULL: never. Set by a frontend */

@@ -123,16 +123,20 @@ static void origin_inherit(struct tgc *t, const struct uop *u)
     t->uop_origin[u->id] = t->current_origin;
 }
 
-struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src,
-                       int nsrc, union arg arg)
+/* NULL: there is none yet. */
+static struct uop *table_find(const struct tgc *t, uint32_t hash, enum op op, enum dtype dtype,
+                              struct uop *const *src, int nsrc, union arg arg)
 {
-    if (op_nsrc(op) >= 0 && op_nsrc(op) != nsrc)
-        TGC_BUG(t, "%s with %d sources", op_name(op), nsrc);
-    uint32_t h = uop_hash(op, dtype, src, nsrc, arg);
     if (t->table_size)
-        for (struct intern_slot *s = table_slot(t, h); s->uop; s = table_next(t, s))
-            if (s->hash == h && uop_is(s->uop, op, dtype, src, nsrc, arg))
+        for (struct intern_slot *s = table_slot(t, hash); s->uop; s = table_next(t, s))
+            if (s->hash == hash && uop_is(s->uop, op, dtype, src, nsrc, arg))
                 return s->uop;
+    return NULL;
+}
+
+static struct uop *intern_new(struct tgc *t, uint32_t h, enum op op, enum dtype dtype,
+                              struct uop *const *src, int nsrc, union arg arg)
+{
     struct uop *u = MEM_NEW(t, struct uop);
     u->op = op;
     u->dtype = dtype;
@@ -148,10 +152,44 @@ struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *
     return u;
 }
 
+static void check_sources(struct tgc *t, enum op op, int nsrc)
+{
+    if (op_nsrc(op) >= 0 && op_nsrc(op) != nsrc)
+        TGC_BUG(t, "%s with %d sources", op_name(op), nsrc);
+}
+
+struct uop *uop_intern(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src,
+                       int nsrc, union arg arg)
+{
+    check_sources(t, op, nsrc);
+    uint32_t h = uop_hash(op, dtype, src, nsrc, arg);
+    struct uop *u = table_find(t, h, op, dtype, src, nsrc, arg);
+    return u ? u : intern_new(t, h, op, dtype, src, nsrc, arg);
+}
+
+/* Most index arithmetic is in normal form already, or has one at hand: then no uop is made that
+ * nothing would use. */
+static struct uop *index_in_normal_form(struct tgc *t, enum op op, enum dtype dtype,
+                                        struct uop *const *src)
+{
+    bool is_arithmetic = op == OP_ADD || op == OP_SUB || op == OP_MUL;
+    if (!is_arithmetic || dtype != DTYPE_INDEX || !t->fold)
+        return NULL;
+    struct uop *r = t->fold_index(t, op, src[0], src[1]);
+    if (r && t->current_origin && !uop_get_origin(t, r))
+        origin_inherit(t, r);
+    return r;
+}
+
 struct uop *uop_new(struct tgc *t, enum op op, enum dtype dtype, struct uop *const *src, int nsrc,
                     union arg arg)
 {
-    struct uop *u = uop_intern(t, op, dtype, src, nsrc, arg);
+    check_sources(t, op, nsrc);
+    uint32_t h = uop_hash(op, dtype, src, nsrc, arg);
+    struct uop *u = table_find(t, h, op, dtype, src, nsrc, arg), *made;
+    if (!u && (made = index_in_normal_form(t, op, dtype, src)) != NULL)
+        return made;
+    u = u ? u : intern_new(t, h, op, dtype, src, nsrc, arg);
     if (u->folded)
         return u->folded;
     if (!t->fold || u->nsrc == 0)

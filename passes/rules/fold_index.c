@@ -109,6 +109,25 @@ struct uop *fold_product(struct tgc *t, struct uop *u, struct uop *x, struct uop
     return changed(u, sum_build(t, &product));
 }
 
+/* A difference that has too many terms is opaque, and rules of other integers know it. */
+static bool is_term_of_rules(const struct uop *u)
+{
+    return u->ndim == 0 && u->lanes == 1 && u->op != OP_SUB && u->op != OP_NEG;
+}
+
+struct uop *index_normal(struct tgc *t, enum op op, struct uop *x, struct uop *y)
+{
+    bool constants = x->op == OP_CONST && y->op == OP_CONST;
+    if (constants || !is_term_of_rules(x) || !is_term_of_rules(y))
+        return NULL;
+    if (x->vmin != x->vmax && ((op == OP_ADD && sum_ends_with(x, y)) ||
+                               (op == OP_MUL && product_is_term(x, y))))
+        return intern_normal(t, op, DTYPE_INDEX, x, y);
+    return op == OP_ADD   ? fold_sum(t, NULL, x, y)
+           : op == OP_SUB ? fold_difference(t, NULL, x, y)
+                          : fold_product(t, NULL, x, y);
+}
+
 /* ---- division: x = y*Q + R */
 
 struct division {

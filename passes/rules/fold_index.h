@@ -52,6 +52,8 @@ bool product_is_term(const struct uop *x, const struct uop *y);
 struct uop *base_mul(struct tgc *t, struct uop *a, struct uop *b);
 /* a / b if the factors of b are among those of a: *r is the rest, NULL for 1. */
 bool base_div(struct tgc *t, struct uop *a, struct uop *b, struct uop **r);
+/* fold_index.c: x op y, of ADD, SUB and MUL of scalars, in normal form; NULL: rules decide. */
+struct uop *index_normal(struct tgc *t, enum op op, struct uop *x, struct uop *y);
 /* Interns a uop that is in normal form by construction. */
 struct uop *intern_normal(struct tgc *t, enum op op, enum dtype d, struct uop *a, struct uop *b);
 

@@ -7,7 +7,7 @@
  * recurse: a depth that no sound set of rules reaches stops the compile.
  */
 #include "passes/passes.h"
-#include "passes/rules/rules.h"
+#include "passes/rules/fold_index.h"
 
 #include <math.h>
 #include <string.h>
@@ -254,4 +254,8 @@ static struct uop *rewrite_fold(struct tgc *t, struct uop *u)
     return r ? r : u;
 }
 
-void passes_init(struct tgc *t) { t->fold = rewrite_fold; }
+void passes_init(struct tgc *t)
+{
+    t->fold = rewrite_fold;
+    t->fold_index = index_normal;
+}
