@@ -209,6 +209,7 @@ typedef ulong uint64_t;
 #define inline
 #define half half_
 #define KEEP_LOOP
+#define KEPT_TWICE 2
 
 //@ opencl_bits_f32
 uint32_t bits_f32(float v) { return as_uint(v); }

@@ -247,12 +247,15 @@ static inline IN_f32x8 void store_i32x8(int32_t *p, i32x8 v)
     _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)v);
 }
 
-//@ store_apart_i32x8 i32x8
-/* the first n, each `step` behind the one before */
+//@ store_apart_i32x8 store_i32x8
+/* the first n, each `step` behind the one before; clang has one place for all such arrays, but one
+ * for each vector whose lanes it reads in a loop */
 static inline IN_f32x8 void store_apart_i32x8(int32_t *p, i32x8 v, int64_t step, int n)
 {
+    int32_t a[8];
+    store_i32x8(a, v);
     for (int i = 0; i < n; i++)
-        p[i * step] = (int32_t)v[i];
+        p[i * step] = a[i];
 }
 
 //@ load_bytes_i32x8 i32x8

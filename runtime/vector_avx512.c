@@ -292,12 +292,15 @@ static inline IN_f32x16 void store_i32x16(int32_t *p, i32x16 v)
     _mm512_storeu_si512(p, (__m512i)v);
 }
 
-//@ store_apart_i32x16 i32x16
-/* the first n, each `step` behind the one before */
+//@ store_apart_i32x16 store_i32x16
+/* the first n, each `step` behind the one before; clang has one place for all such arrays, but one
+ * for each vector whose lanes it reads in a loop */
 static inline IN_f32x16 void store_apart_i32x16(int32_t *p, i32x16 v, int64_t step, int n)
 {
+    int32_t a[16];
+    store_i32x16(a, v);
     for (int i = 0; i < n; i++)
-        p[i * step] = (int32_t)v[i];
+        p[i * step] = a[i];
 }
 
 //@ load_bytes_i32x16 i32x16

@@ -194,12 +194,15 @@ static inline void store_i32x4(int32_t *p, i32x4 v)
     vst1q_s32(p, vreinterpretq_s32_u32(v));
 }
 
-//@ store_apart_i32x4 i32x4
-/* the first n, each `step` behind the one before */
+//@ store_apart_i32x4 store_i32x4
+/* the first n, each `step` behind the one before; clang has one place for all such arrays, but one
+ * for each vector whose lanes it reads in a loop */
 static inline void store_apart_i32x4(int32_t *p, i32x4 v, int64_t step, int n)
 {
+    int32_t a[4];
+    store_i32x4(a, v);
     for (int i = 0; i < n; i++)
-        p[i * step] = (int32_t)v[i];
+        p[i * step] = a[i];
 }
 
 //@ load_bytes_i32x4 i32x4

@@ -88,6 +88,10 @@ void loops_range(struct writer *w, const struct uop *u)
                *end = expr_operand(w->p, &size, PREC_SHIFT);
     if (range_is_shared(u) || (range_is_of_block(u) && w->p->backend->barrier))
         write_share(w, u, type, &size, &begin, &end);
+    if (w->kept[w->position] && uop_is_int(u->src[0], 2)) {
+        end = PROGRAM_KEPT_TWICE;
+        size = expr_name(end, expr_kind(u->dtype));
+    }
     const char *head = mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name,
                                   end, name);
     if (w->f->k->counts_down && w->depth == 1 && loop_loads(w))

@@ -309,7 +309,13 @@ static const char own_frame[] =
     "*/\n"
     "#ifdef __clang__\n#define KEEP_LOOP _Pragma(\"clang loop unroll(disable)\")\n"
     "#elif defined __GNUC__\n#define KEEP_LOOP _Pragma(\"GCC unroll 1\")\n"
-    "#else\n#define KEEP_LOOP\n#endif\n\n";
+    "#else\n#define KEEP_LOOP\n#endif\n"
+    "/* The count of such a loop of two iterations, hidden from gcc, which unrolls these always. */\n"
+    "#if defined __GNUC__ && !defined __clang__\n"
+    "static inline int kept_twice(void)\n{\n    int n = 2;\n"
+    "    __asm__(\"\" : \"+r\"(n));\n    return n;\n}\n"
+    "#define " PROGRAM_KEPT_TWICE " kept_twice()\n"
+    "#else\n#define " PROGRAM_KEPT_TWICE " 2\n#endif\n\n";
 
 /* Predictive commoning (with -O2 since gcc 12, as part of vectorization) may load elements beyond a
  * loop's last iteration and store them back unchanged, which C11 forbids: 5.1.2.4p27. */

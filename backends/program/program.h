@@ -87,6 +87,7 @@ void snippets_write(const struct program *p, struct text *out, const char *file,
 bool snippets_any(const struct snippet_set *s, const char *file);
 /* A macro of emitted programs; see load_again of program.c. */
 #define PROGRAM_LOAD_AGAIN "LOAD_AGAIN"
+#define PROGRAM_KEPT_TWICE "KEPT_TWICE"
 /* Writes text of runtime/ or of the backends. Words model_x and MODEL_X become NAME_x and NAME_X,
  * and model_self and model_ become NAME. */
 void program_write_text(const struct program *p, struct text *out, const char *text);

@@ -49,8 +49,10 @@ enum {
     ARRAY_UNHELD = 128,   /* ... all registers of a Cortex-M4 */
     SLOTS = 4,            /* of an element beyond these: its value, a product, two addresses */
     SLOTS_TAPS = 7,       /* ... in a window, whose taps have addresses, too */
+    HALVES_APART = 5,     /* see called_halves() */
     ARRAY_MORE = 640,     /* ... the most that is kept beside it: addresses, next products */
     CALL_LONG = 6,       /* ... of erf, which has many polynomials */
+    DOT_WIDENED = 320,   /* bytes of temporaries where there is no instruction for them */
     ROWS_TWICE = 24,     /* vectors of a table by AVX2: each row twice in one, and temporaries */
     ROWS_MORE = 3,       /* ... by other instruction sets, in addition to the table */
     TABLE = 256,         /* bytes of a table */
@@ -169,10 +171,16 @@ int64_t stack_widest_vector(struct uop *const *u, int n)
 {
     int64_t widest = 0;
     for (int i = 0; i < n; i++)
-        if (u[i]->lanes > 1 && (u[i]->dtype == DTYPE_F32 || is_lookup(u[i])) &&
+        if (u[i]->lanes > 1 && !uop_is_tile(u[i]) &&
+            (u[i]->dtype == DTYPE_F32 || u[i]->dtype == DTYPE_I32 || is_lookup(u[i])) &&
             stack_value_nbytes(u[i]) > widest)
             widest = stack_value_nbytes(u[i]);
     return widest;
+}
+
+bool stack_is_dot(const struct uop *u)
+{
+    return uop_is_intrinsic(u, INTRINSIC_DOT) || uop_is_intrinsic(u, INTRINSIC_DOT_CENTERED);
 }
 
 static bool is_byte(enum dtype d) { return dtype_nbytes(d) == 1; }
@@ -337,15 +345,20 @@ static struct uop **without_unread(struct tgc *t, struct uop *const *u, int *n)
     return kept + first;
 }
 
-/* Scalar sums of products of bytes: compilers vectorize them, with twice as many values. */
-static bool sums_bytes(struct uop *const *u, int n)
+/* Whether sums of integers multiply bytes that lie apart, as a group's four lie between those of
+ * neighbouring columns: compilers vectorize them, and gather. */
+static bool sums_bytes_apart(const struct stack *s)
 {
-    bool sums = false, bytes = false;
-    for (int i = 0; i < n; i++) {
-        sums |= u[i]->op == OP_ACC && u[i]->dtype == DTYPE_I32;
-        bytes |= u[i]->op == OP_LOAD && is_byte(u[i]->dtype);
+    bool sums = false, apart = false;
+    for (int i = 0; i < s->n; i++) {
+        const struct uop *u = s->u[i];
+        int around = u->op == OP_LOAD && is_byte(u->dtype) ? stack_around(s, i) : -1;
+        int64_t stride;
+        sums |= u->op == OP_ACC && u->dtype == DTYPE_I32;
+        apart |= around >= 0 && index_stride(s->t, u->src[1], s->u[around], &stride) &&
+                 stride != 0 && stride != 1;
     }
-    return sums && bytes;
+    return sums && apart;
 }
 
 /* Functions that are interleaved although a tile's sums take most registers: tanh, whose division
@@ -359,29 +372,31 @@ static bool has_long(struct uop *const *u, int n)
 }
 
 /* Halves of slots for what an array's element needs in a portable program, once its loops are
- * unrolled: the element alone, or with values of a function, which are vectorized and interleaved;
- * products of bytes are vectorized, with twice as many values. */
-static int64_t called_halves(struct uop *const *u, int n)
+ * unrolled: the element alone, or with values of a function, which are vectorized and interleaved, or
+ * with bytes that are gathered. */
+static int64_t called_halves(const struct stack *s)
 {
-    int64_t most = sums_bytes(u, n) ? 4 : 2;
-    for (int i = 0; i < n; i++) {
-        int64_t halves = u[i]->dtype == DTYPE_F64 ? 2
-                         : u[i]->op == OP_ERF     ? 6
-                         : u[i]->op == OP_TANH    ? 4
-                         : u[i]->op == OP_EXP1    ? 3
-                                                  : 2;
+    int64_t most = sums_bytes_apart(s) ? HALVES_APART : 2;
+    for (int i = 0; i < s->n; i++) {
+        const struct uop *u = s->u[i];
+        int64_t halves = u->dtype == DTYPE_F64 ? 2
+                         : u->op == OP_ERF     ? 6
+                         : u->op == OP_TANH    ? 4
+                         : u->op == OP_EXP1    ? 3
+                                               : 2;
         most = halves > most ? halves : most;
     }
     return most;
 }
 
-/* Whether an array's sums run over several axes, as the taps of a window do. */
+/* Whether an array's sums run over several axes, as the taps of a window do. Integers are counted by
+ * called_halves(). */
 static bool has_taps(const struct stack *s)
 {
     for (int i = 0; i < s->n; i++) {
         const struct uop *acc = s->u[i]->op == OP_ASSIGN ? s->u[i]->src[0] : NULL;
         int at = i, loops = 0;
-        if (!acc || stack_array_nbytes(acc) == 0)
+        if (!acc || acc->dtype == DTYPE_I32 || stack_array_nbytes(acc) == 0)
             continue;
         while (s->u[at] != acc && at > 0)
             at--;
@@ -391,6 +406,16 @@ static bool has_taps(const struct stack *s)
             return true;
     }
     return false;
+}
+
+/* Bytes for what products of bytes widen, and for their sums: gcc keeps a tile's in memory, too, at
+ * -O1 or next to branches. */
+static int64_t dots_nbytes(const struct stack *s, enum isa isa, int64_t vectors)
+{
+    for (int i = 0; i < s->n; i++)
+        if (stack_is_dot(s->u[i]))
+            return DOT_WIDENED + (vectors > isa_register_nbytes(isa) / 2 ? vectors / 4 * 3 : 0);
+    return 0;
 }
 
 /* `locals`: bytes of small scratch. */
@@ -418,7 +443,7 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
         int64_t many = values > ARRAY_UNHELD ? values - ARRAY_UNHELD : 0;
         many *= has_taps(&s) ? SLOTS_TAPS : SLOTS;
         int64_t some = few > many ? few : many;
-        some = (some < most ? some : most) * called_halves(u, n) / 2;
+        some = (some < most ? some : most) * called_halves(&s) / 2;
         int64_t apart = words * STACK_WORD + more + some + inlined_nbytes(&s, values > 0) +
                         stack_vectorized_nbytes(&s);
         return SAVED + apart + apart / 4 + memory + locals;
@@ -436,12 +461,8 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *al
     int64_t excess = vectors - file, early = excess > 0 ? excess + excess / 4 + widest : 0;
     early += excess > file / 3 ? (excess - file / 3) / 4 * 5 : 0;
     early = early < file / 16 * 11 ? early : file / 16 * 11;
-    for (int i = 0; i < n && excess > -file / 2; i++)
-        if (uop_is_intrinsic(u[i], INTRINSIC_DOT) ||
-            uop_is_intrinsic(u[i], INTRINSIC_DOT_CENTERED))
-            /* products of bytes: the sums and what is computed from them; AVX2 has no instruction
-             * for them and widens bytes to pairs, which gcc hoists */
-            early = isa_lanes(isa) == 8 ? vectors / 2 * 7 : vectors / 4 * 3;
+    int64_t dots = dots_nbytes(&s, isa, vectors);
+    early = dots > early ? dots : early;
     int64_t saved = isa_lanes(isa) > 4 ? SAVED_X86 : SAVED_NEON;
     /* straight-line code computes each value once, and leaves constants in memory: one slot */
     bool straight = copies && constants == 0 && calls == 0;

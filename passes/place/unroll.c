@@ -39,6 +39,14 @@ static bool is_read_again(const struct stack *s, int load, int loop, int outer)
     return false;
 }
 
+/* The bytes of registers that a loaded value takes: a scalar, or a group's four bytes, is splat to a
+ * vector's lanes. */
+static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
+{
+    bool group = load->lanes == DOT_BYTES && VECTOR_IS_GROUPS(load->arg.i);
+    return widest && (load->lanes == 1 || group) ? widest : stack_value_nbytes(load);
+}
+
 /* The bytes that a loop loads in all iterations and that are invariant in the loop around it, or
  * that another loop in it loads again: unrolled, they would be kept. */
 static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
@@ -56,9 +64,7 @@ static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
             (uop_depends_on(s->t, u->src[1], s->u[outer]) &&
              !(small && is_read_again(s, i, loop, outer))))
             continue;
-        /* a scalar is splat to a vector's lanes */
-        int64_t size = u->lanes == 1 && widest ? widest : stack_value_nbytes(u);
-        total = sat_add(total, sat_mul(size, places_within(s, i, loop)));
+        total = sat_add(total, sat_mul(loaded_nbytes(u, widest), places_within(s, i, loop)));
     }
     return total;
 }
@@ -101,8 +107,7 @@ static int64_t shared_nbytes(const struct stack *s, int loop, int64_t widest)
         if (u->op != OP_LOAD || stack_around(s, i) == loop ||
             !is_read_by_neighbour(s, i, loop, trips))
             continue;
-        int64_t size = u->lanes == 1 ? widest : stack_value_nbytes(u);
-        total = sat_add(total, sat_mul(size, places_within(s, i, loop + 1)));
+        total = sat_add(total, sat_mul(loaded_nbytes(u, widest), places_within(s, i, loop + 1)));
     }
     return total;
 }
@@ -129,11 +134,11 @@ static bool passes_on(const struct stack *s, int loop, int64_t registers)
 }
 
 /* A loop of vectors with a separate address in each iteration: the addresses would be computed, and
- * kept, before the loop. */
+ * kept, before the loop. Those of two iterations may be. */
 static bool loop_gathers(const struct stack *s, int loop)
 {
     int64_t trips;
-    if (!uop_const_int(s->u[loop]->src[0], &trips))
+    if (!uop_const_int(s->u[loop]->src[0], &trips) || trips <= 2)
         return false;
     for (int i = loop + 1; i < s->close[loop]; i++)
         if (s->u[i]->op == OP_GATHER && stack_around(s, i) == loop)
@@ -152,6 +157,33 @@ static bool loop_calls(const struct stack *s, enum isa isa, int loop, int64_t wi
            sat_mul(trips, s->close[loop] - loop + n * CALL_SIZE) <= UNROLLED_MAX &&
            stack_constants_nbytes(s, isa, widest) + trips * n * STACK_CALL_VECTORS * widest >
                isa_register_nbytes(isa);
+}
+
+/* The bytes of vectors that a loop adds to, next to what it loads. */
+static int64_t sums_nbytes(const struct stack *s, int loop)
+{
+    int64_t total = 0;
+    for (int i = loop + 1; i < s->close[loop]; i++)
+        if (s->u[i]->op == OP_ASSIGN && s->u[i]->lanes > 1 && stack_around(s, i) == loop)
+            total += stack_value_nbytes(s->u[i]);
+    return total;
+}
+
+/* A loop of products of bytes: unrolled, gcc loads what they multiply, and widens it where there is
+ * no instruction for them, before the first product. */
+static bool loop_dots(const struct stack *s, int loop, int64_t widest, int64_t registers)
+{
+    int64_t trips, loaded = 0;
+    bool dots = false;
+    if (!uop_const_int(s->u[loop]->src[0], &trips))
+        return false;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        if (stack_around(s, i) != loop)
+            continue;
+        dots |= stack_is_dot(s->u[i]);
+        loaded += s->u[i]->op == OP_LOAD ? loaded_nbytes(s->u[i], widest) : 0;
+    }
+    return dots && sums_nbytes(s, loop) + sat_mul(trips, loaded) > registers;
 }
 
 /* A loop around sums that take all registers: unrolled, each iteration has its own addresses. */
@@ -187,16 +219,6 @@ static int64_t carried_trips(const struct stack *s, int load, int loop, int64_t 
             return 0; /* it is carried from that one */
     }
     return most;
-}
-
-/* The bytes of vectors that a loop adds to, next to what it loads. */
-static int64_t sums_nbytes(const struct stack *s, int loop)
-{
-    int64_t total = 0;
-    for (int i = loop + 1; i < s->close[loop]; i++)
-        if (s->u[i]->op == OP_ASSIGN && s->u[i]->lanes > 1 && stack_around(s, i) == loop)
-            total += stack_value_nbytes(s->u[i]);
-    return total;
 }
 
 /* Whether an innermost loop's sums and what gcc carries from one iteration to the next ones are more
@@ -244,6 +266,7 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
         int64_t room = sums > registers / 2 ? registers - sums : registers;
         kept[i] |= invariant > room || shared > registers / 2 || passes_on(&s, i, registers) ||
                    loop_gathers(&s, i) || loop_calls(&s, isa, i, widest) ||
+                   loop_dots(&s, i, widest, registers) ||
                    (widest ? loop_carries(&s, isa, i) : holds_sums(&s, i, registers));
         /* gcc carries loads to the next iteration of an innermost loop that is not unrolled, too */
         for (int k = i + 1; k < s.close[i] && shared > registers; k++)

@@ -406,6 +406,19 @@ def bytes_product():
     return net.model(net("MatMulInteger", "x", net.w(64, 64, dtype=np.int8)), dtype=P.INT32)
 
 
+@small("convolution of bytes")
+def bytes_convolution():
+    net = Net(x=([1, 20, 11, 11], P.UINT8))
+    return net.model(net("ConvInteger", "x", net.w(20, 20, 5, 5, dtype=np.int8), net.data(117, np.uint8), pads=[2, 2, 2, 2]), dtype=P.INT32)
+
+
+for name, m, k, n in ("product of two groups of bytes", 16, 8, 16), ("product of bytes in large tiles", 33, 64, 48):
+    def product_of_bytes(m=m, k=k, n=n):
+        net = Net(x=([m, k], P.UINT8))
+        return net.model(net("MatMulInteger", "x", net.w(k, n, dtype=np.int8), net.data(117, np.uint8)), dtype=P.INT32)
+    MODELS[name] = (product_of_bytes, ())
+
+
 @small("quantized depthwise conv")
 def quantized_depthwise():
     net = Net(x=([1, 16, 14, 14], P.UINT8))
