@@ -197,18 +197,19 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
 
 /* ------------------------------------------------------------------------------------ compile.c */
 
-/* A compiler, what it is told before all else, and the archiver for its objects (NULL: $AR, else
- * ar). */
+/* A compiler, what it is told before all else and where it links (NULL: nothing), and the archiver for
+ * its objects (NULL: $AR, else ar). */
 struct compiler {
     const char *command;
     const char *const *word; int nword;
-    const char *archiver;
+    const char *linker, *archiver;
 };
-/* JOINED: an object of the C file and of the objects in library[] */
+/* JOINED: an object of the C file and of the objects in library[]; an archive's member is one, if
+ * there are any */
 enum binary_kind { BINARY_OBJECT, BINARY_SHARED, BINARY_ARCHIVE, BINARY_PROGRAM, BINARY_JOINED };
 struct compile_request {
     enum binary_kind kind;
-    const char *c_path;          /* the emitted file, next to its header and weights */
+    const char *source;          /* the emitted C file, next to its header and weights, or an object */
     const char *out_path;
     const char *subject;         /* the file that messages name, which the user knows; NULL: out_path */
     const struct compiler *compiler;       /* NULL: $CC, else cc */
@@ -222,8 +223,8 @@ struct compile_request {
 const char *compiler_of_environment(void);
 /* Whether a directory of PATH has a program of that name (clang/driver.c). */
 bool program_is_on_path(struct tgc *t, const char *name);
-/* Runs the system's compiler. false: a diagnostic says what is missing or quotes the compiler's
- * first error. */
+/* Runs the system's compiler, and the archiver. false: a diagnostic says what is missing or quotes the
+ * compiler's first error. */
 bool compile_c(struct tgc *t, const struct compile_request *r);
 
 #endif

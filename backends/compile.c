@@ -73,11 +73,17 @@ static const char *absolute(struct tgc *t, const char *path)
     return mem_printf(t, "%s/%s", cwd, path);
 }
 
-/* NAME.o beside NAME.c: an archive has its members' names. */
-static const char *member_of(struct tgc *t, const char *c_path)
+static bool is_object(const char *path)
 {
-    const char *path = absolute(t, c_path);
-    return mem_printf(t, "%.*s.o", (int)(strlen(path) - strlen(".c")), path);
+    size_t n = strlen(path);
+    return n > 2 && strcmp(path + n - 2, ".o") == 0;
+}
+
+/* NAME.o beside NAME.c, or itself: an archive has its members' names. */
+static const char *member_of(struct tgc *t, const char *source)
+{
+    const char *path = absolute(t, source);
+    return mem_printf(t, "%.*s.o", (int)(strlen(path) - 2), path);
 }
 
 /* In the child: only calls that are safe after fork(). Failures are reported through the pipe. */
@@ -116,7 +122,9 @@ static int run_in(struct command *c, const char *folder, FILE *errors)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static bool run(struct tgc *t, struct command *c, const char *folder, const char *what)
+/* cure: of a command that is not there */
+static bool run(struct tgc *t, struct command *c, const char *folder, const char *what,
+                const char *cure)
 {
     struct place at = {.file = what};
     FILE *errors = tmpfile();
@@ -132,50 +140,64 @@ static bool run(struct tgc *t, struct command *c, const char *folder, const char
     if (status == 0)
         return true;
     if (status < 0)
-        return diag_error(
-            t, &at,
-            "cannot run '%s': %s; install a C compiler (Debian: apt-get install gcc) or set CC",
-            c->word[0], strerror(-status));
+        return diag_error(t, &at, "cannot run '%s': %s; %s", c->word[0], strerror(-status), cure);
     return diag_error(t, &at, "'%s' failed with status %d:\n%s", c->word[0], status, text);
 }
 
-bool compile_c(struct tgc *t, const struct compile_request *r)
+static bool compile(struct tgc *t, const struct compile_request *r, const char *object)
 {
-    struct command c = {.t = t}, archive = {.t = t};
-    const char *folder = folder_of(t, r->c_path), *out = absolute(t, r->out_path);
-    const char *object = r->kind == BINARY_ARCHIVE ? member_of(t, r->c_path) : out;
-    const char *subject = r->subject ? r->subject : r->out_path;
+    struct command c = {.t = t};
+    bool joins = r->kind == BINARY_JOINED || (r->kind == BINARY_ARCHIVE && r->nlibrary);
+    bool is_shared = r->kind == BINARY_SHARED, is_program = r->kind == BINARY_PROGRAM;
     add_compiler(&c, r->compiler);
     add_default(&c, "-O2", "-O");
     add_default(&c, "-std=c11", "-std=");
-    if (r->kind != BINARY_PROGRAM)
-        add_default(&c, "-fPIC", r->kind == BINARY_SHARED ? "-fPIC" : "-fno-pic");
+    if (!is_program)
+        add_default(&c, "-fPIC", is_shared ? "-fPIC" : "-fno-pic");
     for (int i = 0; i < r->nflag; i++)
         add(&c, r->flags[i]);
     if (r->define)
         add(&c, mem_printf(t, "-D%s", r->define));
-    if (r->kind == BINARY_JOINED)
+    if (joins)
         add(&c, "-nostdlib");
-    if (r->kind != BINARY_PROGRAM)
-        add(&c, r->kind == BINARY_SHARED ? "-shared" : r->kind == BINARY_JOINED ? "-r" : "-c");
-    add(&c, base_of(r->c_path));
+    if (!is_program)
+        add(&c, is_shared ? "-shared" : joins ? "-r" : "-c");
+    if ((is_program || is_shared || joins) && r->compiler && r->compiler->linker)
+        add(&c, r->compiler->linker);
+    add(&c, base_of(r->source));
     for (int i = 0; i < r->nlibrary; i++)
         add(&c, r->library[i]);
     add(&c, "-o");
     add(&c, object);
-    if (!run(t, &c, folder, subject))
-        return false;
-    if (r->kind != BINARY_ARCHIVE)
-        return true;
+    return run(t, &c, folder_of(t, r->source), r->subject,
+               "install a C compiler (Debian: apt-get install gcc) or set CC");
+}
+
+static bool archive(struct tgc *t, const struct compile_request *r, const char *object,
+                    const char *out)
+{
+    struct command c = {.t = t};
     const char *ar = getenv("AR");
-    add(&archive, ar && *ar                               ? ar
-                  : r->compiler && r->compiler->archiver ? r->compiler->archiver
-                                                         : "ar");
-    add(&archive, "rcsD");                                       /* D: without times or owners */
-    add(&archive, out);
-    add(&archive, object);
+    add(&c, ar && *ar                               ? ar
+            : r->compiler && r->compiler->archiver ? r->compiler->archiver
+                                                   : "ar");
+    add(&c, "rcsD");                                             /* D: without times or owners */
+    add(&c, out);
+    add(&c, object);
     unlink(out);
-    bool ok = run(t, &archive, folder, subject);
+    return run(t, &c, folder_of(t, r->source), r->subject,
+               "install an archiver (Debian: apt-get install binutils) or set AR");
+}
+
+bool compile_c(struct tgc *t, const struct compile_request *given)
+{
+    struct compile_request r = *given;
+    const char *out = absolute(t, r.out_path);
+    r.subject = r.subject ? r.subject : r.out_path;
+    if (r.kind != BINARY_ARCHIVE)
+        return compile(t, &r, out);
+    const char *object = member_of(t, r.source);
+    bool ok = (is_object(r.source) || compile(t, &r, object)) && archive(t, &r, object, out);
     unlink(object);
     return ok;
 }

@@ -250,13 +250,15 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
            (!e.beside || put_weights_beside(t, o, m, files, name));
 }
 
+static enum binary_kind binary_kind_of(enum emit emit)
+{
+    return emit == EMIT_SHARED ? BINARY_SHARED : emit == EMIT_ARCHIVE ? BINARY_ARCHIVE : BINARY_OBJECT;
+}
+
 /* .o, .so and .a: the C file is in a private directory while the compiler runs. */
 static bool write_binary(struct tgc *t, const struct options *o, const struct model *m,
                          struct outputs *files, const char *name)
 {
-    static const enum binary_kind kinds[] = {[EMIT_OBJECT] = BINARY_OBJECT,
-                                             [EMIT_SHARED] = BINARY_SHARED,
-                                             [EMIT_ARCHIVE] = BINARY_ARCHIVE};
     if (strcmp(o->output, "-") == 0)
         return diag_error(t, NULL, "-o - is for text; a .%s needs a file", emit_extension(o->emit));
     struct emission e = {.name = name, .clang = clang_of(t, o)};
@@ -281,8 +283,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
         flags[nflag++] = "-pthread";
     if (o->debug_info)
         flags[nflag++] = "-g";
-    struct compile_request r = {.kind = kinds[o->emit],
-                                .c_path = c_path,
+    struct compile_request r = {.kind = binary_kind_of(o->emit),
+                                .source = c_path,
                                 .out_path = out,
                                 .subject = o->output,
                                 .compiler = compiler,
@@ -306,50 +308,71 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     return ok;
 }
 
-/* LLVM's object and what $CC, or clang for another machine, makes of the functions that it calls: one
- * object. */
-static bool join_pieces(struct tgc *t, const struct options *o, const struct model *m,
-                        struct outputs *files, const struct program_options *po,
-                        const struct llvm_output *code)
+/* Which compiler, linker and archiver work on LLVM's code: $CC's, or for another machine clang and what
+ * it brings. *compiler NULL: $CC. */
+static bool find_tools(struct tgc *t, const struct options *o, const struct compiler **compiler)
 {
-    const struct compiler *compiler = NULL;
-    bool by_clang = o->triple && !(getenv("CC") && *getenv("CC"));
-    if (by_clang && !(compiler = clang_compiler(clang_open(t, o->triple))))
-        return false;
+    const char *cc = getenv("CC");
+    *compiler = NULL;
+    if (!o->triple || (cc && *cc))
+        return true;
+    return (*compiler = clang_compiler(clang_open(t, o->triple))) != NULL;
+}
+
+/* Into a folder: NAME.o, LLVM's object; or, where that calls functions of runtime/, NAME.c with these,
+ * its header and NAME_kernels.o. Sets the first one's path. */
+static bool put_parts(struct tgc *t, const struct model *m, const struct program_options *po,
+                      const struct llvm_output *code, const char *dir, const char **source)
+{
+    struct text c = {.t = t}, h = {.t = t};
+    struct outputs *inside = outputs_new(t);
+    const char *base = mem_printf(t, "%s/%s", dir, po->name);
+    bool ok;
+    *source = mem_printf(t, "%s.%s", base, code->npiece ? "c" : "o");
+    if (code->npiece) {
+        program_write_header(t, m->schedule, po, &h);
+        program_write_pieces(t, m->schedule, po, code->piece, code->npiece, &c);
+        ok = put_text(t, inside, *source, &c) &&
+             put_text(t, inside, mem_printf(t, "%s.h", base), &h) &&
+             put_text(t, inside, mem_printf(t, "%s_kernels.o", base), &code->code);
+    } else {
+        ok = put_text(t, inside, *source, &code->code);
+    }
+    ok = ok && outputs_commit(inside);
+    outputs_discard(inside);
+    return ok;
+}
+
+/* LLVM's object, and what the C compiler makes of the functions that it calls, as one object, archive or
+ * library. */
+static bool join_parts(struct tgc *t, const struct options *o, const struct model *m,
+                       struct outputs *files, const struct program_options *po,
+                       const struct llvm_output *code)
+{
+    const char *object = mem_printf(t, "%s_kernels.o", po->name);
+    struct compile_request r = {
+        .kind = o->emit == EMIT_OBJECT ? BINARY_JOINED : binary_kind_of(o->emit),
+        .out_path = outputs_reserve(files, o->output),
+        .subject = o->output,
+        .library = &object,
+        .nlibrary = code->npiece > 0};
     struct held *held;
-    const char *out = outputs_reserve(files, o->output);
-    const char *dir = out ? directory_make(t, &held) : NULL;
+    const char *dir = r.out_path && find_tools(t, o, &r.compiler) ? directory_make(t, &held) : NULL;
     if (!dir)
         return false;
-    struct text c = {.t = t}, h = {.t = t};
-    const char *c_path = mem_printf(t, "%s/%s.c", dir, po->name);
-    const char *object = mem_printf(t, "%s_kernels.o", po->name);
-    struct outputs *inside = outputs_new(t);
-    struct compile_request r = {.kind = BINARY_JOINED,
-                                .c_path = c_path,
-                                .out_path = out,
-                                .subject = o->output,
-                                .compiler = compiler,
-                                .library = &object,
-                                .nlibrary = 1};
-    progress(t, "%s: the C compiler, for %s() and the like", po->name, code->piece[0]);
-    program_write_header(t, m->schedule, po, &h);
-    program_write_pieces(t, m->schedule, po, code->piece, code->npiece, &c);
+    progress(t, "%s: the C compiler%s%s", po->name, code->npiece ? ", for " : "",
+             code->npiece ? mem_printf(t, "%s() and the like", code->piece[0]) : "");
     double start = clock_seconds();
-    bool ok = put_text(t, inside, c_path, &c) &&
-              put_text(t, inside, mem_printf(t, "%s/%s.h", dir, po->name), &h) &&
-              put_text(t, inside, mem_printf(t, "%s/%s", dir, object), &code->code) &&
-              outputs_commit(inside) && compile_c(t, &r);
+    bool ok = put_parts(t, m, po, code, dir, &r.source) && compile_c(t, &r);
     progress_end(t);
     report_stage(t, "C compiler", start);
-    outputs_discard(inside);
     if (!ok && o->keep)
         directory_keep(t, dir, o->keep, files);
     held_release(held);
     return ok;
 }
 
-/* .o, .s and .ll by libLLVM. */
+/* .o, .so, .a, .s and .ll by libLLVM. */
 static bool write_llvm(struct tgc *t, const struct options *o, const struct model *m,
                        struct outputs *files, const char *name)
 {
@@ -367,8 +390,8 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
                    m->schedule->nweight > 0;
     struct text h = {.t = t};
     struct llvm_output code;
-    if (to_stdout && o->emit == EMIT_OBJECT)
-        return diag_error(t, NULL, "-o - is for text; a .o needs a file");
+    if (to_stdout && r.file == LLVM_FILE_OBJECT)
+        return diag_error(t, NULL, "-o - is for text; a .%s needs a file", emit_extension(o->emit));
     if (to_stdout && outside)
         return diag_error(t, NULL, "-o - has no place for the weights' file");
     mention_weights(t, m->schedule, po.weights, name);
@@ -378,8 +401,9 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
     bool ok = l && llvm_write(t, l, m->schedule, &r, &code);
     progress_end(t);
     report_stage(t, "LLVM", start);
-    if (!ok || !(code.npiece ? join_pieces(t, o, m, files, &po, &code)
-                             : put_text(t, files, o->output, &code.code)))
+    bool joins = ok && (code.npiece || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE);
+    if (!ok || !(joins ? join_parts(t, o, m, files, &po, &code)
+                       : put_text(t, files, o->output, &code.code)))
         return false;
     if (to_stdout)
         return true;
@@ -443,11 +467,10 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
     case EMIT_ASM:
         return write_llvm(t, o, m, files, name);
     case EMIT_OBJECT:
-        return o->target == TARGET_LLVM ? write_llvm(t, o, m, files, name)
-                                        : write_binary(t, o, m, files, name);
     case EMIT_SHARED:
     case EMIT_ARCHIVE:
-        return write_binary(t, o, m, files, name);
+        return o->target == TARGET_LLVM ? write_llvm(t, o, m, files, name)
+                                        : write_binary(t, o, m, files, name);
     case EMIT_UOPS:
     case EMIT_DOT:
     case EMIT_JSON:

@@ -137,7 +137,7 @@ static bool compile_shared(struct tgc *t, const struct options *o, const struct 
     const char **library = decodes_images(t, m->graph) ? decoder_flags(t, name, &nlibrary) : NULL;
     struct compile_request r = {
         .kind = BINARY_SHARED,
-        .c_path = mem_printf(t, "%s/%s.c", dir, name),
+        .source = mem_printf(t, "%s/%s.c", dir, name),
         .out_path = mem_printf(t, "%s/%s.so", dir, name),
         .subject = o->model,
         .compiler = compiler,

@@ -90,7 +90,7 @@ static bool build_library(struct tgc *t, const struct options *o, const struct m
         library[i - 1] = file[i];
     library[n - 1] = "-lm";
     struct compile_request r = {.kind = BINARY_SHARED,
-                                .c_path = file[0],
+                                .source = file[0],
                                 .out_path = mem_printf(t, "%s/link.so", dir),
                                 .subject = file[0],
                                 .flags = flag,

@@ -862,10 +862,8 @@ static bool check_operands(struct parser *p)
         return usage(p, "--cpu names no device of --target=%s in this version",
                      target_name(o->target));
     bool by_llvm = o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT;
-    if (o->command == COMMAND_COMPILE && o->target == TARGET_LLVM &&
-        (o->emit == EMIT_C || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE))
-        return usage(p, "--target=llvm writes .o, .s and .ll: '.%s' is written by --target=c",
-                     emit_extension(o->emit));
+    if (o->command == COMMAND_COMPILE && o->target == TARGET_LLVM && o->emit == EMIT_C)
+        return usage(p, "--target=llvm writes .o, .so, .a, .s and .ll: '.c' is written by --target=c");
     if (o->target != TARGET_LLVM && (o->emit == EMIT_LL || o->emit == EMIT_ASM))
         return usage(p, "'.%s' is written by --target=llvm", emit_extension(o->emit));
     if (o->triple && o->target != TARGET_CLANG && o->target != TARGET_LLVM)

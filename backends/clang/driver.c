@@ -160,8 +160,10 @@ const struct compiler *clang_compiler(struct clang *l)
         return NULL;
     struct compiler *c = MEM_NEW(t, struct compiler);
     *c = (struct compiler){.command = l->driver, .word = l->word, .nword = l->nword};
-    /* the system's ar may not know another machine's objects, and leaves their index empty */
+    /* the system's own may not know another machine's objects: its ar leaves their index empty */
     const char *ar = mem_printf(t, "llvm-ar-%d", l->version);
+    if (l->triple && program_is_on_path(t, "ld.lld"))
+        c->linker = "-fuse-ld=lld";
     if (l->triple)
         c->archiver = program_is_on_path(t, ar) ? ar : program_is_on_path(t, "llvm-ar") ? "llvm-ar" : NULL;
     return c;

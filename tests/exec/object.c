@@ -42,13 +42,14 @@ static void say_info(const struct m_info *d)
                d->kernels[i].flop, d->kernels[i].bytes);
 }
 
-/* Memory at a multiple of 64, which is never freed. */
+/* Memory at a multiple of 64, which is never freed. (newlib's aligned_alloc() does not link.) */
 static void *memory(size_t nbytes)
 {
-    void *p = aligned_alloc(64, nbytes / 64 * 64 + 64);
+    char *p = malloc(nbytes + 128);
     if (!p)
         abort();
-    memset(p, 0, nbytes / 64 * 64 + 64);
+    p += (64 - (uintptr_t)p % 64) % 64;
+    memset(p, 0, nbytes + 64);
     return p;
 }
 

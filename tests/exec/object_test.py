@@ -34,22 +34,50 @@ output %y
 """
 # triple, C compiler, what runs the program, options
 MACHINES = (("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64", ("", "neondot")),
-            ("i686-linux-gnu", "i686-linux-gnu-gcc", "qemu-i386", ("generic",)),
+            ("i686-linux-gnu", "i686-linux-gnu-gcc -msse2 -mfpmath=sse", "qemu-i386", ("generic",)),
             ("armv7-linux-gnueabihf", "arm-linux-gnueabihf-gcc", "qemu-arm", ("generic",)),
-            ("riscv64-linux-gnu", "riscv64-linux-gnu-gcc", "qemu-riscv64", ("generic",)))
+            ("riscv64-linux-gnu", "riscv64-linux-gnu-gcc", "qemu-riscv64", ("generic",)),
+            ("thumbv7em-none-eabihf", "arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfloat-abi=hard "
+             "-mfpu=fpv4-sp-d16", "qemu-system-arm -M mps2-an386 -nographic -semihosting-config "
+             "enable=on,target=native -kernel", ("generic",)))
+
+
+QUICK = ("aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf")
+TOO_LARGE = ("layer_norm", "mnist_cnn")                  # for the memory of qemu's mps2-an386
+# Before newlib's start: a vector table, and the floating-point unit.
+START = """#include <stdint.h>
+extern void _start(void);
+static void reset(void)
+{
+    *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20;
+    _start();
+}
+__attribute__((section(".vectors"), used))
+static void (*const vectors[])(void) = {(void (*)(void))0x20400000, reset};
+"""
 
 
 def link(folder, source, compiler="gcc", more=()):
-    T.must(T.run([compiler, "-O1", "-I", folder, MAIN, source, *more, "-lm", "-o", folder / "run"],
+    T.must(T.run([*compiler.split(), "-O1", "-I", folder, MAIN, source, *more, "-lm", "-o", folder / "run"],
                  timeout=120))
 
 
-def run_c(tgc, model, folder, options=(), compiler="gcc", emulator=()):
-    """By the C target and the compiler at hand, or another machine's."""
+def run_c(tgc, model, folder, options=()):
+    """By the C target and the compiler at hand."""
     T.scratch(folder)
     T.must(T.run([tgc, "compile", model, "-o", folder / "m.c", "--vectors=never", *options], timeout=120))
-    link(folder, folder / "m.c", compiler, ("-static",) if emulator else ())
-    return T.must(T.run([*emulator, folder / "run"], timeout=120)).out.decode()
+    link(folder, folder / "m.c")
+    return T.must(T.run([folder / "run"], timeout=60)).out.decode()
+
+
+def run_there(folder, source, compiler, emulator):
+    """Links a C file or an object for another machine, and runs it."""
+    more = ("-static",)
+    if "none" in compiler:
+        (folder / "start.c").write_text(START)
+        more = (folder / "start.c", "--specs=rdimon.specs", "-Wl,--section-start=.vectors=0")
+    link(folder, source, compiler, more)
+    return T.must(T.run([*emulator.split(), folder / "run"], timeout=120)).out.decode()
 
 
 def compare(said, expected):
@@ -152,20 +180,87 @@ def check_two(tgc, folder):
     compare(T.must(T.run([folder / "run"])).out.decode(), run_c(tgc, model, folder / "c"))
 
 
+def exported(path):
+    lines = T.must(T.run(["nm", "-D", "--defined-only", path])).out.decode().splitlines()
+    return sorted(line.split()[-1] for line in lines)
+
+
+def check_libraries(tgc, name, folder):
+    """.so and .a: what they export, which members there are, and what they compute."""
+    BY_LLVM.need(tgc)
+    model = ROOT / "models" / f"{name}.tg"
+    expected = run_c(tgc, model, folder / "c")
+    mine = T.scratch(folder / "llvm")
+    for out in ("m.so", "m.a"):
+        T.must(T.run([tgc, "compile", model, "-o", mine / out, LLVM]))
+        T.must(T.run([tgc, "compile", model, "-o", folder / "c" / out]))
+        link(mine, mine / out, more=(f"-Wl,-rpath,{mine}",))
+        compare(T.must(T.run([mine / "run"])).out.decode(), expected)
+    expect(exported(mine / "m.so") == exported(folder / "c" / "m.so"), "other names than C's")
+    expect(T.must(T.run(["ar", "t", mine / "m.a"])).out == b"m.o\n", "members")
+    for side, more in ((mine, (LLVM,)), (folder / "c", ())):      # for the same processors
+        T.must(T.run([tgc, "compile", model, "-o", side / "m.o", "--cpu=generic", *more]))
+    headers = [re.sub(r"/\*.*?\*/\n?", "", (side / "m.h").read_text(), flags=re.S) for side in (mine, folder / "c")]
+    expect(headers[0] == headers[1], "another header, but for comments on C compilers")
+
+
+def check_tools(tgc, folder):
+    """A linker or an archiver that is not there."""
+    BY_LLVM.need(tgc)
+    (T.scratch(folder) / "t.tg").write_text(PLAIN)
+    for out, variable, package in (("m.so", "CC", "gcc"), ("m.a", "AR", "binutils")):
+        done = T.run([tgc, "compile", "t.tg", "-o", out, LLVM], cwd=folder,
+                     env={**os.environ, variable: "/nowhere/tool"})
+        expect(done.status == 1 and "/nowhere/tool" in done.err and f"apt-get install {package}" in done.err,
+               f"{out}: {done.status}: {done.err}")
+        expect([p.name for p in folder.iterdir()] == ["t.tg"], f"{out} left a file")
+    T.must(T.run([tgc, "compile", "t.tg", "-o", "m.a", LLVM], cwd=folder,
+                 env={**os.environ, "CC": "/nowhere/tool"}))     # a model that calls nothing needs none
+
+
+def dispatch_words(tgc, folder, words):
+    """Names of the kernels of a model's assembly."""
+    T.must(T.run([tgc, "compile", "t.tg", "-o", "m.s", LLVM, *words], cwd=folder))
+    return set(re.findall(r"^(linear\w*):", (folder / "m.s").read_text(), re.M))
+
+
+def check_dispatch(tgc, folder):
+    """Which sets kernels are written for, and which of them a processor runs."""
+    BY_LLVM.need(tgc)
+    (T.scratch(folder) / "t.tg").write_text(PLAIN)
+    for words, sets in ((["--triple=x86_64-linux-gnu"], ("", "_avx2", "_avx512")),
+                        (["--triple=x86_64-linux-gnu", "--cpu=avx2"], ("", "_avx2")),
+                        (["--triple=x86_64-linux-gnu", "--cpu=generic"], ("",)),
+                        (["--triple=aarch64-linux-gnu"], ("", "_neon")),
+                        (["--triple=armv7-linux-gnueabihf"], ("",))):
+        found = dispatch_words(tgc, folder, words)
+        expect(found == {f"linear_0{isa}" for isa in sets}, f"{words}: kernels {found}")
+    T.must(T.run([tgc, "compile", ROOT / "models" / "mlp.tg", "-o", "m.o", LLVM, "--triple=x86_64-linux-gnu"],
+                 cwd=folder, env={**os.environ, "CC": "gcc"}))
+    expected = run_c(tgc, ROOT / "models" / "mlp.tg", folder / "c")
+    link(folder, folder / "m.o", more=("-static",))
+    for cpu in ("qemu64", "Haswell"):                            # without AVX2, and with
+        if not shutil.which("qemu-x86_64"):
+            raise Skip("qemu-x86_64 is not installed (qemu-user)")
+        done = T.must(T.run(["qemu-x86_64", "-cpu", cpu, folder / "run"], timeout=60))
+        compare(done.out.decode(), expected)
+
+
 def check_machine(tgc, model, folder, triple, compiler, emulator, cpus):
     BY_LLVM.need(tgc)
     for tool in (compiler, emulator):
-        if not shutil.which(tool):
-            raise Skip(f"{tool} is not installed")
+        if not shutil.which(tool.split()[0]):
+            raise Skip(f"{tool.split()[0]} is not installed")
     for cpu in cpus:
-        mine = T.scratch(folder / "there")
-        more = [f"--cpu={cpu}"] if cpu else []
-        expected = run_c(tgc, model, folder / "c", more, compiler, (emulator,))
-        T.must(T.run([tgc, "compile", model, "-o", "m.o", LLVM, f"--triple={triple}", *more], cwd=mine,
-                     env={**os.environ, "CC": compiler}))
-        link(mine, mine / "m.o", compiler, ("-static",))
-        said = T.must(T.run([emulator, mine / "run"], timeout=120)).out.decode()
-        compare(*(said, expected) if cpu else map(without_arena, (said, expected)))
+        said = []
+        for name, source, more in (("c", "m.c", ["--vectors=never"]),
+                                   ("llvm", "m.o", [LLVM, f"--triple={triple}"])):
+            mine = T.scratch(folder / name)
+            more += [f"--cpu={cpu}"] if cpu else []
+            T.must(T.run([tgc, "compile", model, "-o", source, *more], cwd=mine,
+                         env={**os.environ, "CC": compiler}, timeout=120))
+            said.append(run_there(mine, mine / source, compiler, emulator))
+        compare(*reversed(said if cpu else [without_arena(text) for text in said]))
 
 
 def check_refusals(tgc, folder):
@@ -179,7 +274,7 @@ def check_refusals(tgc, folder):
             (["-o", "m.o", LLVM, "--cpu=pentium"], 2, "--cpu=pentium"),
             (["-o", "m.o", "--triple=aarch64-linux-gnu"], 2, "--target=llvm"),
             (["-o", "m.ll"], 2, "--target=llvm"),
-            (["-o", "m.so", LLVM], 2, "--target=c"),
+            (["-o", "m.c", LLVM], 2, "--target=c"),
             (["-o", "m.o", LLVM, "-g"], 2, "leave -g out"),
             (["-o", "m.s", LLVM], 1, "tanh")):
         done = T.run([tgc, "compile", model, *words], cwd=folder)
@@ -201,13 +296,19 @@ def main():
     suite.add("weights", check_weights, tgc, scratch / "weights")
     suite.add("interface", check_interface, tgc, scratch / "interface")
     suite.add("two programs", check_two, tgc, scratch / "two")
+    suite.add("dispatch", check_dispatch, tgc, scratch / "dispatch")
+    suite.add("tools", check_tools, tgc, scratch / "tools")
+    for name in ("gelu", "layer_norm"):
+        suite.add(f"libraries {name}", check_libraries, tgc, name, scratch / f"libraries-{name}")
     wide = ("", "--cpu=avx2", "-O0") if has_avx2() else ("", "-O0")
     for path in sorted((ROOT / "models").glob("*.tg")):
         suite.add(path.stem, check_object, tgc, path, scratch / path.stem, wide)
         for machine in MACHINES:
+            if "none" in machine[0] and path.stem in TOO_LARGE:
+                continue
             suite.add(f"{path.stem} {machine[0]}", check_machine, tgc, path,
                       scratch / f"{path.stem}-{machine[0]}", *machine,
-                      slow=path.stem not in ("mlp", "mnist_cnn"))
+                      slow=path.stem not in ("mlp", "mnist_cnn") or machine[0] not in QUICK)
     cases = N.load_cases()
     for name in NODES:
         suite.add(name, check_node, tgc, cases[name], scratch / name)
