@@ -188,6 +188,11 @@ const char *program_name(struct tgc *t, const char *stem);
 
 /* Other representations of a schedule, for people and for tools. */
 void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule *s);
+/* Parts of it: what is before a kernel's program, which has a name of its own if it is a variant; a
+ * step, in one line. */
+void schedule_write_kernel_head(struct text *out, struct tgc *t, const struct kernel *k,
+                                const char *name);
+void schedule_write_step(struct text *out, const struct step *step);
 void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *s);
 void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s,
                          const char *name);

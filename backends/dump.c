@@ -25,7 +25,7 @@ static const struct buffer *const *all_buffers(struct tgc *t, const struct sched
     return all;
 }
 
-static void write_step(struct text *out, const struct step *step)
+void schedule_write_step(struct text *out, const struct step *step)
 {
     switch (step->kind) {
     case STEP_KERNEL: text_printf(out, "run %s\n", step->kernel->name); break;
@@ -47,26 +47,32 @@ static void write_step(struct text *out, const struct step *step)
     }
 }
 
+void schedule_write_kernel_head(struct text *out, struct tgc *t, const struct kernel *k,
+                                const char *name)
+{
+    text_printf(out, "kernel %s  # ", name);
+    text_comment(out, k->title ? k->title : "");
+    text_putc(out, '\n');
+    for (int j = 0; j < k->nbuffer; j++) {
+        text_printf(out, "  %s %s ", j < k->noutput ? "out" : "in ",
+                    dtype_name(k->buffer[j]->dtype));
+        text_dims(out, k->buffer[j]->dim, k->buffer[j]->ndim, "[", "] ");
+        text_comment(out, buffer_label(t, k->buffer[j]));
+        text_putc(out, '\n');
+    }
+}
+
 void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++) {
         struct kernel *k = s->kernel[i];
         kernel_own_programs(t, k);
-        text_printf(out, "kernel %s  # ", k->name);
-        text_comment(out, k->title ? k->title : "");
-        text_putc(out, '\n');
-        for (int j = 0; j < k->nbuffer; j++) {
-            text_printf(out, "  %s %s ", j < k->noutput ? "out" : "in ",
-                        dtype_name(k->buffer[j]->dtype));
-            text_dims(out, k->buffer[j]->dim, k->buffer[j]->ndim, "[", "] ");
-            text_comment(out, buffer_label(t, k->buffer[j]));
-            text_putc(out, '\n');
-        }
+        schedule_write_kernel_head(out, t, k, k->name);
         linear_print(out, t, k->linear, k->nlinear);
         text_putc(out, '\n');
     }
     for (int i = 0; i < s->nstep; i++)
-        write_step(out, &s->step[i]);
+        schedule_write_step(out, &s->step[i]);
 }
 
 void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *s)
@@ -216,7 +222,7 @@ static void json_steps(struct text *out, struct tgc *t, const struct schedule *s
     text_puts(out, "  \"steps\": [");
     for (int i = 0; i < s->nstep; i++) {
         struct text x = {.t = t};
-        write_step(&x, &s->step[i]);
+        schedule_write_step(&x, &s->step[i]);
         text_puts(out, i ? ",\n    " : "\n    ");
         text_json(out, mem_printf(t, "%.*s", (int)(x.n - 1), x.s));
     }

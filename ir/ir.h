@@ -900,7 +900,9 @@ void scopes_forget_loads(struct scopes *s, const struct uop *place);
 /* one expression, infix for index arithmetic */
 void uop_print(struct text *out, const struct uop *u);
 void graph_print(struct text *out, struct tgc *t, const struct graph *g);
+/* a line for each uop that linear_has_line() */
 void linear_print(struct text *out, struct tgc *t, struct uop *const *u, int n);
+bool linear_has_line(const struct uop *u);
 /* print_kernel.c: all of a kernel's AST, or of a linear program, as text that can be read again */
 void kernel_print(struct text *out, struct tgc *t, const struct uop *ast);
 void program_print(struct text *out, struct tgc *t, struct uop *const *u, int n);

@@ -514,13 +514,15 @@ static void print_linear_line(struct lines *x, const struct uop *u)
     text_putc(out, '\n');
 }
 
+bool linear_has_line(const struct uop *u) { return op_class(u->op) != CLASS_LEAF; }
+
 void linear_print(struct text *out, struct tgc *t, struct uop *const *u, int n)
 {
     struct lines x = {.out = out, .t = t, .number = {.t = t}};
     int depth = 0;
     for (int i = 0; i < n; i++) {
         bool closes = u[i]->op == OP_END || u[i]->op == OP_ENDGUARD;
-        if (op_class(u[i]->op) == CLASS_LEAF)
+        if (!linear_has_line(u[i]))
             continue;
         depth -= closes && depth > 0;
         for (int k = 0; k < depth; k++)

@@ -109,6 +109,12 @@ static bool put_text(struct tgc *t, struct outputs *files, const char *path, con
     return true;
 }
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 /* The output's path with another extension. */
 static const char *sibling(struct tgc *t, const char *path, const char *extension)
 {
@@ -377,6 +383,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
                        struct outputs *files, const char *name)
 {
     bool to_stdout = strcmp(o->output, "-") == 0;
+    const char *listing = sibling(t, o->output, "uops");
     struct program_options po = model_program_options(o, m, name);
     struct llvm_request r = {.file = o->emit == EMIT_LL    ? LLVM_FILE_IR
                                      : o->emit == EMIT_ASM ? LLVM_FILE_ASM
@@ -385,7 +392,8 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
                              .producer = po.producer,
                              .triple = o->triple,
                              .isa = o->isa,
-                             .weights = po.weights};
+                             .weights = po.weights,
+                             .listing = o->debug_info ? base_name(listing) : NULL};
     bool outside = program_weights_mode(m->schedule, po.weights) == WEIGHTS_FILE &&
                    m->schedule->nweight > 0;
     struct text h = {.t = t};
@@ -394,6 +402,8 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
         return diag_error(t, NULL, "-o - is for text; a .%s needs a file", emit_extension(o->emit));
     if (to_stdout && outside)
         return diag_error(t, NULL, "-o - has no place for the weights' file");
+    if (to_stdout && r.listing)
+        return diag_error(t, NULL, "-o - has no place for the file whose lines -g names");
     mention_weights(t, m->schedule, po.weights, name);
     progress(t, "%s: compiling by LLVM", name);
     double start = clock_seconds();
@@ -409,6 +419,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
         return true;
     program_write_header(t, m->schedule, &po, &h);
     return put_text(t, files, sibling(t, o->output, "h"), &h) &&
+           (!r.listing || put_text(t, files, listing, &code.listing)) &&
            (!outside || put_weights_beside(t, o, m, files, name));
 }
 

@@ -872,9 +872,9 @@ static bool check_operands(struct parser *p)
     if (o->triple && !by_llvm && o->emit != EMIT_C && o->emit != EMIT_SHARED &&
         o->emit != EMIT_ARCHIVE)
         return usage(p, "--triple is for what a compiler makes, .o, .so and .a, and for .c");
-    if (o->target == TARGET_LLVM && o->debug_info)
-        return usage(p, "--target=llvm writes no debugging information yet: leave -g out, or take "
-                        "--target=c or --target=clang");
+    if (o->target == TARGET_LLVM && o->debug_info && o->command != COMMAND_COMPILE)
+        return usage(p, "-g is for files: code in this process has no debugging information yet; leave "
+                        "-g out, or take --target=c or --target=clang");
     if (o->target == TARGET_LLVM && o->command == COMMAND_COMPILE && o->threads > 1)
         return usage(p, "--target=llvm writes programs of one thread yet: leave --threads out, or take "
                         "--target=c");

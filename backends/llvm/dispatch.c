@@ -29,8 +29,6 @@ static value emit_variant(struct emit *e, const struct kernel *k, const struct v
     e->features = features_with(e->t, base, v->isa);
     value f = emit_kernel(e, k, v);
     e->features = base;
-    const char *name = mem_printf(e->t, "%s_%s", k->name, isa_name(v->isa));
-    e->l->SetValueName2(f, name, strlen(name));
     return f;
 }
 

@@ -18,6 +18,7 @@ OPAQUE(Type)
 OPAQUE(Value)
 OPAQUE(BasicBlock)
 OPAQUE(Builder)
+OPAQUE(DIBuilder)
 OPAQUE(Attribute)
 OPAQUE(Target)
 OPAQUE(TargetMachine)
@@ -100,6 +101,7 @@ struct emit {
     value *var;                  /* in run.c: by var->id, where a symbol's value is */
     value part, parts;
     value task;                  /* in run.c: the arguments of a kernel that threads share */
+    struct debug *debug;         /* debug.c; NULL: lines are not noted */
     struct region *region; int nregion; size_t cap_region;
 };
 
@@ -207,6 +209,17 @@ void dispatch_emit(struct emit *e, const struct kernel *k);      /* the kernel, 
 value dispatch_callee(struct emit *e, value self, const struct kernel *k);
 /* The table of the processor that runs this; NULL: no kernel has variants. */
 value dispatch_pick(struct emit *e);
+
+/* debug.c: the lines of a listing of the kernels, as debugging information. Without e->debug these do
+ * nothing. */
+void debug_begin(struct emit *e, const char *listing, const char *producer);
+/* The function that was begun just now, whose program is e->linear. */
+void debug_kernel(struct emit *e, const struct kernel *k, const char *name);
+void debug_uop(struct emit *e);          /* what is built from here on belongs to e->linear[e->position] */
+void debug_run(struct emit *e, const char *name);
+void debug_step(struct emit *e, const struct step *step);
+void debug_leave(struct emit *e);        /* what is built from here on has no line */
+struct text debug_end(struct emit *e);   /* the listing */
 
 /* module.c */
 struct llvm_machine;

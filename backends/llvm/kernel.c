@@ -126,17 +126,22 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
     e->k = k;
     e->linear = v ? v->linear : k->linear;
     e->nlinear = v ? v->nlinear : k->nlinear;
-    function_begin(e, k->name, kernel_type(e, k), true);
+    const char *name = v && e->isa ? mem_printf(e->t, "%s_%s", k->name, isa_name(v->isa)) : k->name;
+    function_begin(e, name, kernel_type(e, k), true);
     LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
     bind_parameters(e, k, a, n);
     place_scratch(e, k);
-    for (e->position = 0; e->position < e->nlinear; e->position++)
+    debug_kernel(e, k, name);
+    for (e->position = 0; e->position < e->nlinear; e->position++) {
+        debug_uop(e);
         emit_uop(e, e->linear[e->position]);
+    }
     if (e->nregion)
         TGC_BUG(e->t, "kernel %s: %d loops are not closed", k->name, e->nregion);
     e->l->BuildRetVoid(e->at);
     e->l->PositionBuilderAtEnd(e->at, e->entry);
     e->l->BuildBr(e->at, begin);
+    debug_leave(e);
     scratch_release(e->t, mark);
     return e->function;
 }

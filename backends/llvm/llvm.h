@@ -60,9 +60,10 @@ struct llvm_request {
     const char *triple;          /* NULL: of the machine at hand */
     isa_set isa;                 /* of --cpu; 0: all of the triple's */
     enum weights_mode weights;
+    const char *listing;         /* debugging information names lines of this file; NULL: there is none */
 };
 /* What it needs of runtime/ beside it: functions that LLVM has none of (program_write_pieces()). */
-struct llvm_output { struct text code; const char *const *piece; int npiece; };
+struct llvm_output { struct text code; const char *const *piece; int npiece; struct text listing; };
 /* false: an error says what is missing. */
 bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
                 const struct llvm_request *r, struct llvm_output *out);

@@ -80,12 +80,15 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
         return false;
     module_begin(&e, l, &m, r->name);
     set_interface(&e, &m);
+    if (r->listing)
+        debug_begin(&e, r->listing, r->producer);
     entry_begin(&e, &info);
     value run = module_emit(&e, mem_printf(t, "%s.run", r->name));
     entry_end(&e, &info, run);
+    struct text listing = debug_end(&e);
     module_check(&e);
     bool ok = name_pieces(t, &e, r->file);
-    *out = (struct llvm_output){{.t = t}, e.piece, e.npiece};
+    *out = (struct llvm_output){{.t = t}, e.piece, e.npiece, listing};
     if (ok && r->file == LLVM_FILE_IR)
         text_puts(&out->code, llvm_take(t, l, l->PrintModuleToString(e.module)));
     else

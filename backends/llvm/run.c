@@ -225,6 +225,7 @@ static void emit_steps(struct emit *e, value self)
     for (int i = 0; i < e->s->nstep; i++) {
         const struct step *step = &e->s->step[i];
         struct branch b;
+        debug_step(e, step);
         /* what was computed in a branch, or from what a kernel changed, is not known any more */
         e->known = (struct uop_map){.t = e->t, .scratch = true};
         switch (step->kind) {
@@ -295,6 +296,7 @@ void emit_run(struct emit *e, const char *name)
     value self = e->l->GetParam(e->function, 0), out = e->l->GetParam(e->function, 2);
     e->place = mem_array(e->t, (size_t)buffer_ids(e->s) + 1, sizeof *e->place);
     e->var = mem_array(e->t, (size_t)var_ids(e->s) + 1, sizeof *e->var);
+    debug_run(e, name);
     bind_buffers(e, self, e->l->GetParam(e->function, 1), out);
     bind_symbols(e, e->l->GetParam(e->function, 1));
     state_begin_run(e, self);
@@ -305,4 +307,5 @@ void emit_run(struct emit *e, const char *name)
     e->l->BuildRet(e->at, const_int(e, e->i32, PROGRAM_OK));
     e->l->PositionBuilderAtEnd(e->at, e->entry);
     e->l->BuildBr(e->at, begin);
+    debug_leave(e);
 }

@@ -42,6 +42,7 @@ MACHINES = (("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64", ("", 
              "enable=on,target=native -kernel", ("generic",)))
 
 
+VERSIONS = (14, 15, 16, 19)
 QUICK = ("aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf")
 TOO_LARGE = ("layer_norm", "mnist_cnn")                  # for the memory of qemu's mps2-an386
 # Before newlib's start: a vector table, and the floating-point unit.
@@ -99,12 +100,25 @@ def without_arena(said):
     return re.sub(r"arena \d+", "arena", said)
 
 
-def check_object(tgc, model, folder, options):
+def by_version(version):
+    """The environment that asks for a version of libLLVM; 0: the newest one."""
+    return {**os.environ, "TGC_LLVM": str(version)} if version else None
+
+
+def need_version(tgc, version):
+    said = T.must(T.run([tgc, "--version"], env=by_version(version))).out.decode()
+    if "libLLVM: none" in said:
+        raise Skip(f"libLLVM {version} is not installed (libllvm{version})")
+
+
+def check_object(tgc, model, folder, options, version=0):
     BY_LLVM.need(tgc)
+    need_version(tgc, version)
     for option in options:
         expected = run_c(tgc, model, folder / "c", ["-O0"] if option == "-O0" else [])
         mine = T.scratch(folder / "llvm")
-        T.must(T.run([tgc, "compile", model, "-o", mine / "m.o", LLVM, *option.split()], timeout=120))
+        T.must(T.run([tgc, "compile", model, "-o", mine / "m.o", LLVM, *option.split()], timeout=120,
+                     env=by_version(version)))
         expect(sorted(p.name for p in mine.iterdir()) == ["m.h", "m.o"], "other files than m.o and m.h")
         link(mine, mine / "m.o")
         compare(T.must(T.run([mine / "run"], timeout=60)).out.decode(), expected)
@@ -125,8 +139,8 @@ def check_texts(tgc, folder):
     BY_LLVM.need(tgc)
     (T.scratch(folder) / "t.tg").write_text(PLAIN)
     expected = run_c(tgc, folder / "t.tg", folder / "c")
-    for version in ("19", "15", "14"):
-        env = {**os.environ, "TGC_LLVM": version}
+    for version in VERSIONS:
+        env = by_version(version)
         done = T.run([tgc, "compile", "t.tg", "-o", "m.s", LLVM], cwd=folder, env=env)
         if done.status and "libLLVM is not installed" in done.err:
             continue
@@ -246,6 +260,38 @@ def check_dispatch(tgc, folder):
         compare(done.out.decode(), expected)
 
 
+def check_lines(tgc, folder, version):
+    """-g: addresses in a kernel belong to lines of the listing, which name the model's nodes."""
+    BY_LLVM.need(tgc)
+    need_version(tgc, version)
+    for tool in ("nm", "addr2line"):
+        if not shutil.which(tool):
+            raise Skip(f"{tool} is not installed (binutils)")
+    made = []
+    for name in ("one", "other"):                                # the same bytes in any folder
+        mine = T.scratch(folder / name)
+        T.must(T.run([tgc, "compile", ROOT / "models" / "mlp.tg", "-o", "m.o", LLVM, "-g",
+                      "--triple=x86_64-linux-gnu"], cwd=mine, env={**by_version(version), "CC": "gcc"}))
+        made.append((mine / "m.o").read_bytes())
+    expect(made[0] == made[1], "the folder is in the object")
+    link(mine, mine / "m.o")
+    lines = (mine / "m.uops").read_text().splitlines()
+    symbols = re.findall(r"^(\w+) (\w+) t (linear_1\w*)$",
+                         T.must(T.run(["nm", "-S", mine / "run"])).out.decode(), re.M)
+    expect(len(symbols) == 3, f"{symbols}")
+    for start, size, name in symbols:
+        begin = next(i for i, line in enumerate(lines) if line.startswith(f"kernel {name} "))
+        end = next(i for i in range(begin, len(lines)) if not lines[i])
+        expect('linear "2"' in lines[begin], lines[begin])
+        places = [hex(int(start, 16) + at) for at in range(0, int(size, 16), 16)]
+        said = T.must(T.run(["addr2line", "-e", mine / "run", "-f", *places])).out.decode().split("\n")
+        found = {int(line) - 1 for line in re.findall(r"^m\.uops:(\d+)", "\n".join(said[1::2]), re.M)}
+        expect(set(said[:-1:2]) == {name} and all(begin <= line < end for line in found),
+               f"{name}: {set(said[::2])}, lines {sorted(found)} of {begin} to {end}")
+        expect("_" in name[len("linear_1"):] or any('loc("2")' in lines[line] for line in found),
+               f"{name}: no line of the node")           # vectors have no node of their own
+
+
 def check_machine(tgc, model, folder, triple, compiler, emulator, cpus):
     BY_LLVM.need(tgc)
     for tool in (compiler, emulator):
@@ -275,7 +321,7 @@ def check_refusals(tgc, folder):
             (["-o", "m.o", "--triple=aarch64-linux-gnu"], 2, "--target=llvm"),
             (["-o", "m.ll"], 2, "--target=llvm"),
             (["-o", "m.c", LLVM], 2, "--target=c"),
-            (["-o", "m.o", LLVM, "-g"], 2, "leave -g out"),
+            (["-o", "-", "--emit=s", LLVM, "-g"], 1, "no place"),
             (["-o", "m.s", LLVM], 1, "tanh")):
         done = T.run([tgc, "compile", model, *words], cwd=folder)
         expect(done.status == status and says in done.err, f"{words}: status {done.status}: {done.err}")
@@ -296,6 +342,11 @@ def main():
     suite.add("weights", check_weights, tgc, scratch / "weights")
     suite.add("interface", check_interface, tgc, scratch / "interface")
     suite.add("two programs", check_two, tgc, scratch / "two")
+    for version in VERSIONS:
+        suite.add(f"lines by LLVM {version}", check_lines, tgc, scratch / f"lines-{version}", version)
+        for name in ("mlp", "causal_attention", "digits", "layer_norm"):
+            suite.add(f"{name} by LLVM {version}", check_object, tgc, ROOT / "models" / f"{name}.tg",
+                      scratch / f"{name}-{version}", ("",), version, slow=name != "mlp")
     suite.add("dispatch", check_dispatch, tgc, scratch / "dispatch")
     suite.add("tools", check_tools, tgc, scratch / "tools")
     for name in ("gelu", "layer_norm"):
