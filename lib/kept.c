@@ -342,7 +342,9 @@ bool instance_obtain(struct tgc *t, struct options *o, struct model *m, struct f
     if (found == NOT_FOUND && model_load(t, o, m)) {     /* m is new then */
         struct model_facts *facts = k ? model_facts(t, m) : NULL;
         ok = read(t, o, m, f) && model_schedule(t, o, name, m) && instance_build(t, o, m, p);
-        if (ok && k && p->library && t->ndiag == ndiag)
+        int step = 0;
+        bool is_ours = ok && !schedule_next_external(m->schedule, &step);
+        if (is_ours && k && p->library && t->ndiag == ndiag)
             keep(k, o, m, facts, p);
     }
     if (k)

@@ -221,7 +221,7 @@ struct model_input {
 struct model_value { const char *name; bool is_optional, is_sequence; enum dtype dtype; };
 /* What is asked of a model whose program is there already. */
 struct model_facts {
-    const char *const *file; int nfile;       /* with weights, beside the model's own */
+    const char *const *file; int nfile;       /* that are read beside the model's own */
     struct model_input *input; int ninput;    /* as declared: a sequence is one */
     struct model_value *border[2]; int nborder[2];               /* of inputs, of outputs */
 };

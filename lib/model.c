@@ -430,6 +430,10 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
 const char *const *model_files(struct tgc *t, const struct options *o, const struct model *m,
                                int *n)
 {
+    if (m->facts) {
+        *n = m->facts->nfile;
+        return m->facts->file;
+    }
     int nexternal = 0;
     const char *const *external = m->onnx ? onnx_external_files(m->onnx, &nexternal) : NULL;
     size_t most = (size_t)(nexternal + m->ntext_file + o->nlibrary + o->nlink);
@@ -459,8 +463,6 @@ void model_protect_files(const struct options *o, const struct model *m, struct 
     outputs_protect(files, o->tune);
     for (int i = 0; i < nfile; i++)
         outputs_protect(files, file[i]);
-    for (int i = 0; m->facts && i < m->facts->nfile; i++)
-        outputs_protect(files, m->facts->file[i]);
     for (int i = 0; i < o->ninput; i++)
         outputs_protect(files, o->input[i].path);
 }

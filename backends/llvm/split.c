@@ -89,8 +89,8 @@ static value declare(const struct emit *e, const struct kernel *k)
 static void emit_rest(struct emit *e, const struct share *share, int n, bool kernels_too,
                       const char *function)
 {
-    externals_declare(e);
     entry_strings(e);
+    externals_declare(e);
     for (int i = 0; i < n; i++) {
         const struct kernel *k = share[i].k;
         e->kernel[k->index] = kernels_too ? emit_kernel(e, k, share[i].v) : declare(e, k);

@@ -220,6 +220,52 @@ def _(folder):
         expect(text in done.out and FOUND not in "\n" + done.err and "warning" in done.err, done.err)
 
 
+@case("a library that has changed; functions of the user's are not kept")
+def _(folder):
+    need_llvm()
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Mine", ["x"], ["y"], domain="my")], "g", [x], [y])
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=domains), folder / "m.onnx")
+    define = 'tg 1\ndef "my::Mine"(%x) -> (%y) {{\n    %y = mul(%x, {}.0)\n}}\n'
+    (folder / "l.tg").write_text(define.format(2))
+    first = check_misses(folder, "m.onnx", "--library", "l.tg")
+    check_hits(folder, "m.onnx", "--library", "l.tg")
+    (folder / "l.tg").write_text(define.format(3))
+    expect(check_misses(folder, "m.onnx", "--library", "l.tg") != first, "the old definition")
+    (folder / "l.tg").write_text('tg 1\nextern "my::Mine"(%x : f32[N]) -> (%y : f32[N]) as "mine"\n')
+    (folder / "f.c").write_text('#include "m.h"\nint mine(const float *x, const int64_t x_shape[1], float *y, const int64_t y_shape[1])\n'
+                                "{\n    (void)y_shape;\n    for (int64_t i = 0; i < x_shape[0]; i++)\n        y[i] = x[i];\n    return 0;\n}\n")
+    for _ in range(2):
+        done = cached(folder, "run", "m.onnx", "--library", "l.tg", "--link", "f.c", "-v")
+        expect("schedule" in done.err and KEPT not in done.err, done.err)
+
+
+@case("memory that LLVM does not get is an error, and the process does not abort")
+def _(folder):
+    need_llvm()
+    names = [f"%w{k}" for k in range(12)]
+    text = ["tg 1", 'graph "net"', 'input %x : f32[32, 64] as "x"',
+            *(f"weight {name} : f32[64, 64] = uniform(low=-1, high=1, seed={k + 1})" for k, name in enumerate(names))]
+    value = "%x"
+    for k, name in enumerate(names):
+        text += [f"%l{k} = linear({value}, {name})", f"%h{k} = {['tanh', 'relu', 'sigmoid'][k % 3]}(%l{k})"]
+        value = f"%h{k}"
+    (folder / "net.tg").write_text("\n".join([*text, f'output {value} as "y"']) + "\n")
+    wanted = cached(folder, "run", "net.tg", "--target=llvm", TGC_CACHE="0").out
+    failed = 0
+    for megabytes in range(150, 330, 6):
+        limit = f"ulimit -v {megabytes << 10}; exec {TGC} run net.tg --target=llvm"
+        done = T.run(["sh", "-c", limit], cwd=folder, env={"TGC_CACHE": "0"})
+        if "cannot allocate memory for thread-local data" in done.err:     # libc's own loader ends the process
+            continue
+        expect(done.status in (0, 1), done.describe())
+        expect(done.out.splitlines()[:1] == wanted.splitlines()[:1] if done.status == 0 else "error: " in done.err, done.describe())
+        failed += done.status
+    expect(failed > 2, "no limit was too low")
+
+
 @case("a file that is damaged anywhere, cut or empty is not used, and is replaced")
 def _(folder):
     perceptron(folder)
