@@ -276,12 +276,14 @@ static bool build_here(struct tgc *t, const struct options *o, const struct mode
     struct text ir = {.t = t};
     *p = (struct instance){0};
     struct llvm *l = llvm_open(t);
-    if (!l)
+    void *weights =
+        l ? pages_allocate(t, m->schedule->weight_nbytes, "the model's weights") : NULL;
+    if (!weights)
         return false;
     progress(t, "%s: compiling by LLVM", m->stem);
     struct llvm_program *code =
         llvm_compile(t, l, m->schedule, o->name ? o->name : program_name(t, m->stem),
-                     "tgc " TGC_VERSION, t->debug >= 3 ? &ir : NULL);
+                     "tgc " TGC_VERSION, weights, t->debug >= 3 ? &ir : NULL);
     progress_end(t);
     report_stage(t, "LLVM", start);
     if (ir.s)

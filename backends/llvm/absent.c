@@ -29,12 +29,14 @@ const char *llvm_path(struct tgc *t, const struct llvm *l)
 }
 
 struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
-                                  const char *name, const char *producer, struct text *ir)
+                                  const char *name, const char *producer, unsigned char *weights,
+                                  struct text *ir)
 {
     (void)l;
     (void)s;
     (void)name;
     (void)producer;
+    (void)weights;
     (void)ir;
     TGC_BUG(t, "the LLVM target is not in this tgc");
 }

@@ -26,9 +26,11 @@ const char *llvm_path(struct tgc *t, const struct llvm *l);
 /* A schedule as code in this process. The functions are those of every compiled model
  * (backends/program/): what NAME_init, NAME_run and NAME_close do, by the same structs. */
 struct llvm_program;
-/* ir: NULL, or receives the module as text. NULL: an error says what cannot be run so. */
+/* weights: where they are put, at a multiple of 64; they are the run's memory, not the compile's. ir:
+ * NULL, or receives the module as text. NULL: an error says what cannot be run so. */
 struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
-                                  const char *name, const char *producer, struct text *ir);
+                                  const char *name, const char *producer, unsigned char *weights,
+                                  struct text *ir);
 const struct program_info *llvm_program_info(const struct llvm_program *p);
 int llvm_program_init(const struct llvm_program *p, void **model, void *arena, size_t nbytes,
                       const struct program_run_options *options);

@@ -163,18 +163,6 @@ const struct program_info *llvm_program_info(const struct llvm_program *p) { ret
 
 /* ------------------------------------------------------------------------------------ compiling */
 
-static void load_weights(struct llvm_program *p, const struct schedule *s)
-{
-    enum { ALIGN = 64 };
-    size_t n;
-    if (!size_add(s->weight_nbytes, ALIGN, &n))
-        TGC_BUG(p->t, "the weights' size overflows");
-    unsigned char *at = mem_alloc(p->t, n);
-    at += (ALIGN - (uintptr_t)at % ALIGN) % ALIGN;
-    p->weights = at;
-    program_copy_weights(p->t, s, at);
-}
-
 static struct llvm_name name_of(const char *name, void (*function)(void))
 {
     return (struct llvm_name){name, (uint64_t)(uintptr_t)function};
@@ -219,7 +207,8 @@ bool program_link(struct llvm_program *p, struct code_error *why)
 }
 
 static struct llvm_program *compile(struct tgc *t, struct llvm *l, const struct schedule *s,
-                                    const char *name, const char *producer, struct text *ir)
+                                    const char *name, const char *producer, unsigned char *weights,
+                                    struct text *ir)
 {
     struct llvm_program *p = MEM_NEW(t, struct llvm_program);
     struct llvm_machine m = {0};
@@ -234,7 +223,8 @@ static struct llvm_program *compile(struct tgc *t, struct llvm *l, const struct 
     for (int i = 0; i < p->nobject && ir; i++)
         text_puts(ir, llvm_take(t, l, l->PrintModuleToString(e[i].module)));
     p->object = mem_array(t, (size_t)p->nobject, sizeof *p->object);
-    load_weights(p, s);
+    program_copy_weights(t, s, weights);
+    p->weights = weights;
     if (!parallel_generate(t, l, &m, e, p->nobject, p->object))
         return NULL;
     for (int i = 0; i < p->nobject; i++)
@@ -248,14 +238,15 @@ static struct llvm_program *compile(struct tgc *t, struct llvm *l, const struct 
 }
 
 struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
-                                  const char *name, const char *producer, struct text *ir)
+                                  const char *name, const char *producer, unsigned char *weights,
+                                  struct text *ir)
 {
     struct fatal *guard = fatal_begin(t);
     if (setjmp(guard->back)) {
         diag_error(t, NULL, "LLVM %d: %s", l->version, guard->error.text);
         return NULL;
     }
-    struct llvm_program *p = compile(t, l, s, name, producer, ir);
+    struct llvm_program *p = compile(t, l, s, name, producer, weights, ir);
     fatal_end(guard);
     return p;
 }

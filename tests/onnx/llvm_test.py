@@ -4,6 +4,7 @@ skipped, but for the message that says so. TGC_LLVM=15 asks for a version."""
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -200,6 +201,21 @@ def check_lookup(tgc, folder):
         expect(len(set(c.tolist())) > 64 and not wrong, f"{name}: {wrong[:8]}")
 
 
+def check_memory(tgc, folder):
+    """Weights are memory of the run, not of the compile, whose limit follows from the model's size."""
+    BY_LLVM.need(tgc)
+    T.scratch(folder)
+    make, nbytes = onnx.helper, 16 << 20
+    weight = onnx.numpy_helper.from_array(np.ones((2048, nbytes // 8192), np.float32), "w")
+    graph = make.make_graph([make.make_node("MatMul", ["x", "w"], ["y"])], "g",
+                            [make.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [8, 2048])],
+                            [make.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [8, nbytes // 8192])], [weight])
+    onnx.save(make.make_model(graph), folder / "m.onnx")
+    said = T.must(T.run([tgc, "run", "m.onnx", LLVM, "-v"], cwd=folder, env={"TGC_CACHE": "0"})).err
+    used = {stage: float(re.search(rf"^{stage} .* ([0-9.]+) MB$", said, re.M)[1]) for stage in ("schedule", "LLVM")}
+    expect(used["LLVM"] - used["schedule"] < nbytes / 2e6, f"{used}:\n{said}")
+
+
 def check_refusals(tgc, folder):
     """What the target does not do yet is an error, never another way in its place."""
     T.scratch(folder)
@@ -230,6 +246,7 @@ def main():
     suite.add("widest", check_widest, tgc, scratch / "widest")
     suite.add("saturation", check_saturation, tgc, scratch / "saturation")
     suite.add("lookup", check_lookup, tgc, scratch / "lookup")
+    suite.add("memory", check_memory, tgc, scratch / "memory")
     suite.add("refusals", check_refusals, tgc, scratch / "refusals")
     for path in sorted((ROOT / "models").glob("*.tg")):
         for how in ((), ("--cpu=generic",), ("--cpu=avx2",), ("-O0",)):
