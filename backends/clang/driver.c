@@ -146,6 +146,15 @@ static bool check_triple(struct clang *l)
            clang_refuse_headers(l, NULL);
 }
 
+/* lld, if clang would take this machine's own linker for another machine; NULL: it finds that one's. */
+static const char *linker_for(const struct clang *l)
+{
+    const char *own = answer_of(l->t, mem_printf(l->t, "%s -print-prog-name=ld", l->driver));
+    const char *there = answer_of(l->t, mem_printf(l->t, "%s --target=%s -print-prog-name=ld", l->driver,
+                                                   l->triple));
+    return strcmp(own, there) == 0 && program_is_on_path(l->t, "ld.lld") ? "-fuse-ld=lld" : NULL;
+}
+
 const struct compiler *clang_compiler(struct clang *l)
 {
     struct tgc *t = l->t;
@@ -162,8 +171,7 @@ const struct compiler *clang_compiler(struct clang *l)
     *c = (struct compiler){.command = l->driver, .word = l->word, .nword = l->nword};
     /* the system's own may not know another machine's objects: its ar leaves their index empty */
     const char *ar = mem_printf(t, "llvm-ar-%d", l->version);
-    if (l->triple && program_is_on_path(t, "ld.lld"))
-        c->linker = "-fuse-ld=lld";
+    c->linker = l->triple ? linker_for(l) : NULL;
     if (l->triple)
         c->archiver = program_is_on_path(t, ar) ? ar : program_is_on_path(t, "llvm-ar") ? "llvm-ar" : NULL;
     return c;

@@ -55,8 +55,13 @@ def emit_for(tgc, model, out, triple):
         expect("apt-get install" in done.err, done.err)
         expect(not out.exists(), "a failed compile left its output")
         raise Skip(f"libc's headers for {triple} are not here")
+    if done.status == 1 and out.suffix == ".so" and " linker " in done.err:
+        raise Skip(f"neither {triple}-ld nor an lld that knows the machine is here")
     T.must(done)
     data = out.read_bytes()
+    if out.suffix == ".a":
+        expect(data[:8] == b"!<arch>\n", "no archive")
+        return
     expect(data[:4] == b"\x7fELF", "no ELF file")
     order = "little" if data[5] == 1 else "big"
     machine = int.from_bytes(data[18:20], order)
@@ -82,6 +87,19 @@ def check_cross(tgc, folder, triple, linker, emulator):
     got = results(folder / "m.o", [emulator], linker)
     T.compare(triple, got, wanted, 1e-5, 1e-6)
     expect(len(got) > 1 and np.ptp(got) > 0, "outputs that say nothing")
+
+
+def check_library(tgc, folder, triple, linker, emulator):
+    """An archive links as its object does; a shared library is the machine's."""
+    BY_CLANG.need(tgc)
+    T.scratch(folder)
+    for out in ("m.o", "m.a", "m.so"):
+        emit_for(tgc, MLP, folder / out, triple)
+    for tool in (linker[0], emulator):
+        if not shutil.which(tool):
+            raise Skip(f"{tool} is not here")
+    said = [results(folder / out, [emulator], linker) for out in ("m.o", "m.a")]
+    expect(len(said[0]) > 1 and np.array_equal(*said), "the archive computes something else")
 
 
 def check_archive(tgc, folder):
@@ -166,6 +184,8 @@ def main():
                            ("same C", check_same_c), ("archive", check_archive)):
         suite.add(name, function, tgc, scratch / N.flat(name))
     for triple, linker, emulator in CROSS:
+        suite.add(f"libraries {triple}", check_library, tgc, scratch / f"libraries-{triple}", triple, linker,
+                  emulator, slow=triple != "armv7-linux-gnueabihf")
         suite.add(f"run {triple}", check_cross, tgc, scratch / triple, triple, linker, emulator)
     for triple in ("thumbv7em-none-eabihf", "thumbv7em-none-eabi"):
         suite.add(f"object {triple}", check_object, tgc, scratch / triple, triple)
