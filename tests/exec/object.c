@@ -170,6 +170,26 @@ static void say_statuses(void *arena, const m_options *options, char *in, char *
         printf("%d %s\n", i, m_strerror(i));
 }
 
+enum { PAINTED = 32768, COLOUR = 0xa5 };
+
+static __attribute__((noinline)) void paint(void)
+{
+    volatile unsigned char below[PAINTED];
+    for (size_t i = 0; i < PAINTED; i++)
+        below[i] = COLOUR;
+}
+
+/* Bytes of the stack that a run has changed, below this function's frame. */
+static __attribute__((noinline)) size_t stack_of(m *model, char *in, char *out)
+{
+    const volatile unsigned char *top = __builtin_frame_address(0), *p = top - PAINTED / 2;
+    paint();
+    m_run(model, (void *)in, (void *)out);
+    while (p < top && *p == COLOUR)
+        p++;
+    return (size_t)(top - p);
+}
+
 /* argv[1]: the weights' file, if they are not in the object. */
 int main(int argc, char **argv)
 {
@@ -205,6 +225,15 @@ int main(int argc, char **argv)
         void *at;
         memcpy(&at, out + d->outputs[i].offset, sizeof at);
         say(&d->outputs[i], at, out);
+    }
+    /* this function's own frame and the call; printf() is no part of a run */
+    const size_t frame = 192;
+    options.on_kernel = NULL;
+    if (status == 0 && m_init(&model, arena, d->arena_bytes, &options) == 0 &&
+        stack_of(model, in, out) > d->stack_bytes + frame) {
+        fprintf(stderr, "a run takes %zu bytes of the stack, with a frame, and %zu are stated\n",
+                stack_of(model, in, out), d->stack_bytes);
+        return 4;
     }
     return 0;
 }

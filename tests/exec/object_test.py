@@ -14,6 +14,7 @@ sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "onnx")]
 
 import node_test as N
 import tgc as T
+from clang_test import BY_CLANG, CLANG
 from llvm_test import BY_LLVM, LLVM
 from suite import Failure, Skip, Suite, expect
 
@@ -292,15 +293,15 @@ def check_lines(tgc, folder, version):
                f"{name}: no line of the node")           # vectors have no node of their own
 
 
-def check_machine(tgc, model, folder, triple, compiler, emulator, cpus):
-    BY_LLVM.need(tgc)
+def check_machine(tgc, model, folder, triple, compiler, emulator, cpus, target=LLVM):
+    (BY_LLVM if target == LLVM else BY_CLANG).need(tgc)
     for tool in (compiler, emulator):
         if not shutil.which(tool.split()[0]):
             raise Skip(f"{tool.split()[0]} is not installed")
     for cpu in cpus:
         said = []
         for name, source, more in (("c", "m.c", ["--vectors=never"]),
-                                   ("llvm", "m.o", [LLVM, f"--triple={triple}"])):
+                                   ("there", "m.o", [target, f"--triple={triple}"])):
             mine = T.scratch(folder / name)
             more += [f"--cpu={cpu}"] if cpu else []
             T.must(T.run([tgc, "compile", model, "-o", source, *more], cwd=mine,
@@ -360,6 +361,9 @@ def main():
             suite.add(f"{path.stem} {machine[0]}", check_machine, tgc, path,
                       scratch / f"{path.stem}-{machine[0]}", *machine,
                       slow=path.stem not in ("mlp", "mnist_cnn") or machine[0] not in QUICK)
+    bare = next(machine for machine in MACHINES if "none" in machine[0])
+    suite.add(f"digits {bare[0]} by clang", check_machine, tgc, ROOT / "models" / "digits.tg",
+              scratch / "digits-clang", *bare, CLANG, slow=True)
     cases = N.load_cases()
     for name in NODES:
         suite.add(name, check_node, tgc, cases[name], scratch / name)
