@@ -58,11 +58,17 @@ static void on_bad_alloc(void *user, const char *reason, bool dump)
     on_fatal("out of memory");
 }
 
-/* C++'s operator new: what it would throw nobody catches. */
+/* C++'s operator new: what it would throw nobody catches in a guarded thread. In another one it is the
+ * caller's program that allocates: without this handler, new tries again and throws. */
 static void on_no_memory(void)
 {
+    void *p = dlsym(RTLD_DEFAULT, "_ZSt15set_new_handlerPFvvE");
+    void (*(*set)(void (*)(void)))(void);
     on_fatal("out of memory");
-    abort();
+    memcpy(&set, &p, sizeof set);
+    if (!p)
+        abort();
+    set(NULL);
 }
 
 void fatal_install(const struct llvm *l)

@@ -1,6 +1,8 @@
 // api.cpp - tgc.h from C++: compiles a model, and runs it if it can be.   api MODEL
+#include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include <tgc.h>
@@ -33,6 +35,12 @@ int main(int argc, char **argv)
     }
     if (m && tgc_run(m.get()) != TGC_OK)
         return 1;
+    // LLVM's handler of exhausted memory is not the caller's
+    try {
+        std::vector<char> all(PTRDIFF_MAX - 64);
+        return 1;
+    } catch (const std::bad_alloc &) {
+    }
     std::printf("%s: %zu bytes, %s\n", tgc_files_get(made, 0).name, tgc_files_get(made, 0).nbytes,
                 tgc_status_text(status));
     return 0;
