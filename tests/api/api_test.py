@@ -262,6 +262,51 @@ def _():
     expect("digits.c" in make(program("api.cpp", DIGITS)), "nothing was compiled")
 
 
+# ------------------------------------------------------------------------------ docs/library.md
+
+PAGE = (ROOT / "docs/library.md").read_text()
+
+
+def block(kind):
+    return re.search(rf"^```{kind}\n(.*?)^```", PAGE, re.M | re.S).group(1)
+
+
+@case("the page's commands, and the same by ctypes")
+def _(folder):
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    with lock:
+        package = install_once()
+    where = {"PKG_CONFIG_PATH": str(package), "LD_LIBRARY_PATH": str(package.parent)}
+    wanted = re.search(r"It prints `(a 7, to 100%, by LLVM) \d+`", PAGE).group(1)
+    if not has_llvm():
+        raise Skip("libLLVM is not here")
+    said = make(["sh", "-ec", block("sh")], cwd=folder, env=where)
+    expect(said.startswith(wanted), said)
+    said = make([sys.executable, "run.py"], cwd=folder / "examples/library", env=where)
+    expect(said.startswith(wanted), said)
+    done = T.run([sys.executable, "run.py", "libtgc.so.0", "none.onnx"], cwd=folder / "examples/library", env=where)
+    expect(done.status == 1 and "cannot be opened" in done.err, done.describe())
+
+
+@case("the page's piece of C")
+def _(folder):
+    (folder / "piece.c").write_text("#include <tgc.h>\nint piece(const float *pixels, float *first);\n"
+                                    f"int piece(const float *pixels, float *first)\n{{\n{block('c')}*first = *y;\nreturn 0;\n}}\n")
+    T.must(T.run(["cc", "-std=c99", *WARNINGS, "-fsyntax-only", folder / "piece.c", *flags()]))
+
+
+@suite.case("the page names what is in tgc.h, and variables that the library reads")
+def _():
+    text = (ROOT / "lib/tgc.h").read_text()
+    for name in set(re.findall(r"\btgc_\w+(?=\()|\bTGC_(?:NO_MEMORY|OK|VERSION)\b", PAGE)):
+        expect(name in text, f"{name} is not in tgc.h")
+    read = set()
+    for path in [*ROOT.glob("lib/*.c"), *ROOT.glob("backends/**/*.c"), *ROOT.glob("frontend/**/*.c"), *ROOT.glob("passes/**/*.c")]:
+        read |= set(re.findall(r'\bgetenv\("(\w+)"\)', path.read_text()))
+    listed = set(re.findall(r"`([A-Z_]{2,})`", PAGE)) - {"TGC_NO_MEMORY", "TGC_VERSION"}
+    expect(read - {"PATH", "HOME", "LD_LIBRARY_PATH"} <= listed, f"variables that the page does not name: {read - listed}")
+
+
 # ---------------------------------------------------------------------------------- sanitizers
 
 
