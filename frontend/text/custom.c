@@ -112,6 +112,16 @@ static const char *operator_of(const char *name)
     return at;
 }
 
+/* Whether a call of this name is something else. */
+static bool is_taken(const char *name)
+{
+    static const char *const words[] = {"host", "custom", "if", "loop"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(name, words[i]))
+            return true;
+    return call_is_known(name);
+}
+
 static bool read_name(struct reader *r, struct custom *c)
 {
     c->at = r->token;
@@ -126,7 +136,7 @@ static bool read_name(struct reader *r, struct custom *c)
                    ? false
                    : read_error(r, &c->at, "found %s, expected the operator's name: foo, or "
                                            "\"domain::Foo\"", token_describe(r, &c->at));
-    } else if (call_is_known(c->name)) {
+    } else if (is_taken(c->name)) {
         return read_error(r, &c->at, "%s is an operation of the format; give yours another name",
                           c->name);
     }
@@ -136,13 +146,16 @@ static bool read_name(struct reader *r, struct custom *c)
 
 /* ---- parts */
 
-/* Passes over the sizes of a type, and counts them. */
-static bool pass_sizes(struct reader *r, int *ndim)
+/* Passes over the sizes of a type, and counts them; *end moves behind the bracket. */
+static bool pass_sizes(struct reader *r, int *ndim, const char **end)
 {
     struct token open = r->token;
     int depth = 0;
     *ndim = 0;
-    if (!accept(r, '[') || accept(r, ']'))
+    if (!accept(r, '['))
+        return true;
+    *end = r->token.start + 1;
+    if (accept(r, ']'))
         return true;
     for (++*ndim; r->token.kind != TOKEN_END && r->token.kind != TOKEN_BAD; lex_next(r)) {
         char c = r->token.kind == TOKEN_PUNCT ? r->token.punct : 0;
@@ -151,6 +164,7 @@ static bool pass_sizes(struct reader *r, int *ndim)
         depth += (c == '(') - (c == ')');
         *ndim += c == ',' && depth == 0;
         if (c == ']') {
+            *end = r->token.start + 1;
             lex_next(r);
             return *ndim <= MAX_RANK || read_error(r, &open, "more than %d axes", MAX_RANK);
         }
@@ -172,14 +186,8 @@ static bool pass_type(struct reader *r, struct custom_part *p)
                                 token_describe(r, &at));
     lex_next(r);
     const char *end = at.start + at.nbytes;
-    bool sized = r->token.kind == TOKEN_PUNCT && r->token.punct == '[';
-    if (!pass_sizes(r, &p->ndim))
+    if (!pass_sizes(r, &p->ndim, &end))
         return false;
-    if (sized) {
-        end = r->token.start;
-        while (end > at.start && end[-1] != ']')
-            end--;
-    }
     p->type_text = mem_printf(r->t, "%.*s", (int)(end - at.start), at.start);
     return true;
 }

@@ -477,6 +477,7 @@ mistake("no text", "lib.tg:1:1: error: found", library="hello\n")
 mistake("two definitions of one name", "lib.tg:3:5: error: 'f' is defined already, line 2", library="tg 1\ndef f(%x) -> (%y) { %y = neg(%x) }\ndef f(%x) -> (%y) { %y = exp(%x) }\n")
 mistake("a name that is nearly right", "lib.tg:3:39: error: there is no operation 'scales'; did you mean 'scale'?",
         library='tg 1\ndef scale(%x) -> (%y) { %y = neg(%x) }\ndef "my.domain::F"(%x) -> (%y) { %y = scales(%x) }\n')
+mistake("a word of the format", "lib.tg:2:5: error: loop is an operation of the format", library="tg 1\ndef loop(%x) -> (%y) { %y = neg(%x) }\n")
 mistake("no such file", "none.tg: error: cannot be opened", options=["--library=none.tg"])
 mistake("a name of libc", "the C function of 'my.domain::Malloc' cannot be called malloc, which is a name of C, of libc, or of the emitted code",
         [node("Malloc", ["x"], ["y"])], 'tg 1\nextern "my.domain::Malloc"(%x : f32[N, C]) -> (%y : f32[N, C]) as "malloc"\n')
