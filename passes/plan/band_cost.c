@@ -6,6 +6,7 @@
 #include "passes/analysis/nest.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { ROWS = 128, ROOM_ROWS = 4, LAYER_NBYTES = 4096, BUFFERS_MAX = 16 };
 
@@ -472,6 +473,25 @@ static bool is_index_of(struct tgc *t, const struct node *n, const struct use *u
     return false;
 }
 
+/* The nodes that the segment reads, in order: *n of them, in scratch. */
+static const struct node **nodes_read(struct tgc *t, const struct segment *s, int *n)
+{
+    const struct node **read = NULL;
+    size_t cap = 0;
+    *n = 0;
+    for (const struct use *u = s->use; u; u = u->next_of_seg) {
+        int at = *n;
+        while (at > 0 && read[at - 1] > u->node)
+            at--;
+        if (u->root || (at > 0 && read[at - 1] == u->node))
+            continue;
+        SCRATCH_PUSH(t, read, *n, cap, u->node);
+        memmove(read + at + 1, read + at, (size_t)(*n - 1 - at) * sizeof *read);
+        read[at] = u->node;
+    }
+    return read;
+}
+
 /* Bytes of values that bands read repeatedly, since they are invariant in the band: all keys of an
  * attention, for a band of its rows. *once: their bytes. */
 static double read_again(struct banding *w, const struct group *g, double *once)
@@ -479,19 +499,19 @@ static double read_again(struct banding *w, const struct group *g, double *once)
     const struct plan *p = w->p;
     double again = 0;
     *once = 0;
-    for (int i = 0; i < g->n; i++)
-        for (int k = 0; k < p->nnode; k++) {
-            const struct node *n = &p->node[k];
-            const struct member *m = &g->member[i];
-            const struct use *u = n->buffer && n->buffer->kind == BUFFER_TEMP &&
-                                          !is_passed_within(g, n->buffer) &&
-                                          n->buffer != g->member[0].s->dest
-                                      ? n->use
-                                      : NULL;
-            while (u && (u->seg != m->s || u->root))
-                u = u->next;
-            if (!u)
+    for (int i = 0; i < g->n; i++) {
+        struct mem_mark mark = scratch_mark(p->t);
+        const struct member *m = &g->member[i];
+        int nread;
+        const struct node **read = nodes_read(p->t, m->s, &nread);
+        for (int k = 0; k < nread; k++) {
+            const struct node *n = read[k];
+            const struct use *u = n->use;
+            if (!n->buffer || n->buffer->kind != BUFFER_TEMP || is_passed_within(g, n->buffer) ||
+                n->buffer == g->member[0].s->dest)
                 continue;
+            while (u->seg != m->s || u->root)
+                u = u->next;
             double nbytes = value_nelem(n->u) * (double)dtype_nbytes(n->u->dtype), times = 1;
             for (int b = 0; b < g->nband; b++) {
                 int a = m->part[b].axis;
@@ -501,6 +521,8 @@ static double read_again(struct banding *w, const struct group *g, double *once)
             again += nbytes * (times - 1);
             *once += times > 1 ? nbytes : 0;
         }
+        scratch_release(p->t, mark);
+    }
     return again;
 }
 
