@@ -303,23 +303,44 @@ static float *weight_values(const struct layer *l, struct uop **dim, int64_t *ne
     return eval_store(t, w, *nelem, &env, data, NULL) ? data : NULL;
 }
 
+/* Of so many elements the taps are transformed at once, and their places stored side by side. */
+enum { ABREAST = 16 };
+typedef double abreast[ABREAST];
+
 /* u = G g, or G g G^T */
-static void transform_taps(const struct tiling *g, const double *tap, double *u)
+static void transform_taps(const struct tiling *g, const abreast *tap, abreast *u)
 {
-    double half[SIDE_MAX * SIDE_MAX] = {0};
+    abreast half[SIDE_MAX * SIDE_MAX] = {{0}};
     const struct matrix *a = &g->f[0].weight, *b = &g->f[1].weight;
     int ncol = g->nside == 2 ? b->ncol : 1, nrow = g->nside == 2 ? b->nrow : 1;
     for (int i = 0; i < a->nrow; i++)
         for (int k = 0; k < a->ncol; k++)
             for (int j = 0; j < ncol; j++)
-                half[i * ncol + j] += a->at[i][k] * tap[k * ncol + j];
+                for (int e = 0; e < ABREAST; e++)
+                    half[i * ncol + j][e] += a->at[i][k] * tap[k * ncol + j][e];
     for (int i = 0; i < a->nrow; i++)
         for (int j = 0; j < nrow; j++) {
-            double sum = 0;
-            for (int k = 0; k < ncol; k++)
-                sum += half[i * ncol + k] * (g->nside == 2 ? b->at[j][k] : 1);
-            u[i * nrow + j] = sum;
+            double *sum = u[i * nrow + j];
+            for (int e = 0; e < ABREAST; e++)
+                sum[e] = 0;
+            for (int k = 0; k < ncol; k++) {
+                double f = g->nside == 2 ? b->at[j][k] : 1;
+                for (int e = 0; e < ABREAST; e++)
+                    sum[e] += half[i * ncol + k][e] * f;
+            }
         }
+}
+
+/* Where the first tap of U's element i lies in the weight. below[p], step[p]: the elements behind
+ * axis p of U and of the weight. */
+static int64_t first_tap(const int64_t *below, const int64_t *step, int ndim, int64_t i)
+{
+    int64_t from = 0;
+    for (int p = 0; p < ndim; p++) {
+        from += i / below[p] * step[p];
+        i %= below[p];
+    }
+    return from;
 }
 
 /* U: [xi, the product's axes], a weight; NULL: over the memory limit. */
@@ -328,7 +349,7 @@ static struct uop *transform_weight(const struct tiling *g)
     const struct layer *l = g->l;
     struct tgc *t = l->t;
     struct uop *dim[MAX_RANK], *udim[MAX_RANK];
-    int64_t nelem, stride[SIDES_MAX] = {1, 1}, size[MAX_RANK];
+    int64_t nelem, stride[SIDES_MAX] = {1, 1}, size[MAX_RANK], below[MAX_RANK], step[MAX_RANK];
     int ndim = l->product->ndim, ntap = 1, ncol = g->nside == 2 ? g->f[1].taps : 1;
     float *w = weight_values(l, dim, &nelem);
     if (!w)
@@ -339,24 +360,24 @@ static struct uop *transform_weight(const struct tiling *g)
             stride[s] *= size_of(dim[p]);
     }
     weight_dims(g, udim);
+    for (int p = ndim - 1; p >= 0; p--) {
+        below[p] = p == ndim - 1 ? 1 : below[p + 1] * size_of(udim[p + 1]);
+        step[p] = p == ndim - 1 ? 1 : step[p + 1] * size_of(dim[p + 1]);
+    }
     int64_t each = nelem / ntap;
     float *u = mem_array(t, (size_t)each * (size_t)g->nplace, sizeof *u);
-    for (int64_t i = 0; i < each; i++) {
-        int64_t from = 0, rest = i, step = nelem;
-        for (int p = 0; p < ndim; p++) {                  /* coordinates of i in udim */
-            int64_t below = 1;
-            for (int a = p + 1; a < ndim; a++)
-                below *= size_of(udim[a]);
-            step /= size_of(dim[p]);
-            from += rest / below * step;
-            rest %= below;
+    abreast tap[SIDE_MAX * SIDE_MAX] = {{0}}, place[PLACES_MAX];
+    for (int64_t i = 0; i < each; i += ABREAST) {
+        int n = each - i < ABREAST ? (int)(each - i) : ABREAST;
+        for (int e = 0; e < n; e++) {
+            const float *from = w + first_tap(below, step, ndim, i + e);
+            for (int k = 0; k < ntap; k++)
+                tap[k][e] = from[k / ncol * stride[0] + k % ncol * stride[1]];
         }
-        double tap[SIDE_MAX * SIDE_MAX], place[PLACES_MAX];
-        for (int k = 0; k < ntap; k++)
-            tap[k] = w[from + k / ncol * stride[0] + k % ncol * stride[1]];
-        transform_taps(g, tap, place);
+        transform_taps(g, (const abreast *)tap, place);
         for (int k = 0; k < g->nplace; k++)
-            u[k * each + i] = (float)place[k];
+            for (int e = 0; e < n; e++)
+                u[k * each + i + e] = (float)place[k][e];
     }
     size[0] = g->nplace;
     for (int p = 0; p < ndim; p++)
