@@ -78,7 +78,12 @@ void snippets_reserve(struct names *n);                           /* all names o
 bool snippets_mention(const char *word);
 /* The set of pieces that a program uses, closed under needs. language: NULL, or "opencl": then a
  * piece opencl_x replaces x if it exists. */
-struct snippet_set { struct tgc *t; bool *used; const char *language; };
+struct snippet_set {
+    struct tgc *t;
+    bool *used;
+    const char *language;
+    struct dict found;           /* pieces by the names that were asked for */
+};
 void snippet_use(struct snippet_set *s, const char *name);        /* TGC_BUG on an unknown name */
 struct program;
 /* the used pieces of one file, in its order; with a suffix only those whose names end so */

@@ -52,11 +52,17 @@ bool snippets_mention(const char *word)
 }
 
 /* The piece of that name in the set's language. */
-static const struct snippet *find_in(const struct snippet_set *s, const char *name)
+static const struct snippet *find_in(struct snippet_set *s, const char *name)
 {
-    const struct snippet *own =
-        s->language ? snippet_find(mem_printf(s->t, "%s_%s", s->language, name)) : NULL;
-    return own ? own : snippet_find(name);
+    const struct snippet *found = dict_get(&s->found, name);
+    if (found)
+        return found;
+    if (s->language)
+        found = snippet_find(mem_printf(s->t, "%s_%s", s->language, name));
+    found = found ? found : snippet_find(name);
+    if (found)
+        *dict_enter(s->t, &s->found, mem_str(s->t, name)) = (void *)(uintptr_t)found;
+    return found;
 }
 
 /* Closes the set by repeated sweeps instead of recursion: the table is small and needs are

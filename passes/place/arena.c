@@ -232,7 +232,7 @@ static void insert_in_order(struct neighbour *a, int n)
     for (int i = 1; i < n; i++) {
         struct neighbour x = a[i];
         int k = i;
-        for (; k > 0 && a[k - 1].begin > x.begin; k--)
+        for (; k > 0 && compare_begins(&a[k - 1], &x) > 0; k--)
             a[k] = a[k - 1];
         a[k] = x;
     }
@@ -246,6 +246,9 @@ static int log2_of(int n)
     return log;
 }
 
+/* So many are inserted in less time than qsort() takes. */
+enum { FEW = 16 };
+
 /* The neighbours of one place that have offsets, by sorting them. */
 static int sort_nearby(struct packing *p, int item)
 {
@@ -253,7 +256,10 @@ static int sort_nearby(struct packing *p, int item)
     for (int i = p->near_from[item]; i < p->near_from[item + 1]; i++)
         if (p->offset[p->near[i]] != SIZE_MAX)
             p->nearby[n++] = neighbour_of(p, item, p->near[i]);
-    qsort(p->nearby, (size_t)n, sizeof *p->nearby, compare_begins);
+    if (n <= FEW)
+        insert_in_order(p->nearby, n);
+    else
+        qsort(p->nearby, (size_t)n, sizeof *p->nearby, compare_begins);
     p->work += p->near_from[item + 1] - p->near_from[item] + (double)n * log2_of(n);
     return n;
 }
