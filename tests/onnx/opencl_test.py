@@ -18,7 +18,7 @@ import node_test as N
 import tgc as T
 from borders import border, graph_inputs
 from library import Library
-from opencl import need_device
+from opencl import keep_context, need_device
 from suite import Failure, Suite, expect
 
 EVERY = 7
@@ -46,7 +46,7 @@ def symbols(library, arrays):
 
 
 def check_case(tgc, case, folder, told):
-    need_device()
+    keep_context()
     try:
         N.emit_case(tgc, case, folder, OPTIONS, told)
         T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "node.c", "-o", "node.so",
