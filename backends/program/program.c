@@ -309,8 +309,11 @@ static const char own_frame[] =
     "*/\n"
     "#ifdef __clang__\n#define KEEP_LOOP _Pragma(\"clang loop unroll(disable)\")\n"
     "#elif defined __GNUC__\n#define KEEP_LOOP _Pragma(\"GCC unroll 1\")\n"
-    "#else\n#define KEEP_LOOP\n#endif\n"
-    "/* The count of such a loop of two iterations, hidden from gcc, which unrolls these always. */\n"
+    "#else\n#define KEEP_LOOP\n#endif\n\n";
+
+/* Its "unroll 1" permits gcc to copy a body once. */
+static const char kept_twice[] =
+    "/* How often such a loop runs, hidden from gcc, which unrolls loops of two iterations always. */\n"
     "#if defined __GNUC__ && !defined __clang__\n"
     "static inline int kept_twice(void)\n{\n    int n = 2;\n"
     "    __asm__(\"\" : \"+r\"(n));\n    return n;\n}\n"
@@ -348,6 +351,8 @@ static void write_kernels(struct program *p, const struct text *kernels, struct 
         text_puts(out, no_invented_stores);
     if (kernels->s && strstr(kernels->s, PROGRAM_LOAD_AGAIN))
         text_puts(out, load_again);
+    if (kernels->s && strstr(kernels->s, PROGRAM_KEPT_TWICE))
+        text_puts(out, kept_twice);
     text_puts(out, kernels->s ? kernels->s : "");
     lines_move(p, kernels, out);
 }

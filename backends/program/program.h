@@ -90,7 +90,7 @@ struct program;
 void snippets_write(const struct program *p, struct text *out, const char *file,
                     const char *suffix);
 bool snippets_any(const struct snippet_set *s, const char *file);
-/* A macro of emitted programs; see load_again of program.c. */
+/* Macros of emitted programs; see load_again and kept_twice of program.c. */
 #define PROGRAM_LOAD_AGAIN "LOAD_AGAIN"
 #define PROGRAM_KEPT_TWICE "KEPT_TWICE"
 /* Writes text of runtime/ or of the backends. Words model_x and MODEL_X become NAME_x and NAME_X,

@@ -159,11 +159,11 @@ def section(name, source, text):
 
 def units(sources):
     """The files in groups that see the same headers; those with assembly, whose names no macro
-    changes, stay alone."""
+    changes, stay alone. An empty one has none."""
     groups = {}
     for name, source in sources.items():
         text, _ = library_of(source)
-        seen = name if re.search(r"\b(?:__asm__|asm)\b", text) else frozenset(VISIBLE.findall(text))
+        seen = name if re.search(r'\b(?:__asm__|asm)\b(?!\("" )', text) else frozenset(VISIBLE.findall(text))
         groups.setdefault(seen, {})[name] = (source, text)
     return groups.values()
 
