@@ -364,7 +364,7 @@ def main():
     bare = next(machine for machine in MACHINES if "none" in machine[0])
     suite.add(f"digits {bare[0]} by clang", check_machine, tgc, ROOT / "models" / "digits.tg",
               scratch / "digits-clang", *bare, CLANG, slow=True)
-    cases = N.load_cases()
+    cases = N.load_cases(options.build)
     for name in NODES:
         suite.add(name, check_node, tgc, cases[name], scratch / name)
     suite.main()

@@ -41,10 +41,10 @@ LOCK = threading.Lock()
 # ------------------------------------------------------------------------------------ sources
 
 
-def node_models():
+def node_models(build):
     """The models of the onnx package's node tests, in the order of their names."""
     import node_test
-    cases = node_test.load_cases()
+    cases = node_test.load_cases(build)
     for name in sorted(cases):
         case = cases[name]
         if name.startswith("test_"):
@@ -53,9 +53,9 @@ def node_models():
                 yield name, case.model, node_test
 
 
-def read_sources():
+def read_sources(build):
     sources = []
-    for name, model, _ in node_models():
+    for name, model, _ in node_models(build):
         if model.ByteSize() < 200_000:
             sources.append((name, model.SerializeToString()))
     return sources
@@ -64,13 +64,13 @@ def read_sources():
 class Sources:
     """Read once, by whoever asks first."""
 
-    def __init__(self):
-        self.found = None
+    def __init__(self, build):
+        self.build, self.found = build, None
 
     def all(self):
         with LOCK:
             if self.found is None:
-                self.found = read_sources()
+                self.found = read_sources(self.build)
             return self.found
 
 
@@ -339,7 +339,7 @@ def main():
     options = suite.parse(extra)
     tgc = T.find_tgc(options.build)
     scratch = Path(options.build).resolve() / "test-scratch" / "mutants"
-    sources = Sources()
+    sources = Sources(options.build)
     if options.seed is not None:
         for seed in range(options.seed, options.seed + options.count, GROUP):
             suite.add(f"mutants {seed}..{seed + GROUP - 1}", check_mutants, tgc, scratch, sources,

@@ -194,7 +194,7 @@ def main():
             name = f"{path.stem} {' '.join(how)}".strip()
             suite.add(name, L.check_model, tgc, BY_CLANG, path, scratch / N.flat(name), how,
                       slow=how != () or path != MLP)
-    L.add_cases(suite, tgc, BY_CLANG, scratch, EVERY)
+    L.add_cases(suite, tgc, BY_CLANG, scratch, N.load_cases(options.build), EVERY)
     suite.main()
 
 

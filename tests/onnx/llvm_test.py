@@ -227,9 +227,8 @@ def check_refusals(tgc, folder):
         expect(not list(folder.iterdir()), f"{words[0]} left a file")
 
 
-def add_cases(suite, tgc, way, scratch, every):
+def add_cases(suite, tgc, way, scratch, cases, every):
     """The onnx package's tests that tgc passes; all but each `every`-th are slow."""
-    cases = N.load_cases()
     passing, _ = N.read_lists()
     for number, name in enumerate(passing):
         if name in cases:
@@ -252,7 +251,7 @@ def main():
         for how in ((), ("--cpu=generic",), ("--cpu=avx2",), ("-O0",)):
             name = f"{path.stem} {' '.join(how)}".strip()
             suite.add(name, check_model, tgc, BY_LLVM, path, scratch / N.flat(name), how, slow=how == ("--cpu=avx2",))
-    add_cases(suite, tgc, BY_LLVM, scratch, EVERY)
+    add_cases(suite, tgc, BY_LLVM, scratch, N.load_cases(options.build), EVERY)
     suite.main()
 
 

@@ -17,6 +17,8 @@ passes with that value told to the compiler (-i NAME=FILE); passing.txt then say
 """
 
 import functools
+import os
+import pickle
 import shutil
 import sys
 import threading
@@ -78,10 +80,23 @@ def _load_tensor(path, value):
     return onnx.load_tensor(path)
 
 
-def load_cases():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = {case.name: case for case in collect_testcases(None)}
+def generated_cases(build):
+    """The package's node tests by name. Its reference computes them in 4 s, so the first suite keeps them in the build folder."""
+    kept = Path(build).resolve() / "test-scratch" / f"onnx-{onnx.__version__}-numpy-{np.__version__}.pickle"
+    if not kept.exists():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cases = {case.name: case for case in collect_testcases(None)}
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        written = kept.with_suffix(f".{os.getpid()}")
+        written.write_bytes(pickle.dumps(cases))
+        written.replace(kept)
+    return pickle.loads(kept.read_bytes())
+
+
+def load_cases(build="build"):
+    """All tests of the package by name: those that it generates, and those that it keeps as files."""
+    cases = generated_cases(build)
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
     for kind in ("simple", "pytorch-converted", "pytorch-operator"):
         for folder in sorted((data / kind).iterdir()):
@@ -434,7 +449,7 @@ def main():
                             help="write docs/onnx-support.md from the lists")
 
     options = suite.parse(more)
-    cases = load_cases()
+    cases = load_cases(options.build)
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "onnx")
     if options.bless:
         import re

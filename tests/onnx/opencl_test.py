@@ -107,7 +107,7 @@ def main():
     for path in sorted((ROOT / "models").glob("*.tg")):
         suite.add(path.name, check_model, tgc, path, scratch / path.stem)
     suite.add("no driver", check_missing_driver, tgc, scratch / "none")
-    cases = N.load_cases()
+    cases = N.load_cases(options.build)
     passing, _ = N.read_lists()
     for number, (name, told) in enumerate(passing.items()):
         if name in cases:
