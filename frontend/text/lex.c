@@ -21,9 +21,7 @@ struct place lex_place(const struct reader *r, const struct token *at)
     while (end < r->end && *end != '\n' && end - begin < LONGEST_LINE)
         end++;
     if (at->column <= LONGEST_LINE) {
-        char *s = mem_copy(r->t, begin, (size_t)(end - begin) + 1);
-        s[end - begin] = 0;
-        p.source_line = s;
+        p.source_line = mem_printf(r->t, "%.*s", (int)(end - begin), begin);
     }
     return p;
 }
