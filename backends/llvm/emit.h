@@ -75,6 +75,7 @@ struct emit {
     LLVMContextRef context;
     LLVMModuleRef module;
     LLVMBuilderRef at;
+    struct held *held;           /* the three */
     LLVMTargetDataRef layout;
     LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, size, pointer, nothing;
     LLVMTypeRef inputs, outputs, options, head;    /* the structs: see layout.c */

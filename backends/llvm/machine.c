@@ -52,6 +52,17 @@ LLVMTargetMachineRef machine_again(const struct llvm *l, const struct llvm_machi
                                   m->relocation, CODE_MODEL_DEFAULT);
 }
 
+struct open_machine { const struct llvm *l; LLVMTargetMachineRef machine; LLVMTargetDataRef layout; };
+
+static void dispose(void *what)
+{
+    const struct open_machine *open = what;
+    if (open->layout)
+        open->l->DisposeTargetData(open->layout);
+    if (open->machine)
+        open->l->DisposeTargetMachine(open->machine);
+}
+
 /* m: its triple, cpu and features are known; title: what names the triple in messages. A program that
  * runs without a system is linked to fixed addresses. */
 static bool machine_make(struct tgc *t, const struct llvm *l, const char *title,
@@ -64,8 +75,11 @@ static bool machine_make(struct tgc *t, const struct llvm *l, const char *title,
     register_targets(l);
     if (l->GetTargetFromTriple(m->triple, &m->target, &error))
         return diag_error(t, NULL, "%s: LLVM %d: %s", title, l->version, llvm_take(t, l, error));
-    m->machine = machine_again(l, m);
-    m->layout = l->CreateTargetDataLayout(m->machine);
+    struct open_machine *open = MEM_NEW(t, struct open_machine);
+    m->held = held_add(t, dispose, open);
+    *open = (struct open_machine){l, machine_again(l, m), NULL};
+    m->machine = open->machine;
+    m->layout = open->layout = l->CreateTargetDataLayout(m->machine);
     return true;
 }
 
@@ -99,11 +113,7 @@ bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, 
     return machine_make(t, l, mem_printf(t, "--triple=%.200s", m->triple), m);
 }
 
-void machine_free(const struct llvm *l, struct llvm_machine *m)
-{
-    l->DisposeTargetData(m->layout);
-    l->DisposeTargetMachine(m->machine);
-}
+void machine_free(struct llvm_machine *m) { held_release(m->held); }
 
 /* --------------------------------------------------------------------------------------- code */
 

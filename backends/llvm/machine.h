@@ -23,6 +23,7 @@ struct llvm_machine {
     int relocation;
     LLVMTargetMachineRef machine;
     LLVMTargetDataRef layout;
+    struct held *held;           /* the two */
 };
 /* The processor at hand; false: an error. */
 bool machine_of_host(struct tgc *t, const struct llvm *l, struct llvm_machine *m);
@@ -30,7 +31,7 @@ bool machine_of_host(struct tgc *t, const struct llvm *l, struct llvm_machine *m
  * an error. */
 bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
                        struct llvm_machine *m);
-void machine_free(const struct llvm *l, struct llvm_machine *m);
+void machine_free(struct llvm_machine *m);
 
 /* Another of the same kind, for another thread. */
 LLVMTargetMachineRef machine_again(const struct llvm *l, const struct llvm_machine *m);

@@ -27,13 +27,34 @@ static void diagnose(LLVMDiagnosticInfoRef info, void *context)
     l->DisposeMessage(text);
 }
 
+/* What a compile that ends early leaves to be disposed of. */
+struct open_module {
+    const struct llvm *l;
+    LLVMContextRef context;
+    LLVMModuleRef module;
+    LLVMBuilderRef at;
+};
+
+static void dispose(void *what)
+{
+    const struct open_module *open = what;
+    if (!open->context)
+        return;
+    open->l->DisposeBuilder(open->at);
+    open->l->DisposeModule(open->module);
+    open->l->ContextDispose(open->context);
+}
+
 void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, const char *name)
 {
+    struct open_module *open = MEM_NEW(l->t, struct open_module);
     e->name = name;
+    e->held = held_add(l->t, dispose, open);
     e->context = l->ContextCreate();
     l->ContextSetDiagnosticHandler(e->context, diagnose, l);
     e->module = l->ModuleCreateWithNameInContext(name, e->context);
     e->at = l->CreateBuilderInContext(e->context);
+    *open = (struct open_module){l, e->context, e->module, e->at};
     l->SetTarget(e->module, m->triple);
     l->SetModuleDataLayout(e->module, m->layout);
     e->arch = m->arch;
@@ -94,9 +115,4 @@ void module_check(const struct emit *e)
     e->l->DisposeMessage(message);
 }
 
-void module_end(struct emit *e)
-{
-    e->l->DisposeBuilder(e->at);
-    e->l->DisposeModule(e->module);
-    e->l->ContextDispose(e->context);
-}
+void module_end(struct emit *e) { held_release(e->held); }

@@ -94,7 +94,7 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
     else
         ok = ok && generate(&e, &m, r->file, &out->code);
     module_end(&e);
-    machine_free(l, &m);
+    machine_free(&m);
     return ok;
 }
 

@@ -72,18 +72,28 @@ static void do_work(struct work *w)
         pthread_join(thread[--n], NULL);
 }
 
+static void dispose_objects(void *what)
+{
+    const struct work *w = what;
+    for (int i = 0; i < w->njob; i++)
+        if (w->job[i].ok)
+            w->l->DisposeMemoryBuffer(w->job[i].object);
+}
+
 bool parallel_generate(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
                        const struct emit *e, int n, struct code_object *object)
 {
     struct job *job = mem_array(t, (size_t)n + 1, sizeof *job);
-    struct work w = {.l = l, .m = m, .passes = machine_passes(t, l), .job = job, .njob = n};
+    struct work *w = MEM_NEW(t, struct work);
     bool ok = true;
+    *w = (struct work){.l = l, .m = m, .passes = machine_passes(t, l), .job = job, .njob = n};
+    struct held *held = held_add(t, dispose_objects, w);
     for (int i = 0; i < n; i++) {
         job[i].module = e[i].module;
         job[i].notes = (struct machine_notes){l, &job[i].error};
         l->ContextSetDiagnosticHandler(e[i].context, machine_note, &job[i].notes);
     }
-    do_work(&w);
+    do_work(w);
     for (int i = 0; i < n; i++) {
         if (!job[i].ok) {
             ok = ok && diag_error(t, NULL, "LLVM %d: %s", l->version, job[i].error.text);
@@ -92,8 +102,8 @@ bool parallel_generate(struct tgc *t, const struct llvm *l, const struct llvm_ma
         size_t nbytes = l->GetBufferSize(job[i].object);
         unsigned char *bytes = mem_alloc(t, nbytes);
         memcpy(bytes, l->GetBufferStart(job[i].object), nbytes);
-        l->DisposeMemoryBuffer(job[i].object);
         object[i] = (struct code_object){bytes, nbytes};
     }
+    held_release(held);
     return ok;
 }

@@ -229,7 +229,7 @@ static struct llvm_program *compile(struct tgc *t, struct llvm *l, const struct 
         return NULL;
     for (int i = 0; i < p->nobject; i++)
         module_end(&e[i]);
-    machine_free(l, &m);
+    machine_free(&m);
     if (!program_link(p, &why)) {
         diag_error(t, NULL, "LLVM %d: its code cannot be linked here: %s", l->version, why.text);
         return NULL;

@@ -257,6 +257,13 @@ for name, kinds in {"digits": ("c", "tg", "json"), "mlp": ("c", "uops")}.items()
             expect("calls failed" in make(program("faults.c", MODELS[name], kind)), "nothing failed")
 
 
+@suite.case("opening a model by LLVM is cancelled at each time that it is asked: all memory is freed")
+def _():
+    if not has_llvm():
+        raise Skip("libLLVM is not here")
+    make(program("faults.c", DIGITS, "cancel"))
+
+
 @suite.case("from C++")
 def _():
     expect("digits.c" in make(program("api.cpp", DIGITS)), "nothing was compiled")
