@@ -22,7 +22,8 @@ optional='pocl-opencl-icd clinfo zsh fish libclang-rt-dev clang-19 gcc-aarch64-l
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
 long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap'
 wheel='binutils dpkg-dev qemu-user'
-long="$long gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm"
+long="$long gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm lld"
+long="$long gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { say "$*" >&2; exit 1; }

@@ -185,7 +185,7 @@ def main():
         suite.add(name, function, tgc, scratch / N.flat(name))
     for triple, linker, emulator in CROSS:
         suite.add(f"libraries {triple}", check_library, tgc, scratch / f"libraries-{triple}", triple, linker,
-                  emulator, slow=triple != "armv7-linux-gnueabihf")
+                  emulator, slow=triple != "aarch64-linux-gnu")
         suite.add(f"run {triple}", check_cross, tgc, scratch / triple, triple, linker, emulator)
     for triple in ("thumbv7em-none-eabihf", "thumbv7em-none-eabi"):
         suite.add(f"object {triple}", check_object, tgc, scratch / triple, triple)
