@@ -242,6 +242,28 @@ def _(folder):
         expect("schedule" in done.err and KEPT not in done.err, done.err)
 
 
+@case("perf and gdb know the code's names, fresh and found")
+def _(folder):
+    perceptron(folder)
+    env = {**os.environ, "TGC_CACHE": "1", "XDG_CACHE_HOME": str(folder / "xdg"), "TGC_PERF": "1"}
+    for _ in range(2):
+        process = subprocess.Popen([str(TGC), "run", "model.onnx"], cwd=folder, env=env, stdout=subprocess.DEVNULL)
+        expect(process.wait(timeout=120) == 0, "the run failed")
+        names = Path(f"/tmp/perf-{process.pid}.map")
+        lines = names.read_text().splitlines()
+        names.unlink()
+        expect(any(line.endswith(" model_run") for line in lines) and len(lines) > 1, lines)
+        expect(all(int(word, 16) > 0 for line in lines for word in line.split()[:2]), lines)
+    if not shutil.which("gdb"):
+        raise Skip("gdb is not installed")
+    done = T.run(["gdb", "-batch", "-nx", "-ex", "set breakpoint pending on", "-ex", "break model_run", "-ex", "run", "-ex", "bt",
+                  "--args", TGC, "run", "model.onnx"], cwd=folder, env={"TGC_CACHE": "1", "XDG_CACHE_HOME": str(folder / "xdg")})
+    text = done.out.decode()
+    if "ptrace" in done.err + text or "Could not trace" in done.err:
+        raise Skip("no process can be traced here")
+    expect("in model_run ()" in text, text + done.err)
+
+
 @case("memory that LLVM does not get is an error, and the process does not abort")
 def _(folder):
     need_llvm()
