@@ -14,6 +14,7 @@
 #include "passes/analysis/kernel_cost.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 /* The least bytes that a record takes. */
 enum { FILE_NBYTES = 16, INPUT_NBYTES = 32, BORDER_NBYTES = 32, LINE_NBYTES = 8 };
@@ -23,6 +24,7 @@ struct kept {
     struct tgc *t;
     struct cache *cache;
     const char *name;                      /* of the program */
+    struct stat model;                     /* its file */
     unsigned char key[DIGEST_NBYTES];      /* of the first step */
     char facts[NAME_NBYTES], code[NAME_NBYTES];
 };
@@ -55,7 +57,7 @@ static bool make_key(struct kept *k, const struct options *o)
     struct digest d;
     digest_begin(&d, cache_digest_key(k->cache));
     digest_add_string(&d, "facts");
-    if (!identity_add(&d) || !identity_add_file(&d, o->model) ||
+    if (stat(o->model, &k->model) != 0 || !identity_add(&d) || !identity_add_file(&d, o->model) ||
         (o->tune && !identity_add_file(&d, o->tune)))
         return false;
     digest_add_string(&d, k->name);
@@ -94,8 +96,9 @@ static bool make_code_key(struct kept *k, const struct options *o, const struct 
 /* Whether what was compiled is what the key was made of: the file may have been written meanwhile. */
 static bool is_same_model(const struct kept *k, const struct options *o)
 {
-    struct kept now = *k;
-    return make_key(&now, o) && memcmp(now.key, k->key, sizeof now.key) == 0;
+    struct stat now, then = k->model;
+    return stat(o->model, &now) == 0 && now.st_ino == then.st_ino && now.st_size == then.st_size &&
+           now.st_mtim.tv_sec == then.st_mtim.tv_sec && now.st_mtim.tv_nsec == then.st_mtim.tv_nsec;
 }
 
 /* ----------------------------------------------------------------------------------------- facts */
