@@ -232,7 +232,7 @@ def compile_main(folder, tgc, stem, compiler, flags):
     return folder / "main.o"
 
 
-def build(source, exe, compiler="gcc", flags=("-O2",), timeout=300, libraries=(), main_by=None):
+def build(source, exe, compiler="gcc", flags=("-O1",), timeout=300, libraries=(), main_by=None):
     """Builds the emitted file as a program, without a warning. With main_by, a tgc, only the
     library is this file's: the program has no selftest, and takes half of the time to build."""
     source = Path(source)
