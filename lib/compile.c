@@ -325,8 +325,8 @@ static bool find_tools(struct tgc *t, const struct options *o, const struct comp
     return (*compiler = clang_compiler(clang_open(t, o->triple))) != NULL;
 }
 
-/* Into a folder: NAME.o, LLVM's object; or, where that calls functions of runtime/, NAME.c with these,
- * its header and NAME_kernels.o. Sets the first one's path. */
+/* Into a folder: NAME.h, and NAME.o, LLVM's object; or, where that calls functions of runtime/, NAME.c
+ * with these and NAME_kernels.o. Sets the first one's path. */
 static bool put_parts(struct tgc *t, const struct model *m, const struct program_options *po,
                       const struct llvm_output *code, const char *dir, const char **source)
 {
@@ -335,14 +335,14 @@ static bool put_parts(struct tgc *t, const struct model *m, const struct program
     const char *base = mem_printf(t, "%s/%s", dir, po->name);
     bool ok;
     *source = mem_printf(t, "%s.%s", base, code->npiece ? "c" : "o");
+    program_write_header(t, m->schedule, po, &h);
+    ok = put_text(t, inside, mem_printf(t, "%s.h", base), &h);
     if (code->npiece) {
-        program_write_header(t, m->schedule, po, &h);
         program_write_pieces(t, m->schedule, po, code->piece, code->npiece, &c);
-        ok = put_text(t, inside, *source, &c) &&
-             put_text(t, inside, mem_printf(t, "%s.h", base), &h) &&
+        ok = ok && put_text(t, inside, *source, &c) &&
              put_text(t, inside, mem_printf(t, "%s_kernels.o", base), &code->code);
     } else {
-        ok = put_text(t, inside, *source, &code->code);
+        ok = ok && put_text(t, inside, *source, &code->code);
     }
     ok = ok && outputs_commit(inside);
     outputs_discard(inside);
@@ -355,13 +355,20 @@ static bool join_parts(struct tgc *t, const struct options *o, const struct mode
                        struct outputs *files, const struct program_options *po,
                        const struct llvm_output *code)
 {
-    const char *object = mem_printf(t, "%s_kernels.o", po->name);
+    static const char *const flag = "-I."; /* a .c of --link finds the header */
+    const char *const *link = externals_files(t, o);
+    const char **library = mem_array(t, (size_t)o->nlink + 1, sizeof *library);
     struct compile_request r = {
         .kind = o->emit == EMIT_OBJECT ? BINARY_JOINED : binary_kind_of(o->emit),
-        .out_path = outputs_reserve(files, o->output),
+        .out_path = link ? outputs_reserve(files, o->output) : NULL,
         .subject = o->output,
-        .library = &object,
-        .nlibrary = code->npiece > 0};
+        .flags = &flag,
+        .nflag = o->nlink > 0,
+        .library = library};
+    if (code->npiece)
+        library[r.nlibrary++] = mem_printf(t, "%s_kernels.o", po->name);
+    for (int i = 0; link && i < o->nlink; i++)
+        library[r.nlibrary++] = link[i];
     struct held *held;
     const char *dir = r.out_path && find_tools(t, o, &r.compiler) ? directory_make(t, &held) : NULL;
     if (!dir)

@@ -302,6 +302,9 @@ def links(folder):
     tgc(folder, "m.onnx", "-o", "m.so", *NAMED, "--link=foo.o", "-MD")
     expect((folder / "m.d").read_text() == "m.so: m.onnx lib.tg foo.o\n", (folder / "m.d").read_text())
     expect(T.must(T.run(["nm", "-D", "m.so"], cwd=folder)).out.count(b" T my_foo") == 1, "m.so has no my_foo")
+    if "libLLVM: none" not in tgc(folder, "--version").out.decode():
+        tgc(folder, "m.onnx", "-o", "l.so", *NAMED, "--link=foo.o", "--target=llvm")
+        expect(T.must(T.run(["nm", "-D", "l.so"], cwd=folder)).out.count(b" T my_foo") == 1, "l.so has no my_foo")
     told = json.loads(tgc(folder, "info", "m.onnx", *NAMED, "--json").out)
     expect(told["functions"] == [{"function": "my_foo", "operator": "my.domain::Foo", "calls": 2}], str(told.get("functions")))
     done = tgc(folder, "run", "m.onnx", *NAMED, status=1)
