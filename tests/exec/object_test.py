@@ -310,6 +310,27 @@ def check_machine(tgc, model, folder, triple, compiler, emulator, cpus, target=L
         compare(*reversed(said if cpu else [without_arena(text) for text in said]))
 
 
+def check_loader(tgc, folder):
+    """The loader of code in this process, built for AArch64, beside this processor's: the same numbers."""
+    BY_LLVM.need(tgc)
+    _, compiler, emulator, _ = MACHINES[0]
+    for program in (compiler, emulator):
+        if not shutil.which(program):
+            raise Skip(f"{program} is not installed")
+    T.scratch(folder)
+    (folder / "g.tg").write_text(PLAIN)
+    said = []
+    for triple, cc, runner in ((None, "gcc", []), (MACHINES[0][0], compiler, [emulator])):
+        T.must(T.run([tgc, "g.tg", "-o", "g.o", LLVM, "--cpu=generic", *([f"--triple={triple}"] if triple else [])], cwd=folder))
+        T.must(T.run([cc, "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", HERE / "loader.c",
+                      ROOT / "backends" / "llvm" / "loader.c", "-o", "run", *(["-static"] if triple else [])], cwd=folder))
+        said.append(T.must(T.run([*runner, "./run", "g.o"], cwd=folder, timeout=60)).out)
+    expect(said[0] == said[1] and said[0].count(b"\n") == 32, said)
+    expect("it is for machine" in T.must(T.run(["gcc", "-D_GNU_SOURCE", f"-I{ROOT}", HERE / "loader.c",
+                                                ROOT / "backends" / "llvm" / "loader.c", "-o", "here"], cwd=folder)).err +
+           T.must(T.run(["./here", "g.o"], cwd=folder), 1).err, "another processor's object is taken")
+
+
 def check_refusals(tgc, folder):
     BY_LLVM.need(tgc)
     model = ROOT / "models" / "mlp.tg"
@@ -339,6 +360,7 @@ def main():
     tgc = T.find_tgc(options.build)
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "object")
     suite.add("refusals", check_refusals, tgc, scratch / "refusals")
+    suite.add("loader", check_loader, tgc, scratch / "loader")
     suite.add("texts", check_texts, tgc, scratch / "texts")
     suite.add("weights", check_weights, tgc, scratch / "weights")
     suite.add("interface", check_interface, tgc, scratch / "interface")
