@@ -32,6 +32,14 @@ void held_release(struct held *h)
 
 void held_forget(struct held *h) { h->release = NULL; }
 
+struct held *held_last(const struct tgc *t) { return t->held; }
+
+void held_forget_since(struct tgc *t, const struct held *last)
+{
+    for (struct held *h = t->held; h && h != last; h = h->before)
+        held_forget(h);
+}
+
 void held_release_all(struct tgc *t)
 {
     while (t->held) {

@@ -86,6 +86,9 @@ struct held;
 struct held *held_add(struct tgc *t, void (*release)(void *what), void *what);
 void held_release(struct held *h);                                /* now; NULL: nothing */
 void held_forget(struct held *h);
+/* The latest entry; forgets all after it: what they hold can no longer be released safely. */
+struct held *held_last(const struct tgc *t);
+void held_forget_since(struct tgc *t, const struct held *last);
 void held_release_all(struct tgc *t);
 /* fopen() to be closed by held_release(*h). NULL: errno says why. */
 FILE *held_fopen(struct tgc *t, const char *path, const char *mode, struct held **h);

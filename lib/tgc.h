@@ -113,8 +113,8 @@ typedef struct tgc_file {
     const void *bytes;
     size_t nbytes;
 } tgc_file;
-/* The same in memory. kind: "c", "o", "ll", ... The first file is what was asked for. needs: the option
- * "name", or a model from a file, for the names. */
+/* The same in memory. kind: "c", "o", "ll", ... The files' names are made of the option "name", else of
+ * the model's file ("model", if it is in memory). */
 TGC_API tgc_status tgc_compile_memory(tgc_compiler *c, const char *kind, tgc_files **files);
 TGC_API size_t tgc_files_count(const tgc_files *files);
 TGC_API tgc_file tgc_files_get(const tgc_files *files, size_t index);  /* all zeros: no such one */

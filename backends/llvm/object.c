@@ -102,8 +102,11 @@ bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
                 const struct llvm_request *r, struct llvm_output *out)
 {
     struct fatal *guard = fatal_begin(t);
-    if (setjmp(guard->back))
+    const struct held *before = held_last(t);
+    if (setjmp(guard->back)) {
+        held_forget_since(t, before);           /* LLVM's objects are as it left them */
         return diag_error(t, NULL, "LLVM %d: %s", l->version, guard->error.text);
+    }
     bool ok = write_file(t, l, s, r, out);
     fatal_end(guard);
     return ok;

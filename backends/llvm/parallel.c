@@ -96,6 +96,7 @@ bool parallel_generate(struct tgc *t, const struct llvm *l, const struct llvm_ma
     do_work(w);
     for (int i = 0; i < n; i++) {
         if (!job[i].ok) {
+            held_forget(e[i].held);             /* LLVM may have left it half-changed */
             ok = ok && diag_error(t, NULL, "LLVM %d: %s", l->version, job[i].error.text);
             continue;
         }

@@ -242,7 +242,9 @@ struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct sc
                                   struct text *ir)
 {
     struct fatal *guard = fatal_begin(t);
+    const struct held *before = held_last(t);
     if (setjmp(guard->back)) {
+        held_forget_since(t, before);           /* LLVM's objects are as it left them */
         diag_error(t, NULL, "LLVM %d: %s", l->version, guard->error.text);
         return NULL;
     }
