@@ -86,9 +86,9 @@ void loops_range(struct writer *w, const struct uop *u)
     }
     const char *type = expr_type(w->p, &v->e), *begin = "0",
                *end = expr_operand(w->p, &size, PREC_SHIFT);
-    if (range_is_shared(u) || (range_is_of_block(u) && w->p->backend->barrier))
+    if (range_is_shared(u) || (range_is_of_block(u) && w->p->backend->barrier)) {
         write_share(w, u, type, &size, &begin, &end);
-    if (w->kept[w->position] && uop_is_int(u->src[0], 2)) {
+    } else if (w->kept[w->position] && uop_is_int(u->src[0], 2)) {
         end = PROGRAM_KEPT_TWICE;
         size = expr_name(end, expr_kind(u->dtype));
     }
