@@ -1,4 +1,4 @@
-"""The compiler as a library: programs that know of tgc what is installed: tgc.h, libtgc.so, libtgc.pc.
+"""The compiler as a library: programs that know of tgc what is installed: tgc.h, tgc_target.h, libtgc.so, libtgc.pc.
 
 api.c and api.cpp use tgc.h as its comments say; faults.c makes every allocation fail once. What the library writes is compared with
 what the command line writes. With --all, api.c runs against a library that is built with sanitizers.
@@ -43,7 +43,7 @@ def install_once():
     plan = json.loads(T.must(T.run(["meson", "introspect", BUILD, "--installed"])).out)
     root = SCRATCH / "installed"
     for source, target in plan.items():
-        if re.match(r"libtgc\.|tgc\.h$", Path(target).name):
+        if re.match(r"libtgc\.|tgc\.h$|tgc_target\.h$", Path(target).name):
             path = root / Path(target).relative_to("/")
             path.parent.mkdir(parents=True, exist_ok=True)
             if Path(source).is_absolute():
@@ -100,10 +100,14 @@ def text_model(path, *lines):
 # --------------------------------------------------------------------------------------- cases
 
 
-@suite.case("tgc.h is C99 and C++11 without a warning")
+HEADERS = [ROOT / "lib/tgc.h", ROOT / "lib/tgc_target.h"]
+
+
+@suite.case("tgc.h and tgc_target.h are C99 and C++11 without a warning")
 def _():
-    for words in (["cc", "-std=c99"], ["cc", "-std=c11"], ["c++", "-std=c++11", "-xc++"]):
-        T.must(T.run([*words, *WARNINGS, "-fsyntax-only", *(["-xc"] if words[0] == "cc" else []), ROOT / "lib/tgc.h"]))
+    for words in (["cc", "-std=c99", "-xc"], ["cc", "-std=c11", "-xc"], ["c++", "-std=c++11", "-xc++"]):
+        for header in HEADERS:
+            T.must(T.run([*words, *WARNINGS, "-fsyntax-only", header]))
 
 
 def exported():
@@ -111,11 +115,11 @@ def exported():
     return {line.split()[2] for line in lines}
 
 
-@suite.case("libtgc.so exports the functions of tgc.h, and has a soname")
+@suite.case("libtgc.so exports the functions of its headers, and has a soname")
 def _():
-    text = re.sub(r"/\*.*?\*/", "", (ROOT / "lib/tgc.h").read_text(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", "\n".join(header.read_text() for header in HEADERS), flags=re.S)
     declared = set(re.findall(r"^TGC_API [^;]*?\b(tgc_\w+)\(", text, re.M))
-    expect(len(declared) > 25, f"tgc.h is read as {sorted(declared)}")
+    expect(len(declared) > 25, f"they are read as {sorted(declared)}")
     expect(exported() == declared, f"other symbols: {exported() ^ declared}")
     dynamic = T.must(T.run(["readelf", "-d", BUILD / "lib/libtgc.so"])).out.decode()
     expect("Library soname: [libtgc.so.0]" in dynamic, dynamic)

@@ -131,7 +131,7 @@ def _():
                  "share/doc/tgc/examples/cmake/CMakeLists.txt"):
         expect(name in found, f"{name} is not among\n" + "\n".join(found))
         expect((prefix() / name).stat().st_size > 0, f"{name} is empty")
-    for name in ("tgc.h", "libtgc.so", "libtgc.so.0", "libtgc.pc"):
+    for name in ("tgc.h", "tgc_target.h", "libtgc.so", "libtgc.so.0", "libtgc.pc"):
         expect(len([path for path in found if Path(path).name == name]) == 1, f"{name} is not among\n" + "\n".join(found))
 
 
