@@ -88,7 +88,8 @@ static struct mask mask_of(struct emit *e, enum isa isa)
     return mask;
 }
 
-static value declare(struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, unsigned n)
+static value declare(struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type,
+                     unsigned n)
 {
     return e->l->AddFunction(e->module, name, e->l->FunctionType(result, type, n, 0));
 }
@@ -96,7 +97,8 @@ static value declare(struct emit *e, const char *name, LLVMTypeRef result, LLVMT
 static void read_x86(struct emit *e, value *word)
 {
     enum { FEATURES = 3 };                                       /* behind vendor, type and subtype */
-    value model = e->l->AddGlobal(e->module, e->l->ArrayType(e->i32, FEATURES + 1), "__cpu_model");
+    LLVMTypeRef type = e->l->ArrayType(e->i32, FEATURES + 1);
+    value model = e->l->AddGlobal(e->module, type, "__cpu_model");
     value more = e->l->AddGlobal(e->module, e->l->ArrayType(e->i32, 1), "__cpu_features2");
     call(e, declare(e, "__cpu_indicator_init", e->i32, NULL, 0), NULL, 0);
     word[0] = load_as(e, e->i32, pointer_at(e, model, e->i32, const_int(e, e->i64, FEATURES)), 0);

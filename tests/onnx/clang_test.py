@@ -134,7 +134,7 @@ def check_variable(tgc, folder):
     run = [tgc, "run", MLP]
     env = {**os.environ, "CLANG": "1"}
     expect(b"\nran by clang " in T.must(T.run(run, env=env)).out, "not by clang")
-    expect(b"ran by" not in T.must(T.run([*run, "--target=c"], env=env)).out, "not by the C compiler")
+    expect(b"\nran by clang " not in T.must(T.run([*run, "--target=c"], env=env)).out, "not by the C compiler")
     for version in range(13, 20):
         if shutil.which(f"clang-{version}"):
             out = T.must(T.run(run, env={**env, "TGC_CLANG": str(version)})).out.decode()
