@@ -43,6 +43,11 @@ MACHINES = (("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64", ("", 
              "enable=on,target=native -kernel", ("generic",)))
 
 
+# Cortex-M without a floating-point unit.
+SOFT = tuple((triple, f"arm-none-eabi-gcc -mcpu={cpu} -mthumb", f"qemu-system-arm -M {board} -nographic "
+              "-semihosting-config enable=on,target=native -kernel", ("generic",))
+             for triple, cpu, board in (("thumbv7m-none-eabi", "cortex-m3", "mps2-an385"),
+                                        ("thumbv7em-none-eabi", "cortex-m4", "mps2-an386")))
 VERSIONS = (14, 15, 16, 19)
 QUICK = ("aarch64-linux-gnu", "i686-linux-gnu")         # whose compilers scripts/setup.sh check installs
 TOO_LARGE = ("layer_norm", "mnist_cnn")                  # for the memory of qemu's mps2-an386
@@ -383,6 +388,10 @@ def main():
             suite.add(f"{path.stem} {machine[0]}", check_machine, tgc, path,
                       scratch / f"{path.stem}-{machine[0]}", *machine,
                       slow=path.stem != "mlp" or machine[0] not in QUICK)
+    for machine in SOFT:
+        for name in ("digits", "gelu"):
+            suite.add(f"{name} {machine[0]}", check_machine, tgc, ROOT / "models" / f"{name}.tg",
+                      scratch / f"{name}-{machine[0]}", *machine, slow=True)
     bare = next(machine for machine in MACHINES if "none" in machine[0])
     suite.add(f"digits {bare[0]} by clang", check_machine, tgc, ROOT / "models" / "digits.tg",
               scratch / "digits-clang", *bare, CLANG, slow=True)
