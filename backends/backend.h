@@ -159,7 +159,7 @@ struct byte_sink { bool (*write)(void *context, const void *p, size_t nbytes); v
 /* sizes.c: whether a run takes at most `limit` bytes of stack; false: an error says what takes
  * more */
 bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit);
-/* external.c: the call of a C function of the user's at *step or later that is the first of that
+/* naming.c: the call of a C function of the user's at *step or later that is the first of that
  * function; *step moves behind it. NULL: there is no more. */
 const struct host_call *schedule_next_external(const struct schedule *s, int *step);
 /* Their names are free in the program `name`. false: reported. */

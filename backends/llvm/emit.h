@@ -241,18 +241,22 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
 void externals_declare(struct emit *e);
 void emit_external(struct emit *e, const struct step *step);
 
-/* run.c */
+/* host.c: what functions outside of kernels have in common */
 void return_if(struct emit *e, value bad, value status);
 value weight_place(struct emit *e, value self, const struct buffer *b);
 /* An integer or bool over symbols and elements that this run has stored. */
-value run_scalar(struct emit *e, struct uop *root);
+value host_scalar(struct emit *e, struct uop *root);
 /* Where a buffer, or a part of one, is. */
-value run_argument(struct emit *e, const struct buffer *b);
+value host_argument(struct emit *e, const struct buffer *b);
+/* A constant of the module, as a global; its address as a plain pointer; a constant of n values. */
+value constant_data(const struct emit *e, value initial, const char *name);
+value constant_address(const struct emit *e, value global);
+value constant_table(const struct emit *e, value *row, int n, const char *name);
+
+/* run.c */
 void emit_run(struct emit *e, const char *name);
 
 /* entry.c */
-/* A constant of n values. */
-value constant_table(const struct emit *e, value *row, int n, const char *name);
 /* Before the run: its data, and the function that tells the caller which kernel comes. */
 void entry_begin(struct emit *e, const struct program_info *info);
 /* Weights that are strings, as data: run.c looks for them by name. */

@@ -17,25 +17,14 @@ static value null(const struct emit *e) { return e->l->ConstNull(e->pointer); }
 
 /* ------------------------------------------------------------------------------------- constants */
 
-static value data(const struct emit *e, value initial, const char *name)
-{
-    value g = e->l->AddGlobal(e->module, e->l->TypeOf(initial), name);
-    e->l->SetInitializer(g, initial);
-    e->l->SetGlobalConstant(g, 1);
-    e->l->SetLinkage(g, LLVM_INTERNAL);
-    return g;
-}
-
-static value address(const struct emit *e, value g) { return e->l->ConstBitCast(g, e->pointer); }
-
 /* s NULL: a null pointer */
 static value string(const struct emit *e, const char *s)
 {
     if (!s)
         return null(e);
-    value g = data(e, e->l->ConstStringInContext(e->context, s, (unsigned)strlen(s), 0), "");
+    value g = constant_data(e, e->l->ConstStringInContext(e->context, s, (unsigned)strlen(s), 0), "");
     e->l->SetLinkage(g, LLVM_PRIVATE);
-    return address(e, g);
+    return constant_address(e, g);
 }
 
 static value record(const struct emit *e, value *field, size_t n)
@@ -45,19 +34,14 @@ static value record(const struct emit *e, value *field, size_t n)
 #define RECORD(e, ...)                                                                             \
     record(e, (value[]){__VA_ARGS__}, sizeof(value[]){__VA_ARGS__} / sizeof(value))
 
-value constant_table(const struct emit *e, value *row, int n, const char *name)
-{
-    return address(e, data(e, e->l->ConstArray(e->l->TypeOf(row[0]), row, (unsigned)n), name));
-}
-
 /* The address of n records; none: a null pointer. */
 static value table(const struct emit *e, value *row, int n)
 {
     if (n == 0)
         return null(e);
-    value g = data(e, e->l->ConstArray(e->l->TypeOf(row[0]), row, (unsigned)n), "");
+    value g = constant_data(e, e->l->ConstArray(e->l->TypeOf(row[0]), row, (unsigned)n), "");
     e->l->SetLinkage(g, LLVM_PRIVATE);
-    return address(e, g);
+    return constant_address(e, g);
 }
 
 /* -------------------------------------------------------------------------------------- describe */
@@ -156,7 +140,7 @@ static void weights(const struct emit *e)
     size_t n = e->s->weight_nbytes;
     unsigned char *bytes = mem_alloc(e->t, n + 1);
     program_copy_weights(e->t, e->s, bytes);
-    value g = data(e, e->l->ConstStringInContext(e->context, (const char *)bytes, (unsigned)n, 1),
+    value g = constant_data(e, e->l->ConstStringInContext(e->context, (const char *)bytes, (unsigned)n, 1),
                    "weights");
     e->l->SetAlignment(g, ALIGN);
 }
@@ -172,7 +156,7 @@ void entry_strings(const struct emit *e)
         value *row = mem_array(e->t, n + 1, sizeof *row);
         for (size_t k = 0; k < n; k++)
             row[k] = string(e, s[k]);
-        data(e, e->l->ConstArray(e->pointer, row, (unsigned)n),
+        constant_data(e, e->l->ConstArray(e->pointer, row, (unsigned)n),
              mem_printf(e->t, "strings_%d", b->id));
     }
 }
@@ -371,7 +355,7 @@ static void emit_strerror(struct emit *e)
 static void emit_describe(struct emit *e, const struct program_info *info)
 {
     LLVMBasicBlockRef begin = function(e, public_name(e, "describe"), false, e->pointer, NULL, 0);
-    e->l->BuildRet(e->at, address(e, data(e, info_record(e, info), "info")));
+    e->l->BuildRet(e->at, constant_address(e, constant_data(e, info_record(e, info), "info")));
     function_end(e, begin);
 }
 

@@ -44,7 +44,7 @@ static value shape(struct emit *e, struct uop *const *size, int n)
         return null(e);
     value place = as_pointer(e, on_stack(e, e->l->ArrayType(e->i64, (unsigned)n)));
     for (int i = 0; i < n; i++)
-        store_as(e, run_scalar(e, size[i]),
+        store_as(e, host_scalar(e, size[i]),
                  pointer_at(e, place, e->i64, const_int(e, e->i64, i)), 0);
     return place;
 }
@@ -79,10 +79,10 @@ void emit_external(struct emit *e, const struct step *step)
         const struct external_value *v = &h->value[i];
         switch (a->kind) {
         case EXTERNAL_OPERAND: case EXTERNAL_RESULT:
-            arg[n++] = v->absent ? null(e) : as_pointer(e, run_argument(e, step->arg[buffer++]));
+            arg[n++] = v->absent ? null(e) : as_pointer(e, host_argument(e, step->arg[buffer++]));
             arg[n++] = shape(e, h->param + param, external_params(h, i));
             break;
-        case EXTERNAL_INT: arg[n++] = run_scalar(e, h->param[param]); break;
+        case EXTERNAL_INT: arg[n++] = host_scalar(e, h->param[param]); break;
         case EXTERNAL_FLOAT: arg[n++] = e->l->ConstReal(e->f32, v->f); break;
         case EXTERNAL_STRING: arg[n++] = string(e, v->s); break;
         case EXTERNAL_INTS: case EXTERNAL_FLOATS:
@@ -90,8 +90,8 @@ void emit_external(struct emit *e, const struct step *step)
             arg[n++] = const_int(e, e->size, v->nitem);
             break;
         case EXTERNAL_SCRATCH:
-            arg[n++] = as_pointer(e, run_argument(e, step->arg[buffer++]));
-            arg[n++] = cast_to(e, LLVM_TRUNC, run_scalar(e, h->param[param]), e->size);
+            arg[n++] = as_pointer(e, host_argument(e, step->arg[buffer++]));
+            arg[n++] = cast_to(e, LLVM_TRUNC, host_scalar(e, h->param[param]), e->size);
             break;
         }
     }

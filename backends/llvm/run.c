@@ -7,7 +7,6 @@
  * next run.
  */
 #include "backends/llvm/emit.h"
-#include "passes/target/legal.h"
 
 #include <string.h>
 
@@ -23,26 +22,6 @@ static value arena_begin(struct emit *e, value self)
         return pointer_at(e, self, e->i8,
                           constant64(e, (int64_t)(program_head_bytes(e->s) + e->s->state_nbytes)));
     return on_stack(e, e->l->ArrayType(vector_of(e, e->i8, ALIGN), (unsigned)(n / ALIGN + 1)));
-}
-
-value weight_place(struct emit *e, value self, const struct buffer *b)
-{
-    value g;
-    if (b->dtype == DTYPE_STRING) {
-        const char *name = mem_printf(e->t, "strings_%d", (b->same ? b->same : b)->id);
-        g = e->l->GetNamedGlobal(e->module, name);
-        if (!g)
-            g = e->l->AddGlobal(e->module, e->i8, name);
-        return e->l->BuildBitCast(e->at, g, e->pointer, "");
-    }
-    if (e->weights_outside)
-        return pointer_at(e, field_load(e, e->head, self, HEAD_WEIGHTS), e->i8,
-                          constant64(e, (int64_t)b->offset));
-    g = e->l->GetNamedGlobal(e->module, "weights");
-    if (!g)
-        g = e->l->AddGlobal(e->module, e->i8, "weights");
-    return pointer_at(e, e->l->BuildBitCast(e->at, g, e->pointer, ""), e->i8,
-                      constant64(e, (int64_t)b->offset));
 }
 
 static void bind_buffers(struct emit *e, value self, value in, value out)
@@ -78,42 +57,6 @@ static void bind_symbols(struct emit *e, value in)
     }
 }
 
-value run_scalar(struct emit *e, struct uop *root)
-{
-    int n;
-    struct uop *last = legal_scalar(e->t, root);
-    struct uop **order = uop_toposort(e->t, &last, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op != OP_CONST && order[i]->op != OP_VAR && order[i]->op != OP_BUFFER) {
-            if (order[i]->op != OP_LOAD && !op_is_elementwise(order[i]->op))
-                TGC_BUG(e->t, "%s in a scalar of the schedule", op_name(order[i]->op));
-            emit_uop(e, order[i]);
-        }
-    value v = operand(e, last);
-    if (root->dtype == DTYPE_INDEX)
-        v = cast_to(e, LLVM_SEXT, v, e->i64);
-    define(e, root, v);
-    return v;
-}
-
-/* A part of another buffer begins at an offset that may be an expression. */
-value run_argument(struct emit *e, const struct buffer *b)
-{
-    for (const struct buffer *part = b; part->base; part = part->base)
-        if (part->base_offset)
-            run_scalar(e, part->base_offset);
-    return place_of(e, b);
-}
-
-void return_if(struct emit *e, value bad, value status)
-{
-    LLVMBasicBlockRef end = block_new(e, "bad"), after = block_new(e, "good");
-    e->l->BuildCondBr(e->at, bad, end, after);
-    e->l->PositionBuilderAtEnd(e->at, end);
-    e->l->BuildRet(e->at, status);
-    e->l->PositionBuilderAtEnd(e->at, after);
-}
-
 static void emit_host(struct emit *e, const struct step *step)
 {
     const struct host_call *h = step->host;
@@ -127,9 +70,9 @@ static void emit_host(struct emit *e, const struct step *step)
     value *arg = mem_array(e->t, (size_t)(step->narg + h->nparam + h->nresult) + 1, sizeof *arg);
     int n = 0;
     for (int i = 0; i < step->narg; i++)
-        arg[n++] = run_argument(e, step->arg[i]);
+        arg[n++] = host_argument(e, step->arg[i]);
     for (int i = 0; i < h->nparam; i++)
-        arg[n++] = run_scalar(e, h->param[i]);
+        arg[n++] = host_scalar(e, h->param[i]);
     for (int i = 0; i < h->nresult; i++)
         arg[n++] = e->var[h->result[i]->id];
     value status = call_piece(e, h->function, e->i32, arg, n);
@@ -166,7 +109,7 @@ static void emit_call(struct emit *e, value self, const struct kernel *k)
     value *arg = mem_array(e->t, (size_t)n + 1, sizeof *arg);
     emit_step_hook(e, self, k->index);
     for (int i = 0; i < n; i++)
-        arg[i] = a[i].b ? run_argument(e, a[i].b) : load_as(e, e->i64, e->var[a[i].v->id], 0);
+        arg[i] = a[i].b ? host_argument(e, a[i].b) : load_as(e, e->i64, e->var[a[i].v->id], 0);
     if (k->is_shared)
         emit_share(e, self, k, arg, n);
     else
@@ -180,7 +123,7 @@ struct branch { LLVMBasicBlockRef other, after; };
 
 static void begin_loop(struct emit *e, const struct step *step)
 {
-    value end = run_scalar(e, step->trip);
+    value end = host_scalar(e, step->trip);
     value counter = on_stack(e, e->i64);
     e->var[step->counter->id] = counter;
     loop_open(e, NULL, constant64(e, 0), end, false);
@@ -190,7 +133,7 @@ static void begin_loop(struct emit *e, const struct step *step)
 static void break_unless(struct emit *e, const struct step *step)
 {
     LLVMBasicBlockRef on = block_new(e, "on");
-    e->l->BuildCondBr(e->at, run_scalar(e, step->cond), on, e->region[e->nregion - 1].exit);
+    e->l->BuildCondBr(e->at, host_scalar(e, step->cond), on, e->region[e->nregion - 1].exit);
     e->l->PositionBuilderAtEnd(e->at, on);
 }
 
@@ -198,7 +141,7 @@ static void begin_if(struct emit *e, const struct step *step, struct branch *b)
 {
     LLVMBasicBlockRef then = block_new(e, "then");
     *b = (struct branch){block_new(e, "else"), block_new(e, "endif")};
-    e->l->BuildCondBr(e->at, run_scalar(e, step->cond), then, b->other);
+    e->l->BuildCondBr(e->at, host_scalar(e, step->cond), then, b->other);
     e->l->PositionBuilderAtEnd(e->at, then);
 }
 
@@ -252,7 +195,7 @@ static void emit_shapes(struct emit *e, value out)
         const struct buffer *b = e->s->output[i];
         at++;
         for (int a = 0; a < b->ndim && program_has_shape_field(b); a++)
-            store_as(e, run_scalar(e, b->dim[a]), field_at(e, e->outputs, out, at++), 0);
+            store_as(e, host_scalar(e, b->dim[a]), field_at(e, e->outputs, out, at++), 0);
     }
 }
 

@@ -86,7 +86,7 @@ static void check_var(struct emit *e, value self, const struct var *v, int i)
     value kept = load_word(e, self, kept_at(e, i));
     if (st) {
         store_as(e, kept, e->var[v->id], WORD);
-        value left = binary(e, LLVM_SUB, constant64(e, v->max), run_scalar(e, st->rows));
+        value left = binary(e, LLVM_SUB, constant64(e, v->max), host_scalar(e, st->rows));
         return_if(e, compare(e, LLVM_SGT, kept, left), status(e, PROGRAM_STATE_FULL));
         return;
     }
@@ -109,7 +109,7 @@ void state_end_run(struct emit *e, value self)
     for (int i = 0; e->s->nstate && v[i]; i++) {
         const struct state *st = state_of_length(e->s, v[i]);
         value now = load_as(e, e->i64, e->var[v[i]->id], WORD);
-        store_word(e, st ? binary(e, LLVM_ADD, now, run_scalar(e, st->rows)) : now, self,
+        store_word(e, st ? binary(e, LLVM_ADD, now, host_scalar(e, st->rows)) : now, self,
                    kept_at(e, i));
     }
     if (states_have_two_places(e->s))

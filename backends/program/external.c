@@ -9,22 +9,6 @@
 
 #include <string.h>
 
-const struct host_call *schedule_next_external(const struct schedule *s, int *step)
-{
-    for (; *step < s->nstep; ++*step) {
-        const struct host_call *h = s->step[*step].kind == STEP_HOST ? s->step[*step].host : NULL;
-        bool seen = !h || !h->external;
-        for (int i = 0; i < *step && !seen; i++)
-            seen = s->step[i].kind == STEP_HOST && s->step[i].host->external &&
-                   !strcmp(s->step[i].host->external->symbol, h->external->symbol);
-        if (!seen) {
-            ++*step;
-            return h;
-        }
-    }
-    return NULL;
-}
-
 bool program_check_externals(struct tgc *t, const struct schedule *s, const char *name)
 {
     const struct host_call *h;

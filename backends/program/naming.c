@@ -24,6 +24,22 @@ bool schedule_passes_var(const struct schedule *s, const struct var *v)
     return true;
 }
 
+const struct host_call *schedule_next_external(const struct schedule *s, int *step)
+{
+    for (; *step < s->nstep; ++*step) {
+        const struct host_call *h = s->step[*step].kind == STEP_HOST ? s->step[*step].host : NULL;
+        bool seen = !h || !h->external;
+        for (int i = 0; i < *step && !seen; i++)
+            seen = s->step[i].kind == STEP_HOST && s->step[i].host->external &&
+                   !strcmp(s->step[i].host->external->symbol, h->external->symbol);
+        if (!seen) {
+            ++*step;
+            return h;
+        }
+    }
+    return NULL;
+}
+
 bool program_is_field(const struct program *p, const struct var *v)
 {
     return schedule_passes_var(p->s, v);
