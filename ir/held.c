@@ -1,5 +1,4 @@
-/* held.c - what a compile holds besides memory of its arena: maps, open files, libraries, unfinished
- * outputs.
+/* held.c - what a compile holds besides its arena: maps, open files, libraries, unfinished outputs.
  *
  * A compile may end anywhere, by tgc_stop(). So each such thing is entered in a list before it is
  * acquired (entering may end the compile, too), and tgc_free() releases what is still held, the

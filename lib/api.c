@@ -42,7 +42,7 @@ const char *tgc_status_text(tgc_status status)
     return "no status";
 }
 
-/* -------------------------------------------------------------------------------------- messages */
+/* ------------------------------------------------------------------------------------- messages */
 
 static tgc_message message_of(struct tgc *t, const struct diag *d)
 {
@@ -99,7 +99,7 @@ const tgc_message *tgc_message_get(const tgc_compiler *c, size_t index)
     return c && index < c->nmessage ? &c->message[index] : NULL;
 }
 
-/* ----------------------------------------------------------------------------------------- calls */
+/* ---------------------------------------------------------------------------------------- calls */
 
 tgc_status api_status(const struct tgc *t)
 {
@@ -176,7 +176,7 @@ tgc_status api_call(tgc_compiler *c, api_work *f, void *arg, struct tgc **kept)
     return status;
 }
 
-/* --------------------------------------------------------------------------------------- options */
+/* -------------------------------------------------------------------------------------- options */
 
 static const char *no_variable(const char *name)
 {
@@ -197,7 +197,8 @@ bool api_options(struct tgc *t, tgc_compiler *c, enum command command, const cha
     int n = 0;
     c->is_misused = true;
     if (!c->path && !c->bytes)
-        return diag_error(t, NULL, "no model is named; tgc_source_file() or tgc_source_memory() does");
+        return diag_error(t, NULL,
+                          "no model is named; tgc_source_file() or tgc_source_memory() does");
     word[n++] = "tgc";
     word[n++] = command_name(command);
     if (first)
@@ -306,7 +307,7 @@ void tgc_on_cancel(tgc_compiler *c, int (*f)(void *user), void *user)
     }
 }
 
-/* --------------------------------------------------------------------------------------- sources */
+/* -------------------------------------------------------------------------------------- sources */
 
 static void forget_source(tgc_compiler *c)
 {
@@ -356,7 +357,7 @@ void tgc_compiler_free(tgc_compiler *c)
     free(c);
 }
 
-/* ------------------------------------------------------------------------------------- compiling */
+/* ------------------------------------------------------------------------------------ compiling */
 
 static void compile_file(struct tgc *t, tgc_compiler *c, void *arg)
 {
@@ -430,7 +431,7 @@ void tgc_files_free(tgc_files *files)
         tgc_free(files->t);
 }
 
-/* ----------------------------------------------------------------------------------------- facts */
+/* ---------------------------------------------------------------------------------------- facts */
 
 static void write_info(struct tgc *t, tgc_compiler *c, void *arg)
 {

@@ -1,14 +1,19 @@
 /* api_model.c - tgc.h: models that run in this process.
  *
- * A model is a compile that has come to an instance (instance.c), and stays: all that belongs to it is
- * in the compile's arena, or held by it.
+ * A model is a compile that has come to an instance (instance.c), and stays: all that belongs to it
+ * is in the compile's arena, or held by it.
  */
 #include "lib/lib.h"
 
 #include <string.h>
 
 /* Of one input or output: what the caller sees, and its sizes. */
-struct port { tgc_tensor seen; int64_t shape[MAX_RANK]; const char *symbol[MAX_RANK]; bool is_set; };
+struct port {
+    tgc_tensor seen;
+    int64_t shape[MAX_RANK];
+    const char *symbol[MAX_RANK];
+    bool is_set;
+};
 
 struct tgc_model {
     struct tgc *t;
@@ -60,7 +65,8 @@ static void open_model(struct tgc *t, tgc_compiler *c, void *arg)
     struct tgc_model *m = MEM_NEW(t, struct tgc_model);
     m->t = t;
     m->message = "";
-    if (!api_options(t, c, COMMAND_RUN, NULL, "--target=llvm", &m->o) || !model_load(t, &m->o, &m->m) ||
+    if (!api_options(t, c, COMMAND_RUN, NULL, "--target=llvm", &m->o) ||
+        !model_load(t, &m->o, &m->m) ||
         !model_schedule(t, &m->o, m->o.name ? m->o.name : program_name(t, m->m.stem), &m->m) ||
         !instance_build(t, &m->o, &m->m, &m->p))
         return;
@@ -89,7 +95,7 @@ const char *tgc_model_maker(const tgc_model *m) { return m ? m->p.made_by : NULL
 
 const char *tgc_model_message(const tgc_model *m) { return m ? m->message : NULL; }
 
-/* --------------------------------------------------------------------------------------- tensors */
+/* -------------------------------------------------------------------------------------- tensors */
 
 size_t tgc_input_count(const tgc_model *m) { return m ? (size_t)m->p.info->input_count : 0; }
 
@@ -110,7 +116,7 @@ const void *tgc_output_data(const tgc_model *m, size_t index)
     return index < tgc_output_count(m) ? m->p.output[index].data : NULL;
 }
 
-/* ----------------------------------------------------------------------------------------- calls */
+/* ---------------------------------------------------------------------------------------- calls */
 
 /* The first message of a call that fails is what it says. */
 static tgc_status finish(tgc_model *m)
@@ -230,10 +236,11 @@ tgc_status tgc_reset(tgc_model *m)
 {
     if (!m)
         return TGC_MISUSE;
-    return !m->p.reset || !m->is_prepared || m->p.reset(m->p.model) == PROGRAM_OK ? TGC_OK : TGC_DEFECT;
+    bool has_run = m->p.reset && m->is_prepared;
+    return !has_run || m->p.reset(m->p.model) == PROGRAM_OK ? TGC_OK : TGC_DEFECT;
 }
 
-/* ---------------------------------------------------------------------------------- as functions */
+/* --------------------------------------------------------------------------------- as functions */
 
 tgc_status tgc_model_functions(const tgc_model *m, tgc_functions *functions)
 {

@@ -18,7 +18,12 @@
 
 /* A file or a directory that is removed unless it is finished. path NULL: neither is there yet, or
  * it is finished. */
-struct unfinished { const struct listener *listener; FILE *file; const char *path; bool is_directory; };
+struct unfinished {
+    const struct listener *listener;
+    FILE *file;
+    const char *path;
+    bool is_directory;
+};
 
 static void tell(const struct unfinished *u, bool appears)
 {
@@ -68,7 +73,13 @@ enum { ATTEMPTS = 100 };
 
 /* An output in memory, as open_memstream() allocates it. from: the file that another program
  * writes, in a directory of its own. */
-struct in_memory { FILE *file; char *bytes; size_t nbytes; const char *from; struct held *directory; };
+struct in_memory {
+    FILE *file;
+    char *bytes;
+    size_t nbytes;
+    const char *from;
+    struct held *directory;
+};
 
 static void free_bytes(void *what)
 {
@@ -163,8 +174,8 @@ static bool is_no_other_output(const struct outputs *s, struct output *o)
     return true;
 }
 
-/* Finds the file of a path. *direct: it exists and is not a regular file. *mode: of the file that it
- * replaces; 0: of none. */
+/* Finds the file of a path. *direct: it exists and is not a regular file. *mode: of the file that
+ * it replaces; 0: of none. */
 static bool find_target(const struct outputs *s, struct output *o, bool *direct, mode_t *mode)
 {
     struct tgc *t = s->t;
