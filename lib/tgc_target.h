@@ -10,7 +10,7 @@
  * for one thread, places of all buffers, the steps of a run. The structs are read only and change with
  * any version of tgc: a library takes only the targets that were compiled with its own header.
  *
- * docs/adding-a-target.md has an example of a page.
+ * docs/adding-a-target.md has an example: a target of 150 lines.
  */
 #ifndef TGC_TARGET_API_H
 #define TGC_TARGET_API_H
@@ -46,7 +46,7 @@ typedef struct tgc_target {
  *                                  be no memory, and the value is otherwise, or 0
  *      store (m, at, x [, valid])  of the buffer's dtype
  *
- * All others compute from src[] what docs/ir.md says of the op of that name. A bool is 0 or 1; an input
+ * All others compute from src[] what ir/ops.def of tgc says of that op. A bool is 0 or 1; an input
  * may hold any byte, of which all but 0 are true. Integers wrap, x / 0 is 0, floats become integers
  * towards zero and within bounds, NaN as 0; the maximum or minimum of NaN and another is NaN. i is 1
  * where the operands do not need that: there a processor's own instruction does. */

@@ -4,6 +4,7 @@ api.c and api.cpp use tgc.h as its comments say; faults.c makes every allocation
 what the command line writes. With --all, api.c runs against a library that is built with sanitizers.
 """
 
+import ctypes
 import functools
 import json
 import re
@@ -254,7 +255,7 @@ def _(folder):
 
 MODELS = {"digits": DIGITS, "mlp": ROOT / "models/mlp.tg"}
 
-for name, kinds in {"digits": ("c", "tg", "json"), "mlp": ("c", "uops")}.items():
+for name, kinds in {"digits": ("c", "tg", "json"), "mlp": ("c", "uops", "program")}.items():
     for kind in kinds:
         @suite.case(f"each allocation fails once: {name}, {kind}")
         def _(name=name, kind=kind):
@@ -316,6 +317,51 @@ def _():
         read |= set(re.findall(r'\bgetenv\("(\w+)"\)', path.read_text()))
     listed = set(re.findall(r"`([A-Z_]{2,})`", PAGE)) - {"TGC_NO_MEMORY", "TGC_VERSION"}
     expect(read - {"PATH", "HOME", "LD_LIBRARY_PATH"} <= listed, f"variables that the page does not name: {read - listed}")
+
+
+# --------------------------------------------------------------- docs/adding-a-target.md
+
+TARGETS = (ROOT / "docs/adding-a-target.md").read_text()
+
+
+def close_to_c(folder, source, library, inputs, output):
+    """The target's library against tgc's C target, which --target=c runs. Batches are the first sizes."""
+    x = np.random.default_rng(1).standard_normal(inputs[1]).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    make([TGC, "run", source, "--target=c", "-i", f"{inputs[0]}=x.npy", "--out-dir", "out"], cwd=folder)
+    want = np.load(folder / "out" / f"{output}.npy")
+    got = np.full_like(want, np.nan)
+    one = ctypes.c_void_p * 1
+    ctypes.CDLL(str(folder / library)).run(one(x.ctypes.data), one(got.ctypes.data), (ctypes.c_int64 * 1)(len(x)))
+    # sums of a thousand terms in another order, and libm's functions
+    expect(np.allclose(got, want, 1e-4, 1e-5), f"{library}: {np.abs(got - want).max()} of {np.abs(want).max()}")
+
+
+@case("a target outside the tree: the page's, by the page's commands, computes what the C target does")
+def _(folder):
+    toy = re.search(r"^```c\n(.*?)^```", TARGETS, re.M | re.S).group(1)
+    expect(toy.count("\n") <= 150, f"the example has {toy.count(chr(10))} lines")
+    (folder / "toy.c").write_text(toy)
+    shutil.copytree(ROOT / "models", folder / "models", ignore=shutil.ignore_patterns("demo"))
+    words = flags()
+    T.must(T.run(["cc", "-std=c99", *WARNINGS, "toy.c", "-o", "strict", *words], cwd=folder))
+    with lock:
+        package = install_once()
+    commands = re.search(r"^```sh\n(.*?)^```", TARGETS, re.M | re.S).group(1)
+    make(["sh", "-ec", commands], cwd=folder, env={"PKG_CONFIG_PATH": str(package), "LD_LIBRARY_PATH": str(package.parent)})
+    close_to_c(folder, "models/mlp.tg", "mlp.so", ("observation", (5, 64)), "action")
+    close_to_c(folder, "models/mnist_cnn.tg", "cnn.so", ("image", (3, 1, 28, 28)), "probabilities")
+    done = T.run([folder / "toy", "models/transformer_block.tg"], cwd=folder, env={"LD_LIBRARY_PATH": str(package.parent)})
+    expect(done.status == 1 and "the target 'toy' has no op" in done.err and not done.out, done.describe())
+
+
+@case("tgc_target.h: what is refused, and programs whose numbers are of something")
+def _(folder):
+    host = text_model(folder / "host.tg", "input %x : f32[9]", "%v, %i = topk(%x) {k=2}", 'output %v as "y"')
+    state = text_model(folder / "state.tg", "input %before : f32[1]", "input %x : f32[1]", "%1 = add(%before, %x)",
+                       'output %1 as "y"', 'output %1 as "sum"')
+    models = [path for path in sorted((ROOT / "models").glob("*.tg"))]
+    make(program("target.c", MODELS["mlp"], host, state, *models))
 
 
 # ---------------------------------------------------------------------------------- sanitizers

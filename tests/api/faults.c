@@ -8,6 +8,8 @@
  */
 #include "check.h"
 
+#include <tgc_target.h>
+
 #include <errno.h>
 
 void *__libc_malloc(size_t n);
@@ -67,17 +69,35 @@ void free(void *p)
     __libc_free(p);
 }
 
+/* A model as a program for another target, with its weights: a call without a compiler for messages. */
+static tgc_status open_program(tgc_compiler *c)
+{
+    static const tgc_target any = {TGC_TARGET_VERSION, "any", NULL, NULL};
+    const tgc_program *p;
+    tgc_status status = tgc_program_open(c, &any, &p);
+    CHECK(status == TGC_OK || tgc_message_count(c) > 0);
+    void *weights = status == TGC_OK ? __libc_malloc(p->weights_bytes) : NULL;
+    if (status == TGC_OK)
+        status = tgc_program_weights(p, weights);
+    __libc_free(weights);
+    tgc_program_free(p);
+    return status;
+}
+
 static tgc_status use(const char *model, const char *kind)
 {
     tgc_compiler *c = tgc_compiler_new();
     tgc_files *files = NULL;
     tgc_status status = c ? tgc_source_file(c, model) : TGC_NO_MEMORY;
-    if (status == TGC_OK)
+    int is_program = strcmp(kind, "program") == 0;
+    if (status == TGC_OK && !is_program)
         status = tgc_set(c, "cpu", "avx2");
-    if (status == TGC_OK)
+    if (status == TGC_OK && is_program)
+        status = open_program(c);
+    else if (status == TGC_OK)
         status = strcmp(kind, "json") == 0 ? tgc_info_json(c, &(const char *){NULL})
                                            : tgc_compile_memory(c, kind, &files);
-    if (c && status != TGC_OK && tgc_message_count(c) == 0) {
+    if (c && status != TGC_OK && !is_program && tgc_message_count(c) == 0) {
         fprintf(stderr, "status %d without a message\n", (int)status);
         exit(1);
     }
