@@ -4,7 +4,7 @@
  *
  *      leaves           they are not in a linear program: here they come first
  *      accumulators     what reads one gets a load before it, which names the element, and an
- *                       assignment is a store. r, the index, is the position of the open lane's range:
+ *                       assignment is a store. The index is the open lane's range, r:
  *
  *                           a = ACC(0.0, r)          3  acc   (2)     i = 32
  *                           ASSIGN(a, ADD(a, x))     7  load  (3, 5)
@@ -198,7 +198,8 @@ static void put_uop(struct coder *c, const struct uop *u)
     for (int k = 0; k < nsrc; k++)
         src[k] = operand(c, u->src[k]);
     int64_t plain = op_is_elementwise(u->op) ? u->arg.i & ARG_PLAIN : 0;
-    set_position(c, u, put(c, op_name(u->op), has_value(u) ? u->dtype : DTYPE_VOID, plain, src, nsrc));
+    enum dtype d = has_value(u) ? u->dtype : DTYPE_VOID;
+    set_position(c, u, put(c, op_name(u->op), d, plain, src, nsrc));
 }
 
 static tgc_code code_of(struct program_copy *p, struct uop *const *u, int n)
@@ -302,7 +303,7 @@ static const tgc_port *copy_ports(struct program_copy *p, struct buffer *const *
     return port;
 }
 
-/* ------------------------------------------------------------------------------ kernels and steps */
+/* ----------------------------------------------------------------------------- kernels and steps */
 
 static bool copy_kernel(struct program_copy *p, struct kernel *k, tgc_kernel *to)
 {
@@ -327,7 +328,8 @@ static bool copy_step(struct program_copy *p, const struct step *step, tgc_step 
     };
     if (step->kind == STEP_HOST)
         return diag_error(p->t, &(struct place){.file = p->o->model},
-                          "the model needs the host function %s(), which only tgc's own targets call",
+                          "the model needs the host function %s(), which only tgc's own targets "
+                          "call",
                           step->host->function);
     *to = (tgc_step){.kind = kind[step->kind]};
     const char *control = step->kind == STEP_IF ? op_name(OP_IF)
@@ -351,7 +353,9 @@ static bool copy_program(struct program_copy *p)
     tgc_kernel *kernel = mem_array(t, (size_t)s->nkernel + 1, sizeof *kernel);
     p->buffer_at = mem_array(t, (size_t)t->next_buffer + 1, sizeof *p->buffer_at);
     p->symbol_at = mem_array(t, (size_t)t->next_var + 1, sizeof *p->symbol_at);
-    for (int i = 0; i < s->nstep; i++)           /* first: why a model is refused at all */
+    for (int i = 0; i < s->nvar; i++)
+        symbol_number(p, s->var[i]);
+    for (int i = 0; i < s->nstep; i++) /* before kernels: why a model is refused at all */
         if (!copy_step(p, &s->step[i], &step[i]))
             return false;
     for (int i = 0; i < s->nkernel; i++)
@@ -375,15 +379,19 @@ struct asked { const tgc_target *target; struct program_copy *made; };
 
 static bool check_target(struct tgc *t, const tgc_target *target, const struct options *o)
 {
-    const char *refused = o->target != TARGET_C ? "target" : o->isa ? "cpu" : o->threads > 1 ? "threads" : NULL;
+    const char *refused = o->target != TARGET_C ? "target"
+                          : o->isa              ? "cpu"
+                          : o->threads > 1      ? "threads"
+                          : o->nstate           ? "state"
+                                                : NULL;
     if (!target->version || strcmp(target->version, TGC_VERSION) != 0)
         return diag_error(t, NULL,
-                          "the target '%.100s' was compiled with tgc_target.h of tgc %.50s, the library "
-                          "is tgc %s; compile it with the header of this library",
+                          "the target '%.100s' was compiled with tgc_target.h of tgc %.50s, the "
+                          "library is tgc %s; compile it with the header of this library",
                           target->name, target->version ? target->version : "(none)", TGC_VERSION);
     return !refused ||
-           diag_error(t, NULL, "the option %s is for tgc's own targets, and '%.100s' is none", refused,
-                      target->name);
+           diag_error(t, NULL, "the option %s is for tgc's own targets, and '%.100s' is none",
+                      refused, target->name);
 }
 
 static bool schedule_it(struct tgc *t, struct options *o, struct model *m, const char **name)
@@ -393,9 +401,6 @@ static bool schedule_it(struct tgc *t, struct options *o, struct model *m, const
     if (!model_load(t, o, m))
         return false;
     *name = o->name ? o->name : program_name(t, m->stem);
-    if (o->nstate)
-        return diag_error(t, &(struct place){.file = o->model},
-                          "the option state is for tgc's own targets");
     return model_schedule(t, o, *name, m);
 }
 

@@ -6,9 +6,10 @@
  *          ... write p->kernel[] and p->step[] in a language of your own ...
  *      tgc_program_free(p);
  *
- * A program is what tgc's own targets write as C or as LLVM's code, after all passes: kernels of scalars
- * for one thread, places of all buffers, the steps of a run. The structs are read only and change with
- * any version of tgc: a library takes only the targets that were compiled with its own header.
+ * A program is what tgc's own targets write as C or as LLVM's code, after all passes: kernels of
+ * scalars for one thread, places of all buffers, the steps of a run. The structs are read only and
+ * change with any version of tgc: a library takes only the targets that were compiled with its own
+ * header.
  *
  * docs/adding-a-target.md has an example: a target of 150 lines.
  */
@@ -23,8 +24,8 @@ extern "C" {
 
 #define TGC_TARGET_VERSION TGC_VERSION
 
-/* Words with a blank between them; NULL: all. A model that needs others is an error, which says what for.
- * ops: those of tgc_uop.op that compute, and "if" and "loop" of steps. */
+/* Words with a blank between them; NULL: all. A model that needs others is an error, which says
+ * what for. ops: those of tgc_uop.op that compute, and "if" and "loop" of steps. */
 typedef struct tgc_target {
     const char *version;        /* TGC_TARGET_VERSION */
     const char *name;           /* for messages */
@@ -42,14 +43,14 @@ typedef struct tgc_target {
  *      range (n)  ...  end (r)     a loop: the range's value is 0, 1, ... n - 1
  *      guard (b)  ...  endguard (g)    what is between runs only if b is true
  *      acc (init)                  i elements of the dtype, each of which becomes init
- *      load (m, at [, valid, otherwise])   element `at` of a buffer or an acc. Where not valid there may
- *                                  be no memory, and the value is otherwise, or 0
+ *      load (m, at [, valid, otherwise])   element `at` of a buffer or an acc. Where not valid there
+ *                                  may be no memory, and the value is otherwise, or 0
  *      store (m, at, x [, valid])  of the buffer's dtype
  *
  * All others compute from src[] what ir/ops.def of tgc says of that op. A bool is 0 or 1; an input
  * may hold any byte, of which all but 0 are true. Integers wrap, x / 0 is 0, floats become integers
- * towards zero and within bounds, NaN as 0; the maximum or minimum of NaN and another is NaN. i is 1
- * where the operands do not need that: there a processor's own instruction does. */
+ * towards zero and within bounds, NaN as 0; the maximum or minimum of NaN and another is NaN. i is
+ * 1 where the operands do not need that: there a processor's own instruction does. */
 typedef struct tgc_uop {
     const char *op;             /* "add" */
     const char *dtype;          /* of the value: "f32"; of a comparison: "bool"; "void": none */
@@ -61,7 +62,7 @@ typedef struct tgc_uop {
 
 typedef struct tgc_code { const tgc_uop *uop; int n; } tgc_code;
 
-/* --------------------------------------------------------------------------------------- program */
+/* -------------------------------------------------------------------------------------- program */
 
 typedef enum tgc_place { TGC_IN_ARENA, TGC_IN_WEIGHTS, TGC_IN_INPUT, TGC_IN_OUTPUT } tgc_place;
 
@@ -104,8 +105,9 @@ typedef struct tgc_kernel {
 
 typedef enum tgc_step_kind {
     TGC_STEP_KERNEL,
-    TGC_STEP_IF, TGC_STEP_ELSE, TGC_STEP_ENDIF,          /* code: a bool; ELSE may be missing */
-    TGC_STEP_LOOP, TGC_STEP_BREAK_UNLESS, TGC_STEP_ENDLOOP   /* code: how often, read once; a bool */
+    TGC_STEP_IF, TGC_STEP_ELSE, TGC_STEP_ENDIF,     /* code: a bool; ELSE may be missing */
+    /* code of LOOP: how often, computed once; of BREAK_UNLESS: a bool */
+    TGC_STEP_LOOP, TGC_STEP_BREAK_UNLESS, TGC_STEP_ENDLOOP
 } tgc_step_kind;
 
 typedef struct tgc_step {
@@ -118,7 +120,7 @@ typedef struct tgc_step {
 typedef struct tgc_program {
     const char *name;           /* a C identifier */
     const tgc_port *input, *output; int ninput, noutput;
-    const tgc_symbol *symbol; int nsymbol;
+    const tgc_symbol *symbol; int nsymbol;          /* counters last */
     const tgc_buffer *buffer; int nbuffer;
     const tgc_kernel *kernel; int nkernel;
     const tgc_step *step; int nstep;    /* of a run, in order */
@@ -126,11 +128,12 @@ typedef struct tgc_program {
     size_t weights_bytes;
 } tgc_program;
 
-/* The compiler's model. Refused: other versions, models that need calls of host functions or keep
- * states, and the options "target", "cpu" and "threads", which are for tgc's own targets. *p: NULL if it
- * fails. It outlives its compiler. */
-TGC_API tgc_status tgc_program_open(tgc_compiler *c, const tgc_target *target, const tgc_program **p);
-TGC_API void tgc_program_free(const tgc_program *p);            /* NULL: nothing */
+/* The compiler's model. Refused: another version, models that need host functions or C functions of
+ * the user's, and the options "target", "cpu", "threads" and "state", which are for tgc's own targets.
+ * *p: NULL if it fails. It outlives its compiler. */
+TGC_API tgc_status tgc_program_open(tgc_compiler *c, const tgc_target *target,
+                                    const tgc_program **p);
+TGC_API void tgc_program_free(const tgc_program *p);         /* NULL: nothing */
 /* Writes the weights, p->weights_bytes of them; elements are little-endian. */
 TGC_API tgc_status tgc_program_weights(const tgc_program *p, void *to);
 
