@@ -303,7 +303,7 @@ static const tgc_port *copy_ports(struct program_copy *p, struct buffer *const *
     return port;
 }
 
-/* ----------------------------------------------------------------------------- kernels and steps */
+/* ---------------------------------------------------------------------------- kernels and steps */
 
 static bool copy_kernel(struct program_copy *p, struct kernel *k, tgc_kernel *to)
 {
@@ -372,7 +372,7 @@ static bool copy_program(struct program_copy *p)
     return true;
 }
 
-/* ----------------------------------------------------------------------------------------- calls */
+/* ---------------------------------------------------------------------------------------- calls */
 
 /* What the caller asks for, and gets. */
 struct asked { const tgc_target *target; struct program_copy *made; };

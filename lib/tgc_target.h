@@ -43,8 +43,8 @@ typedef struct tgc_target {
  *      range (n)  ...  end (r)     a loop: the range's value is 0, 1, ... n - 1
  *      guard (b)  ...  endguard (g)    what is between runs only if b is true
  *      acc (init)                  i elements of the dtype, each of which becomes init
- *      load (m, at [, valid, otherwise])   element `at` of a buffer or an acc. Where not valid there
- *                                  may be no memory, and the value is otherwise, or 0
+ *      load (m, at [, valid [, otherwise]])    element `at` of a buffer or an acc. Where not valid
+ *                                  there may be no memory, and the value is otherwise, or 0
  *      store (m, at, x [, valid])  of the buffer's dtype
  *
  * All others compute from src[] what ir/ops.def of tgc says of that op. A bool is 0 or 1; an input
@@ -129,8 +129,8 @@ typedef struct tgc_program {
 } tgc_program;
 
 /* The compiler's model. Refused: another version, models that need host functions or C functions of
- * the user's, and the options "target", "cpu", "threads" and "state", which are for tgc's own targets.
- * *p: NULL if it fails. It outlives its compiler. */
+ * the user's, and the options "target", "cpu", "threads" and "state", which are for tgc's own
+ * targets. *p: NULL if it fails. It outlives its compiler. */
 TGC_API tgc_status tgc_program_open(tgc_compiler *c, const tgc_target *target,
                                     const tgc_program **p);
 TGC_API void tgc_program_free(const tgc_program *p);         /* NULL: nothing */
