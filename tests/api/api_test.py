@@ -324,22 +324,33 @@ def _():
 TARGETS = (ROOT / "docs/adding-a-target.md").read_text()
 
 
-def close_to_c(folder, source, library, inputs, output):
-    """The target's library against tgc's C target, which --target=c runs. Batches are the first sizes."""
-    x = np.random.default_rng(1).standard_normal(inputs[1]).astype(np.float32)
-    np.save(folder / "x.npy", x)
-    make([TGC, "run", source, "--target=c", "-i", f"{inputs[0]}=x.npy", "--out-dir", "out"], cwd=folder)
-    want = np.load(folder / "out" / f"{output}.npy")
-    got = np.full_like(want, np.nan)
-    one = ctypes.c_void_p * 1
-    ctypes.CDLL(str(folder / library)).run(one(x.ctypes.data), one(got.ctypes.data), (ctypes.c_int64 * 1)(len(x)))
-    # sums of a thousand terms in another order, and libm's functions
-    expect(np.allclose(got, want, 1e-4, 1e-5), f"{library}: {np.abs(got - want).max()} of {np.abs(want).max()}")
+def standard_normal(*shape):
+    return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+
+
+def close_to_c(folder, source, library, inputs, outputs):
+    """The target's library against tgc's C target. The first input's first size is the run's."""
+    words = []
+    for name, array in inputs.items():
+        np.save(folder / f"{name}.npy", array)
+        words += ["-i", f"{name}={name}.npy"]
+    make([TGC, "run", source, "--target=c", *words, "--out-dir", "out"], cwd=folder)
+    want = [np.load(folder / "out" / f"{name}.npy") for name in outputs]
+    got = [np.full_like(array, np.nan) for array in want]
+    sizes = (ctypes.c_int64 * 9)(len(next(iter(inputs.values()))))     # and room for counters
+    pointers = [(ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays)) for arrays in (list(inputs.values()), got)]
+    ctypes.CDLL(str(folder / library)).run(*pointers, sizes)
+    for name, g, w in zip(outputs, got, want):  # sums of a thousand terms in another order, and libm's functions
+        expect(np.allclose(g, w, 1e-4, 1e-5), f"{library}, {name}: {g}\n{w} is expected")
+
+
+def page_block(kind):
+    return re.search(rf"^```{kind}\n(.*?)^```", TARGETS, re.M | re.S).group(1)
 
 
 @case("a target outside the tree: the page's, by the page's commands, computes what the C target does")
 def _(folder):
-    toy = re.search(r"^```c\n(.*?)^```", TARGETS, re.M | re.S).group(1)
+    toy = page_block("c")
     expect(toy.count("\n") <= 150, f"the example has {toy.count(chr(10))} lines")
     (folder / "toy.c").write_text(toy)
     shutil.copytree(ROOT / "models", folder / "models", ignore=shutil.ignore_patterns("demo"))
@@ -347,12 +358,41 @@ def _(folder):
     T.must(T.run(["cc", "-std=c99", *WARNINGS, "toy.c", "-o", "strict", *words], cwd=folder))
     with lock:
         package = install_once()
-    commands = re.search(r"^```sh\n(.*?)^```", TARGETS, re.M | re.S).group(1)
-    make(["sh", "-ec", commands], cwd=folder, env={"PKG_CONFIG_PATH": str(package), "LD_LIBRARY_PATH": str(package.parent)})
-    close_to_c(folder, "models/mlp.tg", "mlp.so", ("observation", (5, 64)), "action")
-    close_to_c(folder, "models/mnist_cnn.tg", "cnn.so", ("image", (3, 1, 28, 28)), "probabilities")
+    make(["sh", "-ec", page_block("sh")], cwd=folder, env={"PKG_CONFIG_PATH": str(package), "LD_LIBRARY_PATH": str(package.parent)})
+    close_to_c(folder, "models/mlp.tg", "mlp.so", {"observation": standard_normal(5, 64)}, ["action"])
+    close_to_c(folder, "models/mnist_cnn.tg", "cnn.so", {"image": standard_normal(3, 1, 28, 28)}, ["probabilities"])
     done = T.run([folder / "toy", "models/transformer_block.tg"], cwd=folder, env={"LD_LIBRARY_PATH": str(package.parent)})
     expect(done.status == 1 and "the target 'toy' has no op" in done.err and not done.out, done.describe())
+
+
+STEPS = """input %x : f32[N<=7, 3]
+input %go : bool[1]
+%y, %z = loop %i < 10 carry(%a = %x) stack 4 {
+    %n = loop %k < %i + 1 carry(%b = %a) {
+        %c = add(%b, %x)
+        next(%c)
+    }
+    %f = cast(%i) {to=f32}
+    %s = mul(%a, %f)
+    %w = lt(%i, 3)
+    next(%n) while %w scan(%s)
+}
+%r = if (%go) then { %e = exp(%y) yield(%e) } else (%y)
+output %r as "r"
+output %z as "z" """
+
+
+@case("a target outside the tree: loops and branches between kernels")
+def _(folder):
+    text_model(folder / "net.tg", *STEPS.splitlines())
+    toy = page_block("c").replace("static int put_program", f'#include "{HERE}/steps.h"\n\nstatic int put_program')
+    toy = re.sub(r'printf\("kernel%d\(\);\\n", p->step\[i\].kernel\);', "put_step(p, &p->step[i]);", toy)
+    (folder / "toy.c").write_text(toy.replace('{"not", "i"', '{"if", "", ""}, {"loop", "", ""}, {"not", "i"'))
+    T.must(T.run(["cc", *WARNINGS, "toy.c", "-o", "toy", *flags()], cwd=folder))
+    (folder / "net.c").write_text(make([folder / "toy", "net.tg"], cwd=folder))
+    T.must(T.run(["cc", "-O1", "-fwrapv", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
+    for go in (False, True):
+        close_to_c(folder, "net.tg", "net.so", {"x": standard_normal(5, 3) / 8, "go": np.array([go])}, ["r", "z"])
 
 
 @case("tgc_target.h: what is refused, and programs whose numbers are of something")
