@@ -1,4 +1,4 @@
-/* tgc.h - the compiler as a library: link with -ltgc (pkg-config libtgc). C99 and C++.
+/* tgc.h - the compiler as a library: link with -ltgc (pkg-config tgc). C99 and C++.
  *
  *      tgc_compiler *c = tgc_compiler_new();
  *      tgc_set(c, "cpu", "native");                     the options of the command line, by name

@@ -1,6 +1,6 @@
 /* run.c - loads digits.onnx, compiles it in this process, and shows it a drawn digit.
  *
- *      cc run.c -o run $(pkg-config --cflags --libs libtgc) && ./run ../digits.onnx
+ *      cc run.c -o run $(pkg-config --cflags --libs tgc) && ./run ../digits.onnx
  */
 #include <stdio.h>
 #include <tgc.h>

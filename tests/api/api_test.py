@@ -1,4 +1,4 @@
-"""The compiler as a library: programs that know of tgc what is installed: tgc.h, tgc_target.h, libtgc.so, libtgc.pc.
+"""The compiler as a library: programs that know of tgc what is installed: tgc.h, tgc_target.h, libtgc.so, tgc.pc.
 
 api.c and api.cpp use tgc.h as its comments say; faults.c makes every allocation fail once. What the library writes is compared with
 what the command line writes. With --all, api.c runs against a library that is built with sanitizers.
@@ -40,25 +40,25 @@ lock = threading.Lock()
 
 @functools.cache
 def install_once():
-    """By Meson's plan, but without Meson, whose install of another suite might be going on. Returns the folder of libtgc.pc."""
+    """By Meson's plan, but without Meson, whose install of another suite might be going on. Returns the folders of tgc.pc and of the library."""
     plan = json.loads(T.must(T.run(["meson", "introspect", BUILD, "--installed"])).out)
     root = SCRATCH / "installed"
     for source, target in plan.items():
-        if re.match(r"libtgc\.|tgc\.h$|tgc_target\.h$", Path(target).name):
+        if re.match(r"libtgc\.|tgc\.h$|tgc_target\.h$|tgc\.pc$", Path(target).name):
             path = root / Path(target).relative_to("/")
             path.parent.mkdir(parents=True, exist_ok=True)
             if Path(source).is_absolute():
                 shutil.copy(source, path)
             else:                                   # a link, by the name that it has
                 path.symlink_to(next((BUILD / "lib").glob("libtgc.so.*.*")).name)
-    return next(root.rglob("libtgc.pc")).parent
+    return tuple(next(root.rglob(name)).parent for name in ("tgc.pc", "libtgc.so.0"))
 
 
 def flags():
     with lock:
-        folder = install_once()
-    done = T.must(T.run(["pkg-config", "--cflags", "--libs", "libtgc"], env={"PKG_CONFIG_PATH": str(folder)}))
-    return [*done.out.decode().split(), f"-Wl,-rpath,{folder.parent}", "-lpthread"]
+        package, library = install_once()
+    done = T.must(T.run(["pkg-config", "--cflags", "--libs", "tgc"], env={"PKG_CONFIG_PATH": str(package)}))
+    return [*done.out.decode().split(), f"-Wl,-rpath,{library}", "-lpthread"]
 
 
 programs = {}
@@ -287,8 +287,8 @@ def block(kind):
 def _(folder):
     shutil.copytree(ROOT / "examples", folder / "examples")
     with lock:
-        package = install_once()
-    where = {"PKG_CONFIG_PATH": str(package), "LD_LIBRARY_PATH": str(package.parent)}
+        package, library = install_once()
+    where = {"PKG_CONFIG_PATH": str(package), "LD_LIBRARY_PATH": str(library)}
     wanted = re.search(r"It prints `(a 7, to 100%, by LLVM) \d+`", PAGE).group(1)
     if not has_llvm():
         raise Skip("libLLVM is not here")
@@ -357,11 +357,11 @@ def _(folder):
     words = flags()
     T.must(T.run(["cc", "-std=c99", *WARNINGS, "toy.c", "-o", "strict", *words], cwd=folder))
     with lock:
-        package = install_once()
-    make(["sh", "-ec", page_block("sh")], cwd=folder, env={"PKG_CONFIG_PATH": str(package), "LD_LIBRARY_PATH": str(package.parent)})
+        package, library = install_once()
+    make(["sh", "-ec", page_block("sh")], cwd=folder, env={"PKG_CONFIG_PATH": str(package), "LD_LIBRARY_PATH": str(library)})
     close_to_c(folder, "models/mlp.tg", "mlp.so", {"observation": standard_normal(5, 64)}, ["action"])
     close_to_c(folder, "models/mnist_cnn.tg", "cnn.so", {"image": standard_normal(3, 1, 28, 28)}, ["probabilities"])
-    done = T.run([folder / "toy", "models/transformer_block.tg"], cwd=folder, env={"LD_LIBRARY_PATH": str(package.parent)})
+    done = T.run([folder / "toy", "models/transformer_block.tg"], cwd=folder, env={"LD_LIBRARY_PATH": str(library)})
     expect(done.status == 1 and "the target 'toy' has no op" in done.err and not done.out, done.describe())
 
 
