@@ -20,7 +20,7 @@ cmake_minimum_required(VERSION 3.21)
 # Sets OUT to the options that follow, with the files and folders in them as absolute paths: users
 # write them from the source directory, CMake reads a depfile from the binary directory.
 function(_tgc_absolute_options OUT)
-    set(named "--tune|--external-data-dir|--library|--keep")
+    set(named "--tune|--external-data-dir|--library|--link|--keep")
     set(options "")
     set(before "")
     foreach(word IN LISTS ARGN)
