@@ -1,0 +1,454 @@
+/* option_values.c - the values of options, each read by its type into a struct options. */
+#include "lib/parse.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRIPLE_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-"
+
+static bool bad_value(struct parser *p, const struct given *g)
+{
+    return usage(p, "option %s has the value '%.200s'; %s is expected", option_rows[g->id].spelling,
+                 g->value, option_rows[g->id].value);
+}
+
+/* The index of a value in "a|b|c"; -1: it is not there. */
+static int choice(const char *choices, const char *value)
+{
+    int k = 0;
+    for (const char *s = choices;; k++) {
+        size_t n = strcspn(s, "|");
+        if (strlen(value) == n && strncmp(s, value, n) == 0)
+            return k;
+        s += n;
+        if (!*s++)
+            return -1;
+    }
+}
+
+static bool read_int(const char *s, const char **end, int64_t lo, int64_t hi, int64_t *v)
+{
+    char *stop;
+    errno = 0;
+    long long n = *s >= '0' && *s <= '9' ? strtoll(s, &stop, 10) : -1;
+    if (n < 0 || errno || n < lo || n > hi)
+        return false;
+    *end = stop;
+    *v = n;
+    return true;
+}
+
+static bool read_tolerance(const char *s, double *v)
+{
+    char *end;
+    *v = strtod(s, &end);
+    return *s && !*end && *v >= 0 && *v < 1e300;
+}
+
+static bool read_size(const char *s, int64_t least, size_t *v)
+{
+    int64_t n;
+    const char *end;
+    if (!read_int(s, &end, least, INT64_MAX, &n))
+        return false;
+    int shift = *end == 'K' || *end == 'k'   ? 10
+                : *end == 'M' || *end == 'm' ? 20
+                : *end == 'G' || *end == 'g' ? 30
+                                             : 0;
+    end += shift != 0;
+    end += *end == 'B';
+    *v = (size_t)n;
+    return !*end && size_mul(*v, (size_t)1 << shift, v);
+}
+
+/* NAME=N, NAME=..N or NAME<=N; the last = splits, since names may contain some. The last option for
+ * a name counts, as of options with one value. */
+static bool read_dim(struct parser *p, const char *s)
+{
+    const char *equals = strrchr(s, '=');
+    if (!equals || equals == s)
+        return false;
+    bool has_dots = strncmp(equals + 1, "..", 2) == 0;
+    bool is_bound = has_dots || equals[-1] == '<';
+    size_t n = (size_t)(equals - s) - (equals[-1] == '<');
+    struct onnx_dim_option d = {.min = 0};
+    const char *end;
+    if (!n || !read_int(equals + (has_dots ? 3 : 1), &end, 0, INT32_MAX, &d.max) || *end ||
+        (is_bound && d.max < 1))
+        return false;
+    if (!is_bound)
+        d.min = d.max;
+    char *name = mem_copy(p->t, s, n + 1);
+    name[n] = 0;
+    d.name = name;
+    for (int i = 0; i < p->o->ndim; i++)
+        if (strcmp(p->o->dim[i].name, name) == 0) {
+            p->o->dim[i] = d;
+            return true;
+        }
+    VEC_PUSH(p->t, p->o->dim, p->o->ndim, p->o->cap_dim, d);
+    return true;
+}
+
+/* 1x3x?x224 up to the string's end or one of `ends`; empty for a scalar. */
+static bool read_sizes(const char *d, const char *ends, const char **end,
+                       struct onnx_shape_option *shape)
+{
+    while (!strchr(ends, *d)) {
+        if (shape->ndim == MAX_RANK)
+            return false;
+        if (*d == '?') {
+            shape->dim[shape->ndim++] = -1;
+            d++;
+        } else if (!read_int(d, &d, 0, INT32_MAX, &shape->dim[shape->ndim++])) {
+            return false;
+        }
+        if (!strchr(ends, *d) && (*d != 'x' || strchr(ends, *++d)))
+            return false;
+    }
+    *end = d;
+    return true;
+}
+
+/* [2x3,scalar], []: each item's shape is that of an input NAME[i]. */
+static bool read_shape_list(struct parser *p, const char *name, const char *d)
+{
+    static const char scalar[] = "scalar";
+    struct onnx_list_option list = {.input = name};
+    bool empty = !strcmp(d, "[]");
+    for (; !empty && (*d == '[' || *d == ','); list.count++) {
+        struct onnx_shape_option item = {.input = mem_printf(p->t, "%s[%d]", name, list.count)};
+        if (!strncmp(++d, scalar, sizeof scalar - 1))
+            d += sizeof scalar - 1;
+        else if (!read_sizes(d, ",]", &d, &item) || !item.ndim)
+            return false;
+        VEC_PUSH(p->t, p->o->shape, p->o->nshape, p->o->cap_shape, item);
+    }
+    VEC_PUSH(p->t, p->o->list, p->o->nlist, p->o->cap_list, list);
+    return empty || !strcmp(d, "]");
+}
+
+/* NAME=1x3x?x224, NAME= for a scalar; NAME=[2x3,4] for a sequence, NAME=absent for an optional. */
+static bool read_shape(struct parser *p, const char *s)
+{
+    const char *equals = strrchr(s, '='), *end;
+    if (!equals || equals == s)
+        return false;
+    char *name = mem_copy(p->t, s, (size_t)(equals - s) + 1);
+    name[equals - s] = 0;
+    if (equals[1] == '[')
+        return read_shape_list(p, name, equals + 1);
+    if (!strcmp(equals + 1, "absent")) {
+        VEC_PUSH(p->t, p->o->list, p->o->nlist, p->o->cap_list,
+                 ((struct onnx_list_option){name, -1}));
+        return true;
+    }
+    struct onnx_shape_option shape = {.input = name};
+    if (!read_sizes(equals + 1, "", &end, &shape))
+        return false;
+    for (int i = 0; i < p->o->nshape; i++)
+        if (strcmp(p->o->shape[i].input, name) == 0) {
+            p->o->shape[i] = shape;
+            return true;
+        }
+    VEC_PUSH(p->t, p->o->shape, p->o->nshape, p->o->cap_shape, shape);
+    return true;
+}
+
+static bool read_input(struct parser *p, const char *s)
+{
+    const char *equals = strrchr(s, '=');
+    if (!equals || equals == s || !equals[1])
+        return false;
+    char *name = mem_copy(p->t, s, (size_t)(equals - s) + 1);
+    name[equals - s] = 0;
+    struct input_file f = {name, equals + 1};
+    VEC_PUSH(p->t, p->o->input, p->o->ninput, p->o->cap_input, f);
+    return true;
+}
+
+static bool read_layout(struct parser *p, const struct given *g)
+{
+    struct image_layout v;
+    if (!image_layout_read(p->t, g->value, &v))
+        return bad_value(p, g);
+    VEC_PUSH(p->t, p->o->layout, p->o->nlayout, p->o->cap_layout, v);
+    return true;
+}
+
+/* "c, clang and llvm": the targets that are built. */
+static const char *targets_built(struct parser *p)
+{
+    struct text x = {.t = p->t};
+    int last = 0;
+    for (int i = 0; i < TARGET_COUNT; i++)
+        last = target_rows[i].built ? i : last;
+    for (int i = 0; i <= last; i++)
+        if (target_rows[i].built)
+            text_printf(&x, "%s%s", !x.n ? "" : i == last ? " and " : ", ", target_rows[i].name);
+    return x.s;
+}
+
+bool set_target(struct parser *p, const char *name, const char *from)
+{
+    for (int i = 0; i < TARGET_COUNT; i++) {
+        if (strcmp(target_rows[i].name, name) != 0)
+            continue;
+        p->o->target = (enum target)i;
+        return target_rows[i].built
+                   ? true
+                   : usage(p, "%s: the target '%s' is not in this version of tgc; it has %s", from,
+                           name, targets_built(p));
+    }
+    return usage(p, "%s: there is no target '%.100s'; %s are", from, name, targets_built(p));
+}
+
+bool set_emit(struct parser *p, const char *kind, const char *from)
+{
+    for (int i = 0; i < EMIT_COUNT; i++) {
+        if (strcmp(emit_rows[i].extension, kind) != 0)
+            continue;
+        p->o->emit = (enum emit)i;
+        return emit_rows[i].built ? true
+                              : usage(p, "%s: to write .%s (%s) is not in this version of tgc",
+                                      from, kind, emit_rows[i].text);
+    }
+    struct text x = {.t = p->t};
+    for (int i = 0; i < EMIT_COUNT; i++)
+        if (emit_rows[i].built)
+            text_printf(&x, " .%s", emit_rows[i].extension);
+    return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
+}
+
+static bool read_cpu(struct parser *p, const struct given *g)
+{
+    struct text known = {.t = p->t};
+    if (strcmp(g->value, "auto") == 0)
+        p->o->isa = (1u << ISA_COUNT) - 1;
+    else if (strcmp(g->value, "native") == 0)
+        p->o->isa = options_native_isa();
+    for (int i = 0; i < ISA_COUNT; i++) {
+        text_printf(&known, " %s", isa_table[i].text);
+        if (strcmp(g->value, isa_table[i].text) == 0)
+            p->o->isa = options_with_base((enum isa)i);
+    }
+    if (p->o->isa == 0)
+        return usage(p, "--cpu=%.100s is not known; known are auto native%s", g->value, known.s);
+    return true;
+}
+
+static bool read_machine(struct parser *p, const struct given *g)
+{
+    int n;
+    const struct machine *rows = machine_rows(&n);
+    struct text known = {.t = p->t};
+    p->o->machine = strcmp(g->value, "host") == 0 ? host_machine(p->t) : machine_find(g->value);
+    for (int i = 0; i < n; i++)
+        text_printf(&known, " %s", rows[i].text);
+    return p->o->machine ||
+           usage(p, "--machine: '%.100s' is not known; known are host%s", g->value, known.s);
+}
+
+static bool read_other(struct parser *p, const char *s)
+{
+    struct options *o = p->o;
+    const char **word;
+    size_t n;
+    if (!split_words(p, s, &word, &n))
+        return usage(p, "--other=%.200s: a quote is not closed", s);
+    const char **all = mem_array(p->t, o->nother + n + 1, sizeof *all);
+    memcpy(all, o->other, o->nother * sizeof *all);
+    memcpy(all + o->nother, word, n * sizeof *all);
+    o->other = all;
+    o->nother += n;
+    return true;
+}
+
+bool option_apply(struct parser *p, const struct given *g)
+{
+    struct options *o = p->o;
+    const char *end;
+    int64_t n;
+    int k = 0;
+    switch (g->id) {
+    case OPTION_FORMAT:
+        k = choice(option_rows[g->id].value, g->value);
+        o->format = k == 0 ? FORMAT_ONNX : FORMAT_TG;
+        return k >= 0 || bad_value(p, g);
+    case OPTION_SHAPE:
+        return read_shape(p, g->value) || bad_value(p, g);
+    case OPTION_DIM:
+        return read_dim(p, g->value) || bad_value(p, g);
+    case OPTION_STATE:
+        VEC_PUSH(p->t, o->state, o->nstate, o->cap_state, g->value);
+        return (strchr(g->value, '=') && g->value[0] != '=' &&
+                g->value[strlen(g->value) - 1] != '=') ||
+               bad_value(p, g);
+    case OPTION_VALUE:
+        VEC_PUSH(p->t, o->inner, o->ninner, o->cap_inner, g->value);
+        return *g->value || bad_value(p, g);
+    case OPTION_LIBRARY:
+        VEC_PUSH(p->t, o->library, o->nlibrary, o->cap_library, g->value);
+        return (*g->value && strcmp(g->value, "-") != 0) || bad_value(p, g);
+    case OPTION_LINK:
+        VEC_PUSH(p->t, o->link, o->nlink, o->cap_link, g->value);
+        return *g->value || bad_value(p, g);
+    case OPTION_STEPS:
+        if (!read_int(g->value, &end, 1, INT32_MAX, &n) || *end)
+            return bad_value(p, g);
+        o->steps = (int)n;
+        return true;
+    case OPTION_EXTERNAL_DIR:
+        o->load.external_data_dir = g->value;
+        return true;
+    case OPTION_NO_EXTERNAL:
+        o->load.no_external_data = true;
+        return true;
+    case OPTION_OUTPUT:
+        o->output = g->value;
+        return *g->value || usage(p, "option -o has an empty name; a path or - is expected");
+    case OPTION_EMIT:
+        return set_emit(p, g->value, "--emit");
+    case OPTION_NAME:
+        o->name = program_name(p->t, g->value);
+        return strcmp(o->name, g->value) == 0 ||
+               usage(p, "--name=%.100s is not a C identifier that can be used; '%s' could be",
+                     g->value, o->name);
+    case OPTION_WEIGHTS:
+        k = choice(option_rows[g->id].value, g->value);
+        o->weights = (enum weights_mode)(WEIGHTS_STRING + k);
+        return k >= 0 || bad_value(p, g);
+    case OPTION_VECTORS:
+        k = choice(option_rows[g->id].value, g->value);
+        o->vectors = (enum vectors_mode)(VECTORS_AUTO + k);
+        return k >= 0 || bad_value(p, g);
+    case OPTION_WEIGHT_TYPE:
+        k = choice(option_rows[g->id].value, g->value);
+        o->weight_dtype = k == 1 ? DTYPE_BF16 : k == 2 ? DTYPE_I8 : DTYPE_VOID;
+        return k >= 0 || bad_value(p, g);
+    case OPTION_DEPFILE:
+        o->depfile = true;
+        return true;
+    case OPTION_DEPFILE_NAME:
+        o->depfile_name = g->value;
+        return true;
+    case OPTION_DEPFILE_TARGET:
+    case OPTION_DEPFILE_QUOTED:
+        VEC_PUSH(p->t, o->depfile_target, o->ndepfile_target, o->cap_depfile_target,
+                 ((struct depfile_target){g->value, g->id == OPTION_DEPFILE_QUOTED}));
+        return *g->value || usage(p, "option %s has an empty name; a target is expected",
+                                  option_rows[g->id].spelling);
+    case OPTION_DEPFILE_PHONY:
+        o->depfile_phony = true;
+        return true;
+    case OPTION_TARGET:
+        return set_target(p, g->value, "--target");
+    case OPTION_CPU:
+        return read_cpu(p, g);
+    case OPTION_MACHINE:
+        return read_machine(p, g);
+    case OPTION_TRIPLE:
+        o->triple = g->value;
+        return (strspn(g->value, TRIPLE_LETTERS) == strlen(g->value) && strchr(g->value, '-') &&
+                g->value[0] != '-') ||
+               usage(p, "--triple=%.200s: a machine like aarch64-linux-gnu is expected", g->value);
+    case OPTION_LEVEL:
+        if (!read_int(g->value, &end, 0, 3, &n) || *end)
+            return bad_value(p, g);
+        o->level = (int)n;
+        return true;
+    case OPTION_NCHWC_BLOCK:
+        k = choice(option_rows[g->id].value, g->value);
+        o->nchwc_block = k == 0 ? 8 : 16;
+        return k >= 0 || bad_value(p, g);
+    case OPTION_THREADS:
+        if (!read_int(g->value, &end, 1, MOST_THREADS, &n) || *end)
+            return usage(p, "option --threads has the value '%.200s'; a number from 1 to %d is "
+                            "expected", g->value, MOST_THREADS);
+        o->threads = (int)n;
+        return true;
+    case OPTION_FAST_MATH:
+        o->fast_math = true;
+        return true;
+    case OPTION_NO_WINOGRAD:
+        o->no_winograd = true;
+        return true;
+    case OPTION_STRASSEN:
+        o->strassen = true;
+        return true;
+    case OPTION_ERROR:
+        return read_tolerance(g->value, &o->error) || bad_value(p, g);
+    case OPTION_TUNE:
+        o->tune = g->value;
+        return *g->value || usage(p, "option --tune has an empty name; a file is expected");
+    case OPTION_PASSES:
+        o->passes = true;
+        return true;
+    case OPTION_WHY:
+        o->why = true;
+        return true;
+    case OPTION_DEBUG_INFO:
+        o->debug_info = true;
+        return true;
+    case OPTION_INPUT:
+        return read_input(p, g->value) || bad_value(p, g);
+    case OPTION_IMAGE_LAYOUT:
+        return read_layout(p, g);
+    case OPTION_OUT_DIR:
+        o->out_dir = g->value;
+        return true;
+    case OPTION_DATA:
+        o->data = g->value;
+        return true;
+    case OPTION_KEEP:
+        o->keep = g->value;
+        return *g->value || usage(p, "option --keep has an empty name; a directory is expected");
+    case OPTION_OTHER:
+        return read_other(p, g->value);
+    case OPTION_TG:
+        o->tg = true;
+        return true;
+    case OPTION_CLEAR:
+        o->clear = true;
+        return true;
+    case OPTION_RTOL:
+        return read_tolerance(g->value, &o->rtol) || bad_value(p, g);
+    case OPTION_ATOL:
+        return read_tolerance(g->value, &o->atol) || bad_value(p, g);
+    case OPTION_JSON:
+        o->json = true;
+        return true;
+    case OPTION_CACHE:
+        return read_size(g->value, 0, &o->cache) || bad_value(p, g);
+    case OPTION_STACK:
+        return read_size(g->value, 1, &o->stack) || bad_value(p, g);
+    case OPTION_MAX_MEMORY:
+        return read_size(g->value, 1, &o->max_memory) || bad_value(p, g);
+    case OPTION_DIAGNOSTICS:
+        k = choice(option_rows[g->id].value, g->value);
+        o->diagnostics_json = k == 1;
+        return k >= 0 || bad_value(p, g);
+    case OPTION_COLOR:
+        k = choice(option_rows[g->id].value, g->value);
+        o->color = k == 1 || (k == 0 && o->color);
+        return k >= 0 || bad_value(p, g);
+    case OPTION_VERBOSE:
+        o->verbose = true;
+        return true;
+    case OPTION_COMPLETION:
+        if (choice(option_rows[g->id].value, g->value) < 0)
+            return bad_value(p, g);
+        o->shell = g->value;
+        o->print = g->id;
+        return true;
+    case OPTION_HELP:
+    case OPTION_VERSION:
+    case OPTION_MAN:
+        o->print = g->id;
+        return true;
+    case OPTION_COUNT:
+        break;
+    }
+    TGC_BUG(p->t, "option %d is not applied", (int)g->id);
+}
