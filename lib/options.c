@@ -2,8 +2,8 @@
  *
  * Two steps: words are matched against options.def into one list of (option, value), then each
  * value is read by its type (option_values.c). A word @FILE is replaced by the words of that file
- * (blanks separate, '...' "..." and \ quote, # starts a comment line), which may name further files.
- * "--" ends the options. Every mistake is recorded, so that one run shows them all.
+ * (blanks separate, '...' "..." and \ quote, # starts a comment line), which may name further
+ * files. "--" ends the options. Every mistake is recorded, so that one run shows them all.
  */
 #include "lib/parse.h"
 
@@ -150,7 +150,8 @@ static const char *suggest_option(struct parser *p, const char *word)
     struct nearest near = nearest_to(name);
     const char *begun = NULL;
     for (int i = 0; i < OPTION_COUNT; i++) {
-        if (strlen(name) >= LEAST_COMMON && strncmp(option_rows[i].spelling, name, strlen(name)) == 0)
+        if (strlen(name) >= LEAST_COMMON &&
+            strncmp(option_rows[i].spelling, name, strlen(name)) == 0)
             begun = option_rows[i].spelling;
         nearest_offer(&near, option_rows[i].spelling);
     }
@@ -180,7 +181,8 @@ static bool match_words(struct parser *p)
         }
         if (option_rows[id].value && !value) {
             if (i + 1 == p->nword) {
-                ok = usage(p, "option %s needs a value, %s", option_rows[id].spelling, option_rows[id].value);
+                ok = usage(p, "option %s needs a value, %s", option_rows[id].spelling,
+                           option_rows[id].value);
                 continue;
             }
             value = p->word[++i];
