@@ -1,4 +1,5 @@
 /* alias.c - which buffers share memory, and which kernels therefore cannot share a function. */
+#include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 
 static bool in_arena(const struct buffer *b)
@@ -25,7 +26,7 @@ bool kernel_buffers_agree(const struct kernel *a, const struct kernel *b)
         bool careful = x->dtype == DTYPE_BOOL;
         if (x->dtype != y->dtype ||
             (careful && (x->kind == BUFFER_INPUT) != (y->kind == BUFFER_INPUT)) ||
-            (x->kind == BUFFER_WEIGHT) != (y->kind == BUFFER_WEIGHT))
+            buffer_is_stationary(x) != buffer_is_stationary(y))
             return false;
         for (int j = 0; j < a->nbuffer; j++)
             if (buffers_may_alias(x, a->buffer[j]) != buffers_may_alias(y, b->buffer[j]))
