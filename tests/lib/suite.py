@@ -101,10 +101,12 @@ class Suite:
             return
         print(f"1..{len(chosen)}", flush=True)
         failed = 0
-        with ThreadPoolExecutor(self.jobs or options.jobs) as pool:
-            running = [pool.submit(_run_case, case) for case in chosen]
+        jobs = self.jobs or options.jobs
+        with ThreadPoolExecutor(jobs) as pool:
+            # one job: by this thread, which prints: a case may replace sys.stdout for a while
+            running = [pool.submit(_run_case, case) for case in chosen] if jobs > 1 else chosen
             for number, (case, future) in enumerate(zip(chosen, running), 1):
-                verdict, text, seconds = future.result()
+                verdict, text, seconds = future.result() if jobs > 1 else _run_case(case)
                 print(_tap_line(number, case[0], verdict, text), flush=True)
                 if options.times:
                     print(f"# {seconds:.2f} s", flush=True)
