@@ -263,16 +263,6 @@ bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k)
     return true;
 }
 
-/* The kernel for one instruction set, tiled. like: by store, a tile whose panel is kept. */
-static struct variant tiled_variant(struct tgc *t, struct kernel *k, enum isa isa,
-                                    struct tile *like)
-{
-    struct variant v = variant_of(t, k, isa);
-    for (int i = 0, at = 0, n = k->ast->nsrc; i < n; i++)
-        at = tile_nest(t, k, &v, at, i, &like[i]);
-    return v;
-}
-
 /* Whether a tune file has chosen something for this instruction set. */
 static bool is_tuned(const struct tgc *t, const struct kernel *k, enum isa isa)
 {
@@ -284,33 +274,65 @@ static bool is_tuned(const struct tgc *t, const struct kernel *k, enum isa isa)
     return false;
 }
 
-/* A set that multiplies tiles comes behind the one that it differs from in that alone, whose tiles
- * of vectors it keeps, and only where it gains. */
-bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
+static void push_variant(struct tgc *t, struct kernel *k, enum isa isa)
 {
-    int nstore = k->ast->nsrc;
+    struct variant v = variant_of(t, k, isa);
+    VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
+}
+
+/* The widest first, but a set that multiplies tiles comes behind the one that it differs from in
+ * that alone, whose tiles of vectors it keeps. */
+bool pass_make_variants(struct tgc *t, struct schedule *s, struct kernel *k)
+{
     enum isa widest, waits = isa_portable();
     isa_set isa = variants_of(t, s, k, &widest);
-    struct tile *like = scratch_array(t, (size_t)nstore, sizeof *like);
-    for (int i = 0; i < nstore; i++)
-        like[i].column_axis = -1;
     for (enum isa a = widest; !isa_is_portable(a); a = isa_before(a)) {
-        bool first = isa_has_tiles(a) && isa >> isa_before(a) & 1;
-        waits = first && isa >> a & 1 ? a : waits;
-        if (first || !(isa >> a & 1))
+        if (!(isa >> a & 1))
             continue;
-        struct variant v = tiled_variant(t, k, a, like);
-        VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
-        if (isa_is_portable(waits))
+        if (isa_has_tiles(a) && isa >> isa_before(a) & 1) {
+            waits = a;
             continue;
-        v = tiled_variant(t, k, waits, like);
-        if (fragments_are_used(t, v.ast) || is_tuned(t, k, waits))
-            VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
+        }
+        push_variant(t, k, a);
+        if (!isa_is_portable(waits))
+            push_variant(t, k, waits);
         waits = isa_portable();
     }
-    struct variant v = tiled_variant(t, k, isa_portable(), like);
-    k->ast = v.ast;
-    k->opts = v.opts;
+    return true;
+}
+
+/* like: by store, a tile whose panel is kept. */
+static void tile_stores(struct tgc *t, struct kernel *k, struct variant *v, struct tile *like)
+{
+    for (int i = 0, at = 0, n = v->ast->nsrc; i < n; i++)
+        at = tile_nest(t, k, v, at, i, &like[i]);
+}
+
+/* Whether variant j multiplies tiles, and would be the one before it if it did not. */
+static bool is_idle(struct tgc *t, const struct kernel *k, int j)
+{
+    const struct variant *v = &k->variant[j];
+    return isa_has_tiles(v->isa) && j > 0 && k->variant[j - 1].isa == isa_before(v->isa) &&
+           !fragments_are_used(t, v->ast) && !is_tuned(t, k, v->isa);
+}
+
+bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    int nstore = k->ast->nsrc, n = 0;
+    struct variant portable = variant_of(t, k, isa_portable());
+    struct tile *like = scratch_array(t, (size_t)nstore, sizeof *like);
+    (void)s;
+    for (int i = 0; i < nstore; i++)
+        like[i].column_axis = -1;
+    for (int j = 0; j < k->nvariant; j++)
+        tile_stores(t, k, &k->variant[j], like);
+    tile_stores(t, k, &portable, like);
+    k->ast = portable.ast;
+    k->opts = portable.opts;
+    for (int j = 0; j < k->nvariant; j++)
+        if (!is_idle(t, k, j))
+            k->variant[n++] = k->variant[j];
+    k->nvariant = n;
     kernel_collect_buffers(t, k);
     return true;
 }

@@ -6,9 +6,10 @@
  *      tgtool [-O0] eval FILE                     each output, as  name : dtype[dims] = values
  *      tgtool [-b] [-i ISA] [-t N] pass NAME FILE     what the pass makes of a graph, of a kernel's
  *      AST or of a linear program. Of a pass of the plan, the plan of a graph behind it, and of a
- *      later one the schedule and its kernels, all passes before it being run, too. -b:
- *      without the pass itself. -c: a cache of so many bytes. -p: products by parts (--strassen). -w:
- *      the dtype of large weights (--weight-type). -E: what rewrites may err (--error)
+ *      later one the schedule and its kernels, all passes before it being run, too. A kernel's AST
+ *      has its variants if the pass needs them. -b: without the pass itself. -c: a cache of so many
+ *      bytes. -p: products by parts (--strassen). -w: the dtype of large weights (--weight-type).
+ *      -E: what rewrites may err (--error)
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
  *      and compares what it computes with the graph
  *      tgtool [-i ISA] [-t N] summary FILE        the passes' decisions for a graph (tiles, opts,
@@ -22,9 +23,10 @@
  *      loops these opts make, not the passes
  *      tgtool passes                              the passes: their stages and names
  *
- * -O0: without folding. -s: weights beyond 4 elements go into SIDE. -l: with locations. Inputs of
- * eval hold 0.1 * (index % 7) - 0.2, and symbols are 2. Diagnostics go to standard error as
- * file:line:column: message, source line, caret; the status is 1 then.
+ * -O0: without folding. -i: of several sets several times. -s: weights beyond 4 elements go into
+ * SIDE. -l: with locations. Inputs of eval hold 0.1 * (index % 7) - 0.2, and symbols are 2.
+ * Diagnostics go to standard error as file:line:column: message, source line, caret; the status is
+ * 1 then.
  */
 #include "backends/backend.h"
 #include "frontend/text/text.h"
@@ -148,7 +150,8 @@ enum { MAX_STATES = 4 };
 struct command {
     bool noopt, locations, before, strassen;
     const char *side, *verb, *pass, *opts, *path;
-    enum isa isa;
+    enum isa isa;                /* the last one named */
+    isa_set isas;
     int threads, block;
     size_t cache;
     enum dtype weights;
@@ -302,7 +305,7 @@ static int pass_on_kernel(struct tgc *t, const struct command *c, const struct p
     struct kernel *k = kernel_of(t, text, c->isa);
     struct step step = {.kind = STEP_KERNEL, .kernel = k};
     struct schedule s = {.kernel = &k, .nkernel = 1, .step = &step, .nstep = 1,
-                         .threads = c->threads, .isa = 1u << c->isa};
+                         .threads = c->threads, .isa = c->isas};
     bool takes = pass->kernel ? (pass->stage == STAGE_CODE) == (text->linear != NULL)
                               : pass->schedule && text->ast;
     if (!takes) {
@@ -310,6 +313,9 @@ static int pass_on_kernel(struct tgc *t, const struct command *c, const struct p
                 stage_name(pass->stage));
         return 2;
     }
+    if (text->ast && pass->needs >> FACT_VARIANTS & 1 &&
+        !pass_find("variants")->kernel(t, &s, k))
+        return 1;
     if (!c->before && !(pass->kernel ? pass->kernel(t, &s, k) : pass->schedule(t, &s)))
         return 1;
     if (k->linear)
@@ -350,7 +356,7 @@ static void print_opts(struct text *out, enum isa isa, const struct opts *list)
 static int loops_of_kernel(struct tgc *t, const struct command *c, const struct kernel_text *text)
 {
     struct kernel *k = kernel_of(t, text, c->isa);
-    struct schedule s = {.kernel = &k, .nkernel = 1, .threads = c->threads, .isa = 1u << c->isa};
+    struct schedule s = {.kernel = &k, .nkernel = 1, .threads = c->threads, .isa = c->isas};
     struct text out = {.t = t};
     if (text->linear) {
         fprintf(stderr, "a linear program's loops stay what they are\n");
@@ -440,7 +446,7 @@ static int opencl_of_graph(struct tgc *t, const struct command *c, struct graph 
 /* All passes up to this one, or to the one before it. */
 static int passes_up_to(struct tgc *t, const struct command *c, struct graph *g)
 {
-    struct passing p = {.graph = g, .isa = 1u << c->isa, .threads = c->threads,
+    struct passing p = {.graph = g, .isa = c->isas, .threads = c->threads,
                         .facts = 1u << FACT_TENSORS};
     const struct pass *pass = pass_find(c->pass), *last = c->before ? pass - 1 : pass;
     if (!passes_run_rows(t, &p, pass_at(0)->name, last->name))
@@ -496,7 +502,7 @@ static int run_graph(struct tgc *t, const struct command *c, struct graph *g)
 {
     struct memory_of_run m = {.t = t, .nvar = t->next_var + 64}, first = m;
     struct tensor **want = mem_array(t, (size_t)g->noutput + 1, sizeof *want);
-    struct compile_options o = {.threads = c->threads, .isa = 1u << c->isa, .name = "test"};
+    struct compile_options o = {.threads = c->threads, .isa = c->isas, .name = "test"};
     bool same = true;
     first.var = m.var = mem_array(t, (size_t)m.nvar, sizeof *m.var);
     for (int i = 0; i < t->next_var; i++)
@@ -545,7 +551,7 @@ static int pass_on_graph(struct tgc *t, const struct command *c, const struct pa
 static int summarize(struct tgc *t, const struct command *c, struct graph *g)
 {
     struct text out = {.t = t};
-    struct summary_options o = {.isa = 1u << c->isa, .threads = c->threads};
+    struct summary_options o = {.isa = c->isas, .threads = c->threads};
     t->debug = 2;                                    /* passes report to standard error */
     if (!summary_print(&out, t, g, &o))
         return 1;
@@ -610,11 +616,12 @@ static int run(struct tgc *t, const struct command *c)
     return t->nerror ? 1 : status;
 }
 
-static bool read_isa(const char *s, enum isa *isa)
+static bool read_isa(const char *s, struct command *c)
 {
     for (int i = 0; i < ISA_COUNT; i++)
         if (!strcmp(isa_table[i].text, s)) {
-            *isa = (enum isa)i;
+            c->isa = (enum isa)i;
+            c->isas |= 1u << i;
             return true;
         }
     return false;
@@ -639,7 +646,7 @@ static bool read_value(struct command *c, const char *option, const char *value)
 {
     switch (option[1]) {
     case 's': c->side = value; return true;
-    case 'i': return read_isa(value, &c->isa);
+    case 'i': return read_isa(value, c);
     case 't': c->threads = atoi(value); return true;
     case 'B': c->block = atoi(value); return true;
     case 'c': c->cache = (size_t)atoi(value) + 1; return true;       /* 0: as it is */
@@ -679,6 +686,7 @@ int main(int argc, char **argv)
     bool apply = opencl || (i < argc && !strcmp(argv[i], "apply"));
     if (!ok || i + 2 + pass + apply != argc || (opencl && !c.side))
         return usage();
+    c.isas = c.isas ? c.isas : 1u << c.isa;
     c.verb = argv[i];
     c.pass = pass ? argv[i + 1] : NULL;
     c.opts = apply ? argv[i + 1] : NULL;
