@@ -250,6 +250,7 @@ bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_make_variants(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_drop_idle(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_collect(struct tgc *t, struct schedule *s);            /* fills s->buffer and s->weight */
 /* thread.c: the loops that threads share */
 bool pass_thread(struct tgc *t, struct schedule *s, struct kernel *k);

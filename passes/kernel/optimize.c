@@ -263,17 +263,6 @@ bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k)
     return true;
 }
 
-/* Whether a tune file has chosen something for this instruction set. */
-static bool is_tuned(const struct tgc *t, const struct kernel *k, enum isa isa)
-{
-    for (int i = 0; t->tuning && i < t->tuning->nchoice; i++) {
-        const struct choice *c = &t->tuning->choice[i];
-        if (c->kernel == k && c->by && c->taken.kind == TUNE_TILE && c->taken.isa == isa)
-            return true;
-    }
-    return false;
-}
-
 static void push_variant(struct tgc *t, struct kernel *k, enum isa isa)
 {
     struct variant v = variant_of(t, k, isa);
@@ -308,17 +297,9 @@ static void tile_stores(struct tgc *t, struct kernel *k, struct variant *v, stru
         at = tile_nest(t, k, v, at, i, &like[i]);
 }
 
-/* Whether variant j multiplies tiles, and would be the one before it if it did not. */
-static bool is_idle(struct tgc *t, const struct kernel *k, int j)
-{
-    const struct variant *v = &k->variant[j];
-    return isa_has_tiles(v->isa) && j > 0 && k->variant[j - 1].isa == isa_before(v->isa) &&
-           !fragments_are_used(t, v->ast) && !is_tuned(t, k, v->isa);
-}
-
 bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    int nstore = k->ast->nsrc, n = 0;
+    int nstore = k->ast->nsrc;
     struct variant portable = variant_of(t, k, isa_portable());
     struct tile *like = scratch_array(t, (size_t)nstore, sizeof *like);
     (void)s;
@@ -329,11 +310,39 @@ bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
     tile_stores(t, k, &portable, like);
     k->ast = portable.ast;
     k->opts = portable.opts;
-    for (int j = 0; j < k->nvariant; j++)
+    kernel_collect_buffers(t, k);
+    return true;
+}
+
+/* Whether a tune file has chosen something for this instruction set. */
+static bool is_tuned(const struct tgc *t, const struct kernel *k, enum isa isa)
+{
+    for (int i = 0; t->tuning && i < t->tuning->nchoice; i++) {
+        const struct choice *c = &t->tuning->choice[i];
+        if (c->kernel == k && c->by && c->taken.kind == TUNE_TILE && c->taken.isa == isa)
+            return true;
+    }
+    return false;
+}
+
+/* Whether variant j multiplies tiles, and would be the one before it if it did not. */
+static bool is_idle(struct tgc *t, const struct kernel *k, int j)
+{
+    const struct variant *v = &k->variant[j];
+    return isa_has_tiles(v->isa) && j > 0 && k->variant[j - 1].isa == isa_before(v->isa) &&
+           !fragments_are_used(t, v->ast) && !is_tuned(t, k, v->isa);
+}
+
+bool pass_drop_idle(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    int n = 0, all = k->nvariant;
+    (void)s;
+    for (int j = 0; j < all; j++)
         if (!is_idle(t, k, j))
             k->variant[n++] = k->variant[j];
     k->nvariant = n;
-    kernel_collect_buffers(t, k);
+    if (n < all)
+        kernel_collect_buffers(t, k);                 /* without its weights */
     return true;
 }
 
