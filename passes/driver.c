@@ -69,8 +69,11 @@ static bool verify_form(struct tgc *t, const struct uop *ast, struct uop *const 
 static bool verify_kernel(struct tgc *t, const struct kernel *k, const char *after)
 {
     bool ok = verify_form(t, k->ast, k->linear, k->nlinear, after);
-    for (int j = 0; j < k->nvariant && ok; j++)
-        ok = verify_form(t, k->variant[j].ast, k->variant[j].linear, k->variant[j].nlinear, after);
+    for (int j = 0; j < k->nvariant && ok; j++) {
+        const struct variant *v = &k->variant[j];
+        if (v->linear || v->ast != k->ast)            /* else it is what was verified above */
+            ok = verify_form(t, v->ast, v->linear, v->nlinear, after);
+    }
     return ok;
 }
 
