@@ -98,14 +98,12 @@ static bool read_head(struct loaded_code *c, struct unit *u)
     return true;
 }
 
-/* Where a section belongs; false: nowhere that is known. */
+/* Where a section belongs (an empty one, too: a table of no elements has an address); false: nowhere
+ * that is known. */
 static bool classify(struct loaded_code *c, const Elf64_Shdr *s, unsigned i, enum part *part)
 {
     bool writes = s->sh_flags & SHF_WRITE, runs = s->sh_flags & SHF_EXECINSTR;
-    *part = !(s->sh_flags & SHF_ALLOC) || s->sh_size == 0 ? PART_NONE
-            : runs                                        ? PART_TEXT
-            : writes                                      ? PART_WRITE
-                                                          : PART_READ;
+    *part = !(s->sh_flags & SHF_ALLOC) ? PART_NONE : runs ? PART_TEXT : writes ? PART_WRITE : PART_READ;
     if (*part == PART_NONE)
         return true;
     if ((writes && runs) || s->sh_flags & (SHF_TLS | SHF_COMPRESSED))
@@ -166,7 +164,7 @@ static bool read_symbol(struct loaded_code *c, struct unit *u, const Elf64_Sym *
     if (at >= u->head.e_shnum)
         return refuse(c, "symbol %zu is in section %u, and there are %d", i, at, u->head.e_shnum);
     const struct section *s = &u->section[at];
-    if (s->part == PART_NONE) {                   /* of a debugger, or empty */
+    if (s->part == PART_NONE) {                   /* of a debugger */
         to->is_defined = to->is_global = to->is_function = false;
         return true;
     }
