@@ -377,13 +377,11 @@ struct in_memory { const char *kind; tgc_files *files; };
 
 static const char *stem_of(struct tgc *t, const tgc_compiler *c)
 {
+    struct model m;
     if (!c->path)
         return "model";
-    const char *slash = strrchr(c->path, '/');
-    char *stem = mem_str(t, slash ? slash + 1 : c->path), *dot = strrchr(stem, '.');
-    if (dot && dot != stem)
-        *dot = 0;
-    return program_name(t, stem);
+    model_name(t, c->path, &m);
+    return program_name(t, m.stem);
 }
 
 static void compile_memory(struct tgc *t, tgc_compiler *c, void *arg)

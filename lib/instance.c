@@ -183,6 +183,16 @@ static void close_library(void *what)
         dlclose(*handle);
 }
 
+void *library_open(struct tgc *t, const char *path, int flags, const char *subject)
+{
+    void **handle = MEM_NEW(t, void *);
+    held_add(t, close_library, handle);
+    *handle = dlopen(path, flags);
+    if (!*handle)
+        diag_error(t, &(struct place){.file = subject}, "cannot be opened: %s", dlerror());
+    return *handle;
+}
+
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p)
 {
     *p = (struct instance){0};
@@ -192,11 +202,10 @@ bool instance_open(struct tgc *t, const char *path, const char *name, struct ins
         stem[strcspn(stem, ".")] = 0;
         name = program_name(t, stem);
     }
-    void **handle = MEM_NEW(t, void *);
-    held_add(t, close_library, handle);
-    p->handle = *handle = dlopen(slash ? path : mem_printf(t, "./%s", path), RTLD_NOW | RTLD_LOCAL);
+    p->handle = library_open(t, slash ? path : mem_printf(t, "./%s", path), RTLD_NOW | RTLD_LOCAL,
+                             path);
     if (!p->handle)
-        return diag_error(t, &(struct place){.file = path}, "cannot be opened: %s", dlerror());
+        return false;
     const struct program_info *(*describe)(void);
     if (!find_function(t, p->handle, path, name, "describe", &describe) ||
         !find_function(t, p->handle, path, name, "init", &p->init) ||

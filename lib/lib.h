@@ -382,6 +382,8 @@ struct instance {
 };
 /* Writes a file in a directory of ours. false: a diagnostic. */
 bool file_write(struct tgc *t, const char *path, const struct text *x);
+/* dlopen(), until the compile is freed. NULL: a diagnostic names the subject. */
+void *library_open(struct tgc *t, const char *path, int flags, const char *subject);
 /* link.c: opens what defines the C functions that a schedule calls. false: diagnostics. */
 bool externals_link(struct tgc *t, const struct options *o, const struct model *m);
 /* The absolute paths of --link, for a linker. NULL: a diagnostic. */

@@ -14,23 +14,13 @@
 
 struct opened { void **handle; int n; size_t cap; };
 
-static void close_handle(void *what)
-{
-    void **handle = what;
-    if (*handle)
-        dlclose(*handle);
-}
-
 /* The names become visible to all that is opened later. */
 static bool open_library(struct tgc *t, struct opened *all, const char *path, const char *subject)
 {
-    void **handle = MEM_NEW(t, void *);
-    held_add(t, close_handle, handle);
-    *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (!*handle)
-        return diag_error(t, &(struct place){.file = subject}, "cannot be opened: %s", dlerror());
-    VEC_PUSH(t, all->handle, all->n, all->cap, *handle);
-    return true;
+    void *handle = library_open(t, path, RTLD_NOW | RTLD_GLOBAL, subject);
+    if (handle)
+        VEC_PUSH(t, all->handle, all->n, all->cap, handle);
+    return handle != NULL;
 }
 
 static bool is_shared(const char *path)

@@ -1,5 +1,5 @@
-/* debugger.c - tells gdb of code that was made in this process, by the interface that its manual calls
- * JIT Interface: a list of object files, and a function where gdb has a breakpoint.
+/* debugger.c - registers code that was made in this process with gdb, by its JIT Compilation Interface
+ * (the manual's chapter of that name): a list of object files, and a function with gdb's breakpoint.
  *
  * The list is the one variable of the process here: its name and place are gdb's. A lock guards it.
  */

@@ -121,6 +121,10 @@ LLVMTypeRef type_of(const struct emit *e, enum dtype d, int lanes);     /* of a 
 LLVMTypeRef type_in_memory(const struct emit *e, enum dtype d);         /* of an element */
 LLVMTypeRef vector_of(const struct emit *e, LLVMTypeRef type, int lanes);
 value const_int(const struct emit *e, LLVMTypeRef type, int64_t v);
+value const_i64(const struct emit *e, int64_t v);
+value const_status(const struct emit *e, enum program_status s);
+value const_null(const struct emit *e);                        /* a pointer */
+value compare_ints(const struct emit *e, enum llvm_icmp how, value a, value b);
 value splat(const struct emit *e, value v, int lanes);
 /* lanes from[i] of a, then b (NULL: of a alone) */
 value shuffle(const struct emit *e, value a, value b, const int *from, int n);
@@ -182,7 +186,8 @@ LLVMTypeRef kernel_type(const struct emit *e, const struct kernel *k);
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
 
 /* state.c */
-/* In the run: lengths, checks of them, places; what it leaves for the next one. */
+/* What NAME_run() begins with (loads the lengths that the context keeps, checks them against the inputs,
+ * sets the states' addresses) and ends with (stores the lengths for the next run). */
 void state_begin_run(struct emit *e, value self);
 void state_end_run(struct emit *e, value self);
 /* NAME_reset(), NAME_save(), NAME_restore(); and NAME.begin(self), which NAME_init() calls. */

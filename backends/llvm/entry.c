@@ -7,13 +7,7 @@
 
 #include <string.h>
 
-static value constant64(const struct emit *e, int64_t v) { return const_int(e, e->i64, v); }
-
 static value size(const struct emit *e, size_t v) { return const_int(e, e->size, (int64_t)v); }
-
-static value status(const struct emit *e, enum program_status s) { return const_int(e, e->i32, s); }
-
-static value null(const struct emit *e) { return e->l->ConstNull(e->pointer); }
 
 /* ------------------------------------------------------------------------------------- constants */
 
@@ -21,7 +15,7 @@ static value null(const struct emit *e) { return e->l->ConstNull(e->pointer); }
 static value string(const struct emit *e, const char *s)
 {
     if (!s)
-        return null(e);
+        return const_null(e);
     value g = constant_data(e, e->l->ConstStringInContext(e->context, s, (unsigned)strlen(s), 0), "");
     e->l->SetLinkage(g, LLVM_PRIVATE);
     return constant_address(e, g);
@@ -38,7 +32,7 @@ static value record(const struct emit *e, value *field, size_t n)
 static value table(const struct emit *e, value *row, int n)
 {
     if (n == 0)
-        return null(e);
+        return const_null(e);
     value g = constant_data(e, e->l->ConstArray(e->l->TypeOf(row[0]), row, (unsigned)n), "");
     e->l->SetLinkage(g, LLVM_PRIVATE);
     return constant_address(e, g);
@@ -50,7 +44,7 @@ static value dims(const struct emit *e, const struct program_dim *dim, int n)
 {
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++)
-        row[i] = RECORD(e, constant64(e, dim[i].size), string(e, dim[i].symbol));
+        row[i] = RECORD(e, const_i64(e, dim[i].size), string(e, dim[i].symbol));
     return table(e, row, n);
 }
 
@@ -101,7 +95,7 @@ static value symbols(const struct emit *e, const struct program_symbol *x, int n
 {
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++)
-        row[i] = RECORD(e, string(e, x[i].name), constant64(e, x[i].min), constant64(e, x[i].max),
+        row[i] = RECORD(e, string(e, x[i].name), const_i64(e, x[i].min), const_i64(e, x[i].max),
                         offset(e, e->inputs, x[i].offset));
     return table(e, row, n);
 }
@@ -180,12 +174,7 @@ static value option(struct emit *e, value options, int field)
     return field_load(e, e->options, options, field - HEAD_THREADS);
 }
 
-static value compare(const struct emit *e, enum llvm_icmp how, value a, value b)
-{
-    return e->l->BuildICmp(e->at, (int)how, a, b, "");
-}
-
-static value is_null(const struct emit *e, value p) { return compare(e, LLVM_EQ, p, null(e)); }
+static value is_null(const struct emit *e, value p) { return compare_ints(e, LLVM_EQ, p, const_null(e)); }
 
 /* Begins a function; function_end() puts its two blocks together. */
 static LLVMBasicBlockRef function(struct emit *e, const char *name, bool internal,
@@ -218,13 +207,13 @@ static void emit_step(struct emit *e, const struct program_info *info)
     value *name = mem_array(e->t, (size_t)info->kernel_count + 2, sizeof *name);
     for (int i = 0; i < info->kernel_count; i++)
         name[i] = string(e, info->kernels[i].name);
-    name[info->kernel_count] = null(e);
+    name[info->kernel_count] = const_null(e);
     value names = table(e, name, info->kernel_count + 1);
     value index = parameter(e, 1), last = const_int(e, e->i32, info->kernel_count);
     value hook = head(e, parameter(e, 0), HEAD_ON_KERNEL);
     e->l->BuildCondBr(e->at, is_null(e, hook), after, hooked);
     e->l->PositionBuilderAtEnd(e->at, hooked);
-    index = choose(e, compare(e, LLVM_SLT, index, const_int(e, e->i32, 0)), last, index);
+    index = choose(e, compare_ints(e, LLVM_SLT, index, const_int(e, e->i32, 0)), last, index);
     value at = pointer_at(e, names, e->pointer, cast_to(e, LLVM_ZEXT, index, e->i64));
     value arg[3] = {head(e, parameter(e, 0), HEAD_USER), index,
                     load_as(e, e->pointer, at, 0)};
@@ -249,10 +238,10 @@ static void check_weights(struct emit *e, const struct program_info *info, value
     value at = cast_to(e, LLVM_PTRTOINT, option(e, options, HEAD_WEIGHTS), e->size);
     value n = option(e, options, HEAD_WEIGHTS_NBYTES);
     value low = binary(e, LLVM_AND, at, size(e, ALIGN - 1));
-    value missing = status(e, PROGRAM_MISSING_WEIGHTS);
-    return_if(e, compare(e, LLVM_EQ, at, size(e, 0)), missing);
-    return_if(e, compare(e, LLVM_NE, low, size(e, 0)), missing);
-    return_if(e, compare(e, LLVM_ULT, n, size(e, info->weights_bytes)), missing);
+    value missing = const_status(e, PROGRAM_MISSING_WEIGHTS);
+    return_if(e, compare_ints(e, LLVM_EQ, at, size(e, 0)), missing);
+    return_if(e, compare_ints(e, LLVM_NE, low, size(e, 0)), missing);
+    return_if(e, compare_ints(e, LLVM_ULT, n, size(e, info->weights_bytes)), missing);
 }
 
 /* int NAME_init(NAME **made, void *arena, size_t arena_bytes, const NAME_options *options) */
@@ -261,18 +250,18 @@ static void emit_init(struct emit *e, const struct program_info *info)
     LLVMTypeRef type[4] = {e->pointer, e->pointer, e->size, e->pointer};
     LLVMBasicBlockRef begin = function(e, public_name(e, "init"), false, e->i32, type, 4);
     value made = parameter(e, 0), arena = parameter(e, 1);
-    return_if(e, is_null(e, made), status(e, PROGRAM_NULL_ARGUMENT));
-    store_as(e, null(e), made, 0);
-    return_if(e, is_null(e, arena), status(e, PROGRAM_NULL_ARGUMENT));
+    return_if(e, is_null(e, made), const_status(e, PROGRAM_NULL_ARGUMENT));
+    store_as(e, const_null(e), made, 0);
+    return_if(e, is_null(e, arena), const_status(e, PROGRAM_NULL_ARGUMENT));
     value low = binary(e, LLVM_AND, cast_to(e, LLVM_PTRTOINT, arena, e->size),
                        size(e, info->arena_align - 1));
-    return_if(e, compare(e, LLVM_NE, low, size(e, 0)),
-              status(e, PROGRAM_ARENA_MISALIGNED));
-    return_if(e, compare(e, LLVM_ULT, parameter(e, 2), size(e, info->arena_bytes)),
-              status(e, PROGRAM_ARENA_TOO_SMALL));
+    return_if(e, compare_ints(e, LLVM_NE, low, size(e, 0)),
+              const_status(e, PROGRAM_ARENA_MISALIGNED));
+    return_if(e, compare_ints(e, LLVM_ULT, parameter(e, 2), size(e, info->arena_bytes)),
+              const_status(e, PROGRAM_ARENA_TOO_SMALL));
     value options = given_options(e, parameter(e, 3));
-    return_if(e, compare(e, LLVM_SLT, option(e, options, HEAD_THREADS), const_int(e, e->i32, 0)),
-              status(e, PROGRAM_BAD_OPTIONS));
+    return_if(e, compare_ints(e, LLVM_SLT, option(e, options, HEAD_THREADS), const_int(e, e->i32, 0)),
+              const_status(e, PROGRAM_BAD_OPTIONS));
     if (info->weights_external)
         check_weights(e, info, options);
     for (int i = HEAD_THREADS; i <= HEAD_USER; i++)
@@ -284,7 +273,7 @@ static void emit_init(struct emit *e, const struct program_info *info)
     if (e->s->nstate)
         call(e, e->l->GetNamedFunction(e->module, mem_printf(e->t, "%s.begin", e->name)), &arena, 1);
     store_as(e, arena, made, 0);
-    e->l->BuildRet(e->at, status(e, PROGRAM_OK));
+    e->l->BuildRet(e->at, const_status(e, PROGRAM_OK));
     function_end(e, begin);
 }
 
@@ -293,7 +282,7 @@ static void check_fields(struct emit *e, const struct program_tensor *x, int n, 
 {
     for (int i = 0; i < n; i++)
         return_if(e, is_null(e, field_load(e, type, s, field_of(x[i].offset))),
-                  status(e, missing));
+                  const_status(e, missing));
 }
 
 /* int NAME_run(NAME *self, const NAME_inputs *in, NAME_outputs *out) */
@@ -303,9 +292,9 @@ static void emit_checked_run(struct emit *e, const struct program_info *info, va
     LLVMBasicBlockRef begin = function(e, public_name(e, "run"), false, e->i32, type, 3);
     value arg[3] = {parameter(e, 0), parameter(e, 1), parameter(e, 2)};
     for (int i = 0; i < 3; i++)
-        return_if(e, is_null(e, arg[i]), status(e, PROGRAM_NULL_ARGUMENT));
-    return_if(e, compare(e, LLVM_NE, head(e, arg[0], HEAD_OPENED), arg[0]),
-              status(e, PROGRAM_NOT_INITIALIZED));
+        return_if(e, is_null(e, arg[i]), const_status(e, PROGRAM_NULL_ARGUMENT));
+    return_if(e, compare_ints(e, LLVM_NE, head(e, arg[0], HEAD_OPENED), arg[0]),
+              const_status(e, PROGRAM_NOT_INITIALIZED));
     check_fields(e, info->inputs, info->input_count, e->inputs, arg[1], PROGRAM_MISSING_INPUT);
     check_fields(e, info->outputs, info->output_count, e->outputs, arg[2],
                  PROGRAM_MISSING_OUTPUT);
@@ -314,9 +303,9 @@ static void emit_checked_run(struct emit *e, const struct program_info *info, va
         if (v->offset == PROGRAM_NO_OFFSET)
             continue;
         value size = field_load(e, e->inputs, arg[1], field_of(v->offset));
-        value bad = status(e, PROGRAM_DIM_OUT_OF_RANGE);
-        return_if(e, compare(e, LLVM_SLT, size, constant64(e, v->min)), bad);
-        return_if(e, compare(e, LLVM_SGT, size, constant64(e, v->max)), bad);
+        value bad = const_status(e, PROGRAM_DIM_OUT_OF_RANGE);
+        return_if(e, compare_ints(e, LLVM_SLT, size, const_i64(e, v->min)), bad);
+        return_if(e, compare_ints(e, LLVM_SGT, size, const_i64(e, v->max)), bad);
     }
     e->l->BuildRet(e->at, call(e, run, arg, 3));
     function_end(e, begin);
@@ -329,7 +318,7 @@ static void emit_close(struct emit *e)
     LLVMBasicBlockRef there = block_new(e, "there"), after = block_new(e, "after");
     e->l->BuildCondBr(e->at, is_null(e, parameter(e, 0)), after, there);
     e->l->PositionBuilderAtEnd(e->at, there);
-    set_head(e, parameter(e, 0), HEAD_OPENED, null(e));
+    set_head(e, parameter(e, 0), HEAD_OPENED, const_null(e));
     e->l->BuildBr(e->at, after);
     e->l->PositionBuilderAtEnd(e->at, after);
     e->l->BuildRetVoid(e->at);
@@ -342,7 +331,7 @@ static void emit_strerror(struct emit *e)
     LLVMBasicBlockRef begin = function(e, public_name(e, "strerror"), false, e->pointer, &e->i32, 1);
     value text = string(e, "unknown status");
 #define STATUS(name, number, words)                                                                \
-    text = choose(e, compare(e, LLVM_EQ, parameter(e, 0), const_int(e, e->i32, number)),           \
+    text = choose(e, compare_ints(e, LLVM_EQ, parameter(e, 0), const_int(e, e->i32, number)),           \
                   string(e, words), text);
 #define DEVICE_STATUS(name, number, words)                       /* of programs for devices */
 #include "backends/program/statuses.def"

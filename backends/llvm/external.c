@@ -31,8 +31,6 @@ void externals_declare(struct emit *e)
     }
 }
 
-static value null(const struct emit *e) { return e->l->ConstNull(e->pointer); }
-
 static value as_pointer(struct emit *e, value v)
 {
     return e->l->BuildBitCast(e->at, v, e->pointer, "");
@@ -41,7 +39,7 @@ static value as_pointer(struct emit *e, value v)
 static value shape(struct emit *e, struct uop *const *size, int n)
 {
     if (n == 0)
-        return null(e);
+        return const_null(e);
     value place = as_pointer(e, on_stack(e, e->l->ArrayType(e->i64, (unsigned)n)));
     for (int i = 0; i < n; i++)
         store_as(e, host_scalar(e, size[i]),
@@ -55,7 +53,7 @@ static value list(struct emit *e, const struct external_value *v)
     for (int i = 0; i < v->nitem; i++)
         item[i] = v->ints ? const_int(e, e->i64, v->ints[i])
                           : e->l->ConstReal(e->f32, v->floats[i]);
-    return v->nitem ? constant_table(e, item, v->nitem, "") : null(e);
+    return v->nitem ? constant_table(e, item, v->nitem, "") : const_null(e);
 }
 
 static value string(struct emit *e, const char *s)
@@ -79,7 +77,7 @@ void emit_external(struct emit *e, const struct step *step)
         const struct external_value *v = &h->value[i];
         switch (a->kind) {
         case EXTERNAL_OPERAND: case EXTERNAL_RESULT:
-            arg[n++] = v->absent ? null(e) : as_pointer(e, host_argument(e, step->arg[buffer++]));
+            arg[n++] = v->absent ? const_null(e) : as_pointer(e, host_argument(e, step->arg[buffer++]));
             arg[n++] = shape(e, h->param + param, external_params(h, i));
             break;
         case EXTERNAL_INT: arg[n++] = host_scalar(e, h->param[param]); break;

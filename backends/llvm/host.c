@@ -4,8 +4,6 @@
 #include "backends/llvm/emit.h"
 #include "passes/target/legal.h"
 
-static value constant64(const struct emit *e, int64_t v) { return const_int(e, e->i64, v); }
-
 value weight_place(struct emit *e, value self, const struct buffer *b)
 {
     value g;
@@ -18,12 +16,12 @@ value weight_place(struct emit *e, value self, const struct buffer *b)
     }
     if (e->weights_outside)
         return pointer_at(e, field_load(e, e->head, self, HEAD_WEIGHTS), e->i8,
-                          constant64(e, (int64_t)b->offset));
+                          const_i64(e, (int64_t)b->offset));
     g = e->l->GetNamedGlobal(e->module, "weights");
     if (!g)
         g = e->l->AddGlobal(e->module, e->i8, "weights");
     return pointer_at(e, e->l->BuildBitCast(e->at, g, e->pointer, ""), e->i8,
-                      constant64(e, (int64_t)b->offset));
+                      const_i64(e, (int64_t)b->offset));
 }
 
 value host_scalar(struct emit *e, struct uop *root)

@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-static value constant64(const struct emit *e, int64_t v) { return const_int(e, e->i64, v); }
-
 /* Few bytes of intermediates are on the stack (elements are vectors of 64 bytes for the alignment),
  * the others behind struct NAME. */
 static value arena_begin(struct emit *e, value self)
@@ -20,7 +18,7 @@ static value arena_begin(struct emit *e, value self)
     size_t n = e->s->arena_nbytes;
     if (!program_is_on_stack(e->s))
         return pointer_at(e, self, e->i8,
-                          constant64(e, (int64_t)(program_head_bytes(e->s) + e->s->state_nbytes)));
+                          const_i64(e, (int64_t)(program_head_bytes(e->s) + e->s->state_nbytes)));
     return on_stack(e, e->l->ArrayType(vector_of(e, e->i8, ALIGN), (unsigned)(n / ALIGN + 1)));
 }
 
@@ -39,7 +37,7 @@ static void bind_buffers(struct emit *e, value self, value in, value out)
     for (int i = 0; i < s->nbuffer; i++)
         if (!s->buffer[i]->base)
             e->place[s->buffer[i]->id] =
-                pointer_at(e, arena, e->i8, constant64(e, (int64_t)s->buffer[i]->offset));
+                pointer_at(e, arena, e->i8, const_i64(e, (int64_t)s->buffer[i]->offset));
     for (int i = 0; i < s->nweight; i++)
         e->place[s->weight[i]->id] = weight_place(e, self, s->weight[i]);
 }
@@ -53,7 +51,7 @@ static void bind_symbols(struct emit *e, value in)
         if (schedule_passes_var(e->s, v))
             e->var[v->id] = field_at(e, e->inputs, in, at++);
         else
-            store_as(e, constant64(e, 0), e->var[v->id] = on_stack(e, e->i64), 0);
+            store_as(e, const_i64(e, 0), e->var[v->id] = on_stack(e, e->i64), 0);
     }
 }
 
@@ -80,7 +78,7 @@ static void emit_host(struct emit *e, const struct step *step)
               status);
     for (int i = 0; i < h->nresult; i++) {
         value r = load_as(e, e->i64, e->var[h->result[i]->id], 0);
-        value most = constant64(e, h->result[i]->max);
+        value most = const_i64(e, h->result[i]->max);
         return_if(e, e->l->BuildICmp(e->at, LLVM_UGT, r, most, ""),
                   const_int(e, e->i32, PROGRAM_TOO_MANY_RESULTS));
     }
@@ -126,7 +124,7 @@ static void begin_loop(struct emit *e, const struct step *step)
     value end = host_scalar(e, step->trip);
     value counter = on_stack(e, e->i64);
     e->var[step->counter->id] = counter;
-    loop_open(e, NULL, constant64(e, 0), end, false);
+    loop_open(e, NULL, const_i64(e, 0), end, false);
     store_as(e, e->region[e->nregion - 1].counter, counter, 0);
 }
 

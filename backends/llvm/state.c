@@ -13,11 +13,7 @@
 
 enum { WORD = 8, VERSION = 1 };
 
-static value constant64(const struct emit *e, int64_t v) { return const_int(e, e->i64, v); }
-
-static value size(const struct emit *e, size_t n) { return constant64(e, (int64_t)n); }
-
-static value status(const struct emit *e, enum program_status s) { return const_int(e, e->i32, s); }
+static value size(const struct emit *e, size_t n) { return const_i64(e, (int64_t)n); }
 
 static value at(struct emit *e, value base, size_t nbytes)
 {
@@ -34,11 +30,6 @@ static void store_word(struct emit *e, value v, value base, size_t nbytes)
     store_as(e, v, at(e, base, nbytes), WORD);
 }
 
-static value compare(const struct emit *e, enum llvm_icmp how, value a, value b)
-{
-    return e->l->BuildICmp(e->at, (int)how, a, b, "");
-}
-
 /* The offset of kept[i] in struct NAME; that of `odd` for the index after the last. */
 static size_t kept_at(const struct emit *e, int i)
 {
@@ -53,7 +44,7 @@ static value states_of(struct emit *e, value self) { return at(e, self, program_
 
 static value odd(struct emit *e, value self)
 {
-    return compare(e, LLVM_NE, load_word(e, self, odd_at(e)), constant64(e, 0));
+    return compare_ints(e, LLVM_NE, load_word(e, self, odd_at(e)), const_i64(e, 0));
 }
 
 static void bind_place(struct emit *e, value self, const struct buffer *b, size_t first)
@@ -86,13 +77,13 @@ static void check_var(struct emit *e, value self, const struct var *v, int i)
     value kept = load_word(e, self, kept_at(e, i));
     if (st) {
         store_as(e, kept, e->var[v->id], WORD);
-        value left = binary(e, LLVM_SUB, constant64(e, v->max), host_scalar(e, st->rows));
-        return_if(e, compare(e, LLVM_SGT, kept, left), status(e, PROGRAM_STATE_FULL));
+        value left = binary(e, LLVM_SUB, const_i64(e, v->max), host_scalar(e, st->rows));
+        return_if(e, compare_ints(e, LLVM_SGT, kept, left), const_status(e, PROGRAM_STATE_FULL));
         return;
     }
-    value other = compare(e, LLVM_NE, load_as(e, e->i64, e->var[v->id], WORD), kept);
-    value known = compare(e, LLVM_SGE, kept, constant64(e, 0));
-    return_if(e, binary(e, LLVM_AND, known, other), status(e, PROGRAM_STATE_SIZE));
+    value other = compare_ints(e, LLVM_NE, load_as(e, e->i64, e->var[v->id], WORD), kept);
+    value known = compare_ints(e, LLVM_SGE, kept, const_i64(e, 0));
+    return_if(e, binary(e, LLVM_AND, known, other), const_status(e, PROGRAM_STATE_SIZE));
 }
 
 void state_begin_run(struct emit *e, value self)
@@ -141,7 +132,7 @@ static void copy_pieces(struct emit *e, size_t parts, value to, size_t to_stride
         copy(e, to, from, nbytes);
         return;
     }
-    loop_open(e, NULL, constant64(e, 0), size(e, parts), false);
+    loop_open(e, NULL, const_i64(e, 0), size(e, parts), false);
     value k = e->region[e->nregion - 1].counter;
     copy(e, pointer_at(e, to, e->i8, binary(e, LLVM_MUL, k, size(e, to_stride))),
          pointer_at(e, from, e->i8, binary(e, LLVM_MUL, k, size(e, from_stride))), nbytes);
@@ -157,16 +148,16 @@ static LLVMBasicBlockRef begin_function(struct emit *e, const char *what, unsign
     LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
     value self = e->l->GetParam(e->function, 0), null = e->l->ConstNull(e->pointer);
     for (unsigned i = 0; i < nparameter; i++)
-        return_if(e, compare(e, LLVM_EQ, e->l->GetParam(e->function, i), null),
-                  status(e, PROGRAM_NULL_ARGUMENT));
-    return_if(e, compare(e, LLVM_NE, load_as(e, e->pointer, self, 0), self),
-              status(e, PROGRAM_NOT_INITIALIZED));
+        return_if(e, compare_ints(e, LLVM_EQ, e->l->GetParam(e->function, i), null),
+                  const_status(e, PROGRAM_NULL_ARGUMENT));
+    return_if(e, compare_ints(e, LLVM_NE, load_as(e, e->pointer, self, 0), self),
+              const_status(e, PROGRAM_NOT_INITIALIZED));
     return begin;
 }
 
 static void end_function(struct emit *e, LLVMBasicBlockRef begin)
 {
-    e->l->BuildRet(e->at, status(e, PROGRAM_OK));
+    e->l->BuildRet(e->at, const_status(e, PROGRAM_OK));
     e->l->PositionBuilderAtEnd(e->at, e->entry);
     e->l->BuildBr(e->at, begin);
 }
@@ -198,8 +189,8 @@ static value emit_begin(struct emit *e)
     for (int i = 0; i < e->s->nstate; i++)
         begin_state(e, self, e->s->state[i]);
     for (int i = 0; v[i]; i++)
-        store_word(e, constant64(e, state_first_length(e->s, v[i])), self, kept_at(e, i));
-    store_word(e, constant64(e, 0), self, odd_at(e));
+        store_word(e, const_i64(e, state_first_length(e->s, v[i])), self, kept_at(e, i));
+    store_word(e, const_i64(e, 0), self, odd_at(e));
     e->l->BuildRetVoid(e->at);
     e->l->PositionBuilderAtEnd(e->at, e->entry);
     e->l->BuildBr(e->at, begin);
@@ -233,7 +224,7 @@ static void emit_save(struct emit *e)
     head_of_block(e, head);
     clear(e, block, program_state_bytes(e->t, e->s));
     for (size_t i = 0; i < STATE_BLOCK_HEAD / WORD; i++)
-        store_as(e, constant64(e, head[i]), at(e, block, WORD * i), 1);
+        store_as(e, const_i64(e, head[i]), at(e, block, WORD * i), 1);
     copy(e, at(e, block, STATE_BLOCK_HEAD), kept, size(e, WORD * (size_t)state_count_vars(e->s)));
     for (int i = 0; i < e->s->nstate; i++) {
         const struct state *st = e->s->state[i];
@@ -250,18 +241,18 @@ static void check_block(struct emit *e, value block)
 {
     int64_t head[STATE_BLOCK_HEAD / WORD];
     const struct var **v = state_vars(e->t, e->s);
-    value bad = status(e, PROGRAM_BAD_STATE);
+    value bad = const_status(e, PROGRAM_BAD_STATE);
     head_of_block(e, head);
     for (size_t i = 0; i < STATE_BLOCK_HEAD / WORD; i++) {
         LLVMTypeRef type = i == 1 ? e->i32 : e->i64;  /* the version */
         value found = load_as(e, type, at(e, block, WORD * i), 1);
-        return_if(e, compare(e, LLVM_NE, found, const_int(e, type, head[i])), bad);
+        return_if(e, compare_ints(e, LLVM_NE, found, const_int(e, type, head[i])), bad);
     }
     for (int i = 0; v[i]; i++) {
         value kept = load_as(e, e->i64, at(e, block, STATE_BLOCK_HEAD + WORD * (size_t)i), 1);
         int64_t least = state_is_length(e->s->graph, v[i]) ? 0 : -1;
-        return_if(e, compare(e, LLVM_SLT, kept, constant64(e, least)), bad);
-        return_if(e, compare(e, LLVM_SGT, kept, constant64(e, v[i]->max)), bad);
+        return_if(e, compare_ints(e, LLVM_SLT, kept, const_i64(e, least)), bad);
+        return_if(e, compare_ints(e, LLVM_SGT, kept, const_i64(e, v[i]->max)), bad);
     }
 }
 
@@ -279,7 +270,7 @@ static void emit_restore(struct emit *e)
                     at(e, block, state_block_offset(e->t, e->s, i)), p.stride,
                     piece_bytes(e, st, kept));
     }
-    store_word(e, constant64(e, 0), self, odd_at(e));
+    store_word(e, const_i64(e, 0), self, odd_at(e));
     end_function(e, begin);
 }
 

@@ -47,6 +47,17 @@ value const_int(const struct emit *e, LLVMTypeRef type, int64_t v)
     return e->l->ConstInt(type, (unsigned long long)v, 1);
 }
 
+value const_i64(const struct emit *e, int64_t v) { return const_int(e, e->i64, v); }
+
+value const_status(const struct emit *e, enum program_status s) { return const_int(e, e->i32, s); }
+
+value const_null(const struct emit *e) { return e->l->ConstNull(e->pointer); }
+
+value compare_ints(const struct emit *e, enum llvm_icmp how, value a, value b)
+{
+    return e->l->BuildICmp(e->at, (int)how, a, b, "");
+}
+
 value splat(const struct emit *e, value v, int lanes)
 {
     if (lanes == 1)

@@ -307,7 +307,7 @@ static bool check_callee(struct reader *r, const struct custom *c, const struct 
     return custom_unknown(r, name);
 }
 
-/* Checks the value that begins at `name`, if that is a call; the reader is behind it. */
+/* `name` is the token before the reader's next one. If a call begins there, checks what it calls. */
 static bool check_value(struct reader *r, const struct custom *c, const struct token *name)
 {
     bool call = r->token.kind == TOKEN_PUNCT && r->token.punct == '(';

@@ -371,7 +371,7 @@ static void use_all(const char *model, const char *bad, const char *path)
 static void case_left(int n, char **word)
 {
     (void)n;
-    use_all(word[0], word[1], word[2]);         /* libLLVM and its like stay once they are there */
+    use_all(word[0], word[1], word[2]);         /* loads libLLVM, which is never unloaded */
     int descriptors = count_descriptors(), maps = count_maps();
     use_all(word[0], word[1], word[2]);
     CHECK(count_descriptors() == descriptors);
