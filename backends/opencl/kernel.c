@@ -1,0 +1,169 @@
+/* kernel.c - kernels in OpenCL C: functions whose arguments are the two buffers of the device, and
+ * where in them the tensors lie.
+ *
+ *      kernel void NAME_conv1(global uchar *memory, global const uchar *weights,
+ *                             ulong y_at, ulong x_at, ulong w_at)
+ */
+#include "backends/opencl/opencl.h"
+
+#include <string.h>
+
+/* The kernel's names of "memory" and "weights", and of its parameters' offsets. */
+struct signature {
+    struct function f;
+    const char *memory, *weights, **at;      /* by position in parameter[] */
+    const struct parameter *parameter;
+    int n;
+};
+
+static const char *space_of(const struct signature *s, const struct parameter *a)
+{
+    return buffer_root(a->b)->kind == BUFFER_WEIGHT ? s->weights : s->memory;
+}
+
+static void write_signature(struct signature *s, struct text *out)
+{
+    struct program *p = s->f.p;
+    struct text_list list = {.out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
+    text_printf(out, "kernel void %s_%s(", p->name, program_kernel_name(p, s->f.k));
+    list.indent = out->n - list.line;
+    list_put(&list, mem_printf(p->t, "global uchar *%s", s->memory));
+    list_put(&list, mem_printf(p->t, "global const uchar *%s", s->weights));
+    for (int i = 0; i < s->n; i++)
+        list_put(&list, mem_printf(p->t, "%s %s", s->parameter[i].b ? "ulong" : "long", s->at[i]));
+    text_puts(out, ")\n");
+}
+
+/* Declares the parameters as pointers of their types, the scratch, and the part of the work. */
+static void write_locals(const struct signature *s, struct text *out)
+{
+    const struct function *f = &s->f;
+    const struct kernel *k = f->k;
+    if (k->is_shared)
+        text_printf(out, "    const uint part = (uint)%s(0), parts = (uint)%s(0);\n",
+                    k->block ? "get_group_id" : "get_global_id",
+                    k->block ? "get_num_groups" : "get_global_size");
+    if (k->block)
+        text_puts(out, "    const uint thread = (uint)get_local_id(0), threads = "
+                       "(uint)get_local_size(0);\n");
+    for (int i = 0; i < s->n; i++) {
+        const struct parameter *a = &s->parameter[i];
+        if (!a->b) {
+            const char *type = var_is_int(a->v) ? "int" : "long";
+            text_printf(out, "    const %s %s = (%s)%s;\n", type, program_var(f->p, a->v), type,
+                        s->at[i]);
+            continue;
+        }
+        if (!f->is_used[a->at])
+            continue;
+        const char *type = mem_printf(f->p->t, "global %s%s *",
+                                      parameter_is_written(k, a) ? "" : "const ",
+                                      dtype_ctype(a->b->dtype));
+        text_printf(out, "    %s%s%s = (%s)(%s + %s", type,
+                    parameter_is_restrict(k, a) ? "restrict " : "", f->buffer_name[a->at], type,
+                    space_of(s, a), s->at[i]);
+        if (a->at >= k->nbuffer && (k->is_shared || k->block))      /* each thread has its own */
+            text_printf(out, " + %s * %zul",
+                        !k->block       ? "part"
+                        : !k->is_shared ? "thread"
+                                        : "(part * threads + thread)",
+                        scratch_stride(a->b));
+        text_puts(out, ");\n");
+    }
+    for (int i = 0; i < k->nscratch; i++)
+        if (scratch_is_on_stack(k->scratch[i]) && f->is_used[k->nbuffer + i])
+            text_printf(out, "    %s%s %s[%zu];\n",
+                        buffer_space(k->scratch[i]) == SPACE_LOCAL ? "local " : "",
+                        dtype_ctype(k->scratch[i]->dtype),
+                        f->buffer_name[k->nbuffer + i],
+                        k->scratch[i]->nbytes / dtype_nbytes(k->scratch[i]->dtype));
+}
+
+static bool has_doubles(struct uop *const *u, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (u[i]->dtype == DTYPE_F64)
+            return true;
+    return false;
+}
+
+/* Code rendered between two calls uses pieces of the device's language. */
+static void swap_snippets(struct program *p)
+{
+    struct snippet_set host = p->snippets;
+    p->snippets = p->device_snippets;
+    p->device_snippets = host;
+}
+
+/* A text as a string of several lines: an element of kernel_text[]. */
+static void write_string(struct text *out, const char *s)
+{
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        struct text line = {.t = out->t};
+        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
+        s += n + (s[n] == '\n');
+        text_printf(out, "    %.*s\\n\"%s\n", (int)line.n - 1, line.s, *s ? "" : ",");
+    }
+}
+
+void opencl_kernel(struct program *p, const struct kernel *k, const struct variant *v,
+                          struct text *out)
+{
+    if (v)
+        TGC_BUG(p->t, "kernel %s has a variant, but no device has these", k->name);
+    struct mem_mark mark = scratch_mark(p->t);
+    struct signature s = {.f = {.p = p, .k = k}};
+    struct text kernel = {.t = p->t};
+    swap_snippets(p);
+    kernel_name_parameters(&s.f);
+    s.memory = parameter_name(&s.f, "memory");
+    s.weights = parameter_name(&s.f, "weights");
+    s.parameter = kernel_parameters(p->t, k, &s.n);
+    s.at = mem_array(p->t, (size_t)s.n + 1, sizeof *s.at);
+    for (int i = 0; i < s.n; i++)
+        s.at[i] = parameter_name(
+            &s.f, s.parameter[i].b ? mem_printf(p->t, "%s_at", s.f.buffer_name[s.parameter[i].at])
+                                   : mem_printf(p->t, "%s_is", program_var(p, s.parameter[i].v)));
+    const char *body = render_body(&s.f);
+    kernel_write_comment(&s.f, &kernel);
+    write_signature(&s, &kernel);
+    text_puts(&kernel, "{\n");
+    write_locals(&s, &kernel);
+    text_lines(&kernel, body, 1);
+    text_puts(&kernel, "}\n\n");
+    write_string(out, kernel.s);
+    p->device_doubles |= has_doubles(k->linear, k->nlinear);
+    swap_snippets(p);
+    scratch_release(p->t, mark);
+}
+
+/* The pieces of runtime/ that kernels use. */
+static void write_pieces(struct program *p, struct text *out)
+{
+    static const char *const file[] = {"opencl", "number", "math"};
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+        struct text piece = {.t = p->t};
+        snippets_write(p, &piece, file[i], NULL);
+        if (piece.n > 0) {
+            p->device_doubles |= strstr(piece.s, "double") != NULL;
+            write_string(out, piece.s);
+        }
+    }
+}
+
+void opencl_write_text(struct program *p, const char *kernels, struct text *out)
+{
+    struct text pieces = {.t = p->t};
+    swap_snippets(p);
+    snippet_use(&p->snippets, "opencl_language");
+    write_pieces(p, &pieces);
+    swap_snippets(p);
+    text_puts(out, "/* The kernels in OpenCL C, and the functions that they call. */\n"
+                   "static const char *const kernel_text[] = {\n");
+    if (p->device_doubles)
+        text_puts(out, "    \"#pragma OPENCL EXTENSION cl_khr_fp64 : enable\\n\",\n");
+    text_puts(out, pieces.s);
+    text_puts(out, kernels);
+    text_puts(out, "};\n\n");
+}
