@@ -2,17 +2,24 @@
 /* opencl.c - OpenCL from a program that is linked with libc alone: the driver is loaded when the
  * model is opened; and OpenCL C's versions of pieces of number.c and math.c.
  *
- * The model's intermediates, inputs and outputs are in one buffer of the device, its weights in
- * another. When the host accesses tensors (a condition, a host step, the inputs and results of a
- * run), the first one is mapped, which costs nothing if host and device share their memory. Only
- * functions of OpenCL 1.2 are called. The API's constants are those of the specification's cl.h.
+ * The model's intermediates, states, inputs and outputs are in one buffer of the device, its weights
+ * in another; an input or output may be a buffer of the caller's instead (model_bind). A run is a
+ * list that is recorded once, in model_init: a kernel object for each launch, whose arguments stay.
+ * What changes from run to run (run-time sizes, the caller's buffers) is patched. When the host
+ * accesses tensors (a condition, a host step), the memory is mapped, which costs nothing if host and
+ * device share theirs. Only functions of OpenCL 1.2 are called. The API's constants are those of the
+ * specification's cl.h.
  */
 #include <dlfcn.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 //@ opencl
 #include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 /* OpenCL's functions that are called, and what they return and take. */
 struct opencl {
@@ -22,44 +29,85 @@ struct opencl {
     void *(*create_context)(const intptr_t *properties, uint32_t count, void *const *device,
                             void (*notify)(const char *, const void *, size_t, void *), void *user,
                             int32_t *error);
+    int32_t (*get_context_info)(void *context, uint32_t what, size_t size, void *value, size_t *n);
     void *(*create_queue)(void *context, void *device, uint64_t properties, int32_t *error);
+    int32_t (*get_queue_info)(void *queue, uint32_t what, size_t size, void *value, size_t *n);
     void *(*create_buffer)(void *context, uint64_t flags, size_t size, void *host, int32_t *error);
     void *(*create_program)(void *context, uint32_t count, const char *const *text,
                             const size_t *length, int32_t *error);
+    void *(*create_from_binary)(void *context, uint32_t count, void *const *device,
+                                const size_t *size, const unsigned char *const *binary,
+                                int32_t *status, int32_t *error);
     int32_t (*build)(void *program, uint32_t count, void *const *device, const char *options,
                      void (*notify)(void *, void *), void *user);
+    int32_t (*get_build_info)(void *program, void *device, uint32_t what, size_t size, void *value,
+                              size_t *n);
+    int32_t (*get_program_info)(void *program, uint32_t what, size_t size, void *value, size_t *n);
     void *(*create_kernel)(void *program, const char *name, int32_t *error);
+    int32_t (*get_kernel_info)(void *kernel, void *device, uint32_t what, size_t size, void *value,
+                               size_t *n);
     int32_t (*set_argument)(void *kernel, uint32_t index, size_t size, const void *value);
     int32_t (*enqueue)(void *queue, void *kernel, uint32_t dimensions, const size_t *offset,
                        const size_t *global, const size_t *local, uint32_t waits,
                        void *const *wait, void **event);
+    int32_t (*enqueue_marker)(void *queue, uint32_t waits, void *const *wait, void **event);
     void *(*map)(void *queue, void *buffer, uint32_t blocking, uint64_t flags, size_t offset,
                  size_t size, uint32_t waits, void *const *wait, void **event, int32_t *error);
     int32_t (*unmap)(void *queue, void *buffer, void *mapped, uint32_t waits, void *const *wait,
                      void **event);
     int32_t (*write)(void *queue, void *buffer, uint32_t blocking, size_t offset, size_t size,
                      const void *from, uint32_t waits, void *const *wait, void **event);
+    int32_t (*read)(void *queue, void *buffer, uint32_t blocking, size_t offset, size_t size,
+                    void *to, uint32_t waits, void *const *wait, void **event);
     int32_t (*finish)(void *queue);
+    int32_t (*flush)(void *queue);
+    int32_t (*get_event_time)(void *event, uint32_t what, size_t size, void *value, size_t *n);
+    int32_t (*release_event)(void *event);
     int32_t (*release_kernel)(void *kernel);
     int32_t (*release_program)(void *program);
+    int32_t (*get_buffer_info)(void *buffer, uint32_t what, size_t size, void *value, size_t *n);
+    int32_t (*retain_buffer)(void *buffer);
     int32_t (*release_buffer)(void *buffer);
+    int32_t (*retain_queue)(void *queue);
     int32_t (*release_queue)(void *queue);
+    int32_t (*retain_context)(void *context);
     int32_t (*release_context)(void *context);
     void *library;                  /* open as long as the model is */
     void *device, *context, *queue, *program, *memory, *weights;
     unsigned char *mapped;          /* where the host sees the memory; NULL: it is the device's */
 };
 
+/* Of a place: its buffer, and the byte in it where it begins. */
+struct place { void *buffer; size_t at; bool is_bound; };
+/* A kernel's argument: a tensor, at this byte of a place, or place < 0, a number. varies: the byte or
+ * the number is told by each run. */
+struct argument { int place; bool varies; size_t at; };
+/* A kernel in a run: its function, its arguments in argument_of[], its work-groups and the work-items
+ * of each. */
+struct launch { const char *function; int first, count; size_t groups[3], block[3]; };
+
 //@ opencl_driver
+/* Says what went wrong, in a sentence. */
+static void complain(const model_self *self, const char *text)
+{
+    if (self->options.on_error)
+        self->options.on_error(self->options.user, text);
+}
+
 /* false: a function is missing. The order is that of the struct. */
 static bool opencl_load(struct opencl *cl)
 {
     static const char *const name[] = {
         "clGetPlatformIDs", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext",
-        "clCreateCommandQueue", "clCreateBuffer", "clCreateProgramWithSource", "clBuildProgram",
-        "clCreateKernel", "clSetKernelArg", "clEnqueueNDRangeKernel", "clEnqueueMapBuffer",
-        "clEnqueueUnmapMemObject", "clEnqueueWriteBuffer", "clFinish", "clReleaseKernel",
-        "clReleaseProgram", "clReleaseMemObject", "clReleaseCommandQueue", "clReleaseContext"};
+        "clGetContextInfo", "clCreateCommandQueue", "clGetCommandQueueInfo", "clCreateBuffer",
+        "clCreateProgramWithSource", "clCreateProgramWithBinary", "clBuildProgram",
+        "clGetProgramBuildInfo", "clGetProgramInfo", "clCreateKernel", "clGetKernelWorkGroupInfo",
+        "clSetKernelArg", "clEnqueueNDRangeKernel", "clEnqueueMarkerWithWaitList",
+        "clEnqueueMapBuffer", "clEnqueueUnmapMemObject", "clEnqueueWriteBuffer",
+        "clEnqueueReadBuffer", "clFinish", "clFlush", "clGetEventProfilingInfo", "clReleaseEvent",
+        "clReleaseKernel", "clReleaseProgram", "clGetMemObjectInfo", "clRetainMemObject",
+        "clReleaseMemObject", "clRetainCommandQueue", "clReleaseCommandQueue", "clRetainContext",
+        "clReleaseContext"};
     cl->library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!cl->library)
         cl->library = dlopen("libOpenCL.so", RTLD_NOW | RTLD_LOCAL);
@@ -72,23 +120,97 @@ static bool opencl_load(struct opencl *cl)
     return cl->library != NULL;
 }
 
-/* The first GPU, or else the first device of another kind; NULL: there is none. */
-static void *opencl_choose(const struct opencl *cl)
+/* The wanted-th device, counted through all platforms from 1; 0: the first GPU, or else the first
+ * device of another kind; NULL: there is none. */
+static void *opencl_choose(const struct opencl *cl, int wanted)
 {
-    enum { MOST = 16 };
-    static const uint64_t wanted[] = {1u << 2 /* GPU */, 0xffffffffu /* all */};
-    void *platform[MOST], *device = NULL;
+    enum { MOST = 64 };
+    void *platform[MOST], *device[MOST], *first = NULL;
     uint32_t n = 0, count = 0;
+    int number = 0;
     if (cl->get_platforms(MOST, platform, &n) != 0)
         return NULL;
-    for (int k = 0; k < 2; k++)
-        for (uint32_t i = 0; i < n && i < MOST; i++)
-            if (cl->get_devices(platform[i], wanted[k], 1, &device, &count) == 0 && count > 0)
-                return device;
-    return NULL;
+    for (uint32_t i = 0; i < n && i < MOST; i++) {
+        if (cl->get_devices(platform[i], 0xffffffffu /* all */, MOST, device, &count) != 0)
+            continue;
+        for (uint32_t k = 0; k < count && k < MOST; k++) {
+            uint64_t type = 0;
+            if (++number == wanted)
+                return device[k];
+            if (wanted == 0 &&
+                cl->get_device_info(device[k], 0x1000 /* TYPE */, sizeof type, &type, NULL) == 0 &&
+                (type & 1u << 2 /* GPU */))
+                return device[k];
+            if (!first)
+                first = device[k];
+        }
+    }
+    return wanted == 0 ? first : NULL;
 }
 
-//@ opencl_open opencl_driver
+//@ opencl_binary opencl_driver
+/* Names a program built for this device by this driver: 32 digits. */
+static void opencl_key(const struct opencl *cl, const char *const *text, uint32_t count, char key[33])
+{
+    static const uint32_t fact[] = {0x102b /* NAME */, 0x102c /* VENDOR */, 0x102d /* DRIVER */,
+                                    0x102f /* VERSION */};
+    uint64_t hash[2] = {UINT64_C(14695981039346656037), UINT64_C(1099511628211)};
+    char value[512];
+    for (uint32_t i = 0; i < count + sizeof fact / sizeof *fact; i++) {
+        const char *s = i < count ? text[i] : value;
+        memset(value, 0, sizeof value);
+        if (i >= count)
+            cl->get_device_info(cl->device, fact[i - count], sizeof value - 1, value, NULL);
+        for (size_t k = 0; k == 0 || s[k - 1]; k++)
+            for (int h = 0; h < 2; h++)
+                hash[h] = (hash[h] ^ ((unsigned char)s[k] + (unsigned)h * 97)) *
+                          UINT64_C(1099511628211);
+    }
+    for (int i = 0; i < 32; i++)
+        key[i] = "0123456789abcdef"[hash[i / 16] >> 4 * (i % 16) & 15];
+    key[32] = 0;
+}
+
+/* The program from the caller's cache; NULL: it is not there, or this driver does not take it. */
+static void *opencl_cached(const model_self *self, const char *key)
+{
+    const struct opencl *cl = &self->device;
+    const model_options *o = &self->options;
+    size_t n = o->load_program ? o->load_program(o->user, key, NULL, 0) : 0;
+    unsigned char *binary = n > 0 ? (unsigned char *)malloc(n) : NULL;
+    const unsigned char *const binaries[] = {binary};
+    void *program = NULL;
+    int32_t status = 0, error = 0;
+    if (binary && o->load_program(o->user, key, binary, n) == n)
+        program = cl->create_from_binary(cl->context, 1, &cl->device, &n, binaries, &status, &error);
+    if (program && (status != 0 || cl->build(program, 1, &cl->device, "", NULL, NULL) != 0)) {
+        cl->release_program(program);
+        program = NULL;
+    }
+    free(binary);
+    return program;
+}
+
+/* Hands the program that was built to the caller's cache. */
+static void opencl_keep(const model_self *self, const char *key)
+{
+    const struct opencl *cl = &self->device;
+    const model_options *o = &self->options;
+    uint32_t devices = 0;
+    size_t n = 0;
+    /* as many binaries as the program has devices, those of the caller's context */
+    if (!o->save_program ||
+        cl->get_program_info(cl->program, 0x1162 /* NUM_DEVICES */, sizeof devices, &devices, NULL) != 0 ||
+        devices != 1 ||
+        cl->get_program_info(cl->program, 0x1165 /* BINARY_SIZES */, sizeof n, &n, NULL) != 0 || n == 0)
+        return;
+    unsigned char *binary = (unsigned char *)malloc(n);
+    if (binary && cl->get_program_info(cl->program, 0x1166 /* BINARIES */, sizeof binary, &binary, NULL) == 0)
+        o->save_program(o->user, key, binary, n);
+    free(binary);
+}
+
+//@ opencl_open opencl_driver opencl_binary
 /* Ends what has been begun. */
 static void device_close(model_self *self)
 {
@@ -97,9 +219,12 @@ static void device_close(model_self *self)
         cl->unmap(cl->queue, cl->memory, cl->mapped, 0, NULL, NULL);
     if (cl->queue)
         cl->finish(cl->queue);
-    for (int i = 0; i < (int)(sizeof self->kernel / sizeof *self->kernel); i++)
+    for (int i = 0; i < MODEL_KERNELS; i++)
         if (self->kernel[i])
             cl->release_kernel(self->kernel[i]);
+    for (int i = 0; i < MODEL_PLACES; i++)
+        if (self->place[i].is_bound)
+            cl->release_buffer(self->place[i].buffer);
     if (cl->program)
         cl->release_program(cl->program);
     if (cl->weights)
@@ -115,39 +240,202 @@ static void device_close(model_self *self)
     memset(cl, 0, sizeof *cl);
 }
 
-/* The kernels, built for the device; its memory. doubles: the kernels have 64-bit floats. */
-static int device_open(model_self *self, const char *const *text, uint32_t count,
-                       const char *const *name, bool doubles, size_t memory, size_t weights)
+/* The caller's queue and context, or new ones; the device of both. */
+static int open_queue(model_self *self)
 {
-    enum { DOUBLE_CONFIG = 0x1032, READ_WRITE = 1 << 0, READ_ONLY = 1 << 2, HOST_MEMORY = 1 << 4 };
+    enum { PROFILING = 2, OUT_OF_ORDER = 1 };
     struct opencl *cl = &self->device;
-    if (!opencl_load(cl) || !(cl->device = opencl_choose(cl)))
-        return MODEL_NO_DEVICE;
-    uint64_t config = 0;
-    if (doubles && (cl->get_device_info(cl->device, DOUBLE_CONFIG, sizeof config, &config, NULL) != 0
-                    || config == 0))
-        return MODEL_DEVICE_LACKS;
+    const model_options *o = &self->options;
+    void *device[16] = {NULL}, *of_queue = NULL;
+    uint64_t properties = 0;
     int32_t error = 0;
-    cl->context = cl->create_context(NULL, 1, &cl->device, NULL, NULL, &error);
+    size_t n = 0;
+    if (o->device < 0)
+        return MODEL_BAD_OPTIONS;
+    if (o->queue) {
+        void *context = NULL;
+        if (cl->get_queue_info(o->queue, 0x1090 /* CONTEXT */, sizeof context, &context, NULL) != 0 ||
+            cl->get_queue_info(o->queue, 0x1091 /* DEVICE */, sizeof of_queue, &of_queue, NULL) != 0 ||
+            cl->get_queue_info(o->queue, 0x1093 /* PROPERTIES */, sizeof properties, &properties, NULL) != 0)
+            return MODEL_DEVICE_FAILED;
+        if (properties & OUT_OF_ORDER)
+            complain(self, "options.queue is out of order, and a run needs its order: pass another one");
+        if (o->context && o->context != context)
+            complain(self, "options.queue is of another context than options.context");
+        if ((properties & OUT_OF_ORDER) || (o->context && o->context != context))
+            return MODEL_BAD_OPTIONS;
+        cl->device = of_queue;
+        cl->context = cl->retain_context(context) == 0 ? context : NULL;
+        cl->queue = cl->retain_queue(o->queue) == 0 ? o->queue : NULL;
+        return cl->context && cl->queue ? MODEL_OK : MODEL_DEVICE_FAILED;
+    }
+    if (o->context) {
+        if (cl->get_context_info(o->context, 0x1081 /* DEVICES */, sizeof device, device, &n) != 0 || n == 0)
+            return MODEL_DEVICE_FAILED;
+        void *chosen = o->device > 0 ? opencl_choose(cl, o->device) : device[0];
+        for (size_t i = 0; i < n / sizeof *device; i++)
+            if (device[i] == chosen)
+                cl->device = chosen;
+        if (!cl->device)
+            complain(self, "options.context is not of the device that options.device names");
+        if (!cl->device)
+            return MODEL_BAD_OPTIONS;
+        cl->context = cl->retain_context(o->context) == 0 ? o->context : NULL;
+    } else {
+        cl->device = opencl_choose(cl, o->device);
+        if (!cl->device)
+            return MODEL_NO_DEVICE;
+        cl->context = cl->create_context(NULL, 1, &cl->device, NULL, NULL, &error);
+    }
     if (cl->context)
-        cl->queue = cl->create_queue(cl->context, cl->device, 0, &error);
-    if (!cl->queue)
+        cl->queue = cl->create_queue(cl->context, cl->device, o->on_kernel_time ? PROFILING : 0, &error);
+    return cl->queue ? MODEL_OK : MODEL_DEVICE_FAILED;
+}
+
+/* A place is the model's own. */
+static void reset_place(model_self *self, int place)
+{
+    const struct opencl *cl = &self->device;
+    struct place *p = &self->place[place];
+    if (p->is_bound)
+        cl->release_buffer(p->buffer);
+    p->buffer = place == 1 ? cl->weights : cl->memory;
+    p->at = place_info[place].at;
+    p->is_bound = false;
+}
+
+/* Whether the device has what the model needs, apart from what kernels do. */
+static int check_device(const model_self *self, bool doubles, size_t memory, size_t weights)
+{
+    const struct opencl *cl = &self->device;
+    uint64_t config = 0, most = 0;
+    const size_t largest = memory > weights ? memory : weights;
+    char text[200];
+    if (doubles && (cl->get_device_info(cl->device, 0x1032 /* DOUBLE_CONFIG */, sizeof config, &config,
+                                        NULL) != 0 || config == 0)) {
+        complain(self, "the model computes 64-bit floats, which the device does not have");
+        return MODEL_DEVICE_LACKS;
+    }
+    if (cl->get_device_info(cl->device, 0x1010 /* MAX_MEM_ALLOC_SIZE */, sizeof most, &most, NULL) != 0)
         return MODEL_DEVICE_FAILED;
-    cl->memory = cl->create_buffer(cl->context, READ_WRITE | HOST_MEMORY, memory, NULL, &error);
+    if (largest <= most)
+        return MODEL_OK;
+    snprintf(text, sizeof text, "the model needs %zu bytes in one buffer, and the device allows %llu: "
+                                "give smaller bounds by --dim", largest, (unsigned long long)most);
+    complain(self, text);
+    return MODEL_DEVICE_LACKS;
+}
+
+/* Says what the compiler of the driver has said. */
+static int complain_of_build(const model_self *self)
+{
+    const struct opencl *cl = &self->device;
+    size_t n = 0;
+    cl->get_build_info(cl->program, cl->device, 0x1183 /* LOG */, 0, NULL, &n);
+    char *log = n > 0 && n < SIZE_MAX ? (char *)malloc(n + 1) : NULL;
+    if (log) {
+        memset(log, 0, n + 1);
+        cl->get_build_info(cl->program, cl->device, 0x1183 /* LOG */, n, log, NULL);
+    }
+    complain(self, log && *log ? log : "the driver does not compile the kernels, and does not say why");
+    free(log);
+    return MODEL_DEVICE_FAILED;
+}
+
+static int open_program(model_self *self, const char *const *text, uint32_t count)
+{
+    struct opencl *cl = &self->device;
+    char key[33];
+    int32_t error = 0;
+    opencl_key(cl, text, count, key);
+    cl->program = opencl_cached(self, key);
+    if (cl->program)
+        return MODEL_OK;
+    cl->program = cl->create_program(cl->context, count, text, NULL, &error);
+    if (!cl->program)
+        return MODEL_DEVICE_FAILED;
+    if (cl->build(cl->program, 1, &cl->device, "-cl-std=CL1.2", NULL, NULL) != 0)
+        return complain_of_build(self);
+    opencl_keep(self, key);
+    return MODEL_OK;
+}
+
+/* Tells a kernel object where its index-th argument is, at which OpenCL counts it as number *at. */
+static int32_t set_argument(const model_self *self, int index, const struct argument *a, size_t value,
+                            uint32_t *at)
+{
+    const struct opencl *cl = &self->device;
+    const struct place *p = a->place < 0 ? NULL : &self->place[a->place];
+    const uint64_t number = (p ? p->at : 0) + value;
+    int32_t error = 0;
+    if (p)
+        error = cl->set_argument(self->kernel[index], (*at)++, sizeof p->buffer, &p->buffer);
+    return error ? error : cl->set_argument(self->kernel[index], (*at)++, sizeof number, &number);
+}
+
+/* The list of a run: an object for each kernel, with the arguments that stay. */
+static int record(model_self *self)
+{
+    struct opencl *cl = &self->device;
+    char text[300];
+    for (int i = 0; i < MODEL_KERNELS; i++) {
+        const struct launch *l = &launch_of[i];
+        const size_t *b = l->block;
+        int32_t error = 0;
+        uint32_t at = 0;
+        size_t items = 0;
+        uint64_t local = 0, most = 0;
+        self->kernel[i] = cl->create_kernel(cl->program, l->function, &error);
+        if (!self->kernel[i])
+            return MODEL_DEVICE_FAILED;
+        for (int k = 0; k < l->count && error == 0; k++)
+            error = set_argument(self, i, &argument_of[l->first + k], argument_of[l->first + k].at, &at);
+        if (error != 0 ||
+            cl->get_kernel_info(self->kernel[i], cl->device, 0x11b0 /* WORK_GROUP_SIZE */, sizeof items, &items, NULL) != 0 ||
+            cl->get_kernel_info(self->kernel[i], cl->device, 0x11b2 /* LOCAL_MEM_SIZE */, sizeof local, &local, NULL) != 0 ||
+            cl->get_device_info(cl->device, 0x1023 /* LOCAL_MEM_SIZE */, sizeof most, &most, NULL) != 0)
+            return MODEL_DEVICE_FAILED;
+        if (b[0] * b[1] * b[2] > items)
+            snprintf(text, sizeof text, "kernel %s needs work-groups of %zu, and the device allows it %zu: "
+                     "compile with --cpu=DEVICE or --no-locals", l->function, b[0] * b[1] * b[2], items);
+        else if (local > most)
+            snprintf(text, sizeof text, "kernel %s needs %llu bytes of local memory, and the device has "
+                     "%llu: compile with --cpu=DEVICE or --no-locals", l->function,
+                     (unsigned long long)local, (unsigned long long)most);
+        else
+            continue;
+        complain(self, text);
+        return MODEL_DEVICE_LACKS;
+    }
+    return MODEL_OK;
+}
+
+/* The kernels, built for the device; its memory. doubles: the kernels have 64-bit floats. */
+static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles,
+                       size_t weights)
+{
+    enum { READ_WRITE = 1 << 0, READ_ONLY = 1 << 2, HOST_MEMORY = 1 << 4 };
+    struct opencl *cl = &self->device;
+    int32_t error = 0;
+    if (!opencl_load(cl))
+        return MODEL_NO_DEVICE;
+    int status = open_queue(self);
+    if (status == MODEL_OK)
+        status = check_device(self, doubles, MODEL_DEVICE_BYTES, weights);
+    if (status != MODEL_OK)
+        return status;
+    cl->memory = cl->create_buffer(cl->context, READ_WRITE | HOST_MEMORY, MODEL_DEVICE_BYTES, NULL, &error);
     if (cl->memory)
         cl->weights = cl->create_buffer(cl->context, READ_ONLY, weights, NULL, &error);
     if (!cl->weights)
         return MODEL_DEVICE_LACKS;
-    cl->program = cl->create_program(cl->context, count, text, NULL, &error);
-    if (!cl->program || cl->build(cl->program, 1, &cl->device, "-cl-std=CL1.2", NULL, NULL) != 0)
-        return MODEL_DEVICE_FAILED;
-    for (int i = 0; i < (int)(sizeof self->kernel / sizeof *self->kernel); i++)
-        if (name[i] && !(self->kernel[i] = cl->create_kernel(cl->program, name[i], &error)))
-            return MODEL_DEVICE_FAILED;
-    return MODEL_OK;
+    for (int i = 0; i < MODEL_PLACES; i++)
+        reset_place(self, i);
+    status = open_program(self, text, count);
+    return status == MODEL_OK ? record(self) : status;
 }
 
-//@ opencl_run opencl_driver
+//@ opencl_host opencl_driver
 /* Maps the memory, once the device is done with it. */
 static int to_host(model_self *self)
 {
@@ -160,28 +448,204 @@ static int to_host(model_self *self)
     return cl->mapped ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
-/* One kernel, by so many work-groups of so many work-items. Its arguments behind the memory and the
- * weights are numbers: where its tensors lie, and run-time sizes. */
-static int launch(model_self *self, int index, size_t groups, size_t block,
-                  const uint64_t *argument, uint32_t n)
+//@ opencl_device opencl_driver
+/* Gives the memory back to the device. */
+static int to_device(model_self *self)
 {
     struct opencl *cl = &self->device;
-    void *kernel = self->kernel[index];
-    const size_t items = groups * block;
     if (cl->mapped && cl->unmap(cl->queue, cl->memory, cl->mapped, 0, NULL, NULL) != 0)
         return MODEL_DEVICE_FAILED;
     cl->mapped = NULL;
-    int32_t error = cl->set_argument(kernel, 0, sizeof cl->memory, &cl->memory);
+    return MODEL_OK;
+}
+
+//@ opencl_put opencl_device
+/* Copies an input to its place, unless that is the caller's buffer. */
+static int put(model_self *self, int place, const void *from, size_t nbytes)
+{
+    const struct opencl *cl = &self->device;
+    const struct place *p = &self->place[place];
+    if (p->is_bound || nbytes == 0)
+        return MODEL_OK;
+    if (to_device(self) != MODEL_OK ||
+        cl->write(cl->queue, p->buffer, 0, p->at, nbytes, from, 0, NULL, NULL) != 0)
+        return MODEL_DEVICE_FAILED;
+    return MODEL_OK;
+}
+
+//@ opencl_get opencl_device
+/* Copies a result from its place, unless that is the caller's buffer. */
+static int get(model_self *self, int place, void *to, size_t nbytes)
+{
+    const struct opencl *cl = &self->device;
+    const struct place *p = &self->place[place];
+    if (p->is_bound || nbytes == 0)
+        return MODEL_OK;
+    if (to_device(self) != MODEL_OK ||
+        cl->read(cl->queue, p->buffer, 0, p->at, nbytes, to, 0, NULL, NULL) != 0)
+        return MODEL_DEVICE_FAILED;
+    return MODEL_OK;
+}
+
+//@ opencl_run opencl_device opencl_open
+/* The kernel's time by the device's clock, told to the caller. */
+static int32_t tell_time(const model_self *self, int index, void *event)
+{
+    const struct opencl *cl = &self->device;
+    uint64_t begin = 0, end = 0;
+    int32_t error = cl->finish(cl->queue);
+    if (error == 0 && event && self->options.on_kernel_time) {
+        error = cl->get_event_time(event, 0x1282 /* START */, sizeof begin, &begin, NULL);
+        if (error == 0)
+            error = cl->get_event_time(event, 0x1283 /* END */, sizeof end, &end, NULL);
+        if (error == 0)
+            self->options.on_kernel_time(self->options.user, index, kernel_info[index].name,
+                                         (double)(end - begin));
+    }
+    if (event)
+        cl->release_event(event);
+    return error;
+}
+
+/* One kernel. varying: its arguments that vary, in order; groups: its work-groups; NULL: none does,
+ * and as recorded. */
+static int launch(model_self *self, int index, const uint64_t *varying, const size_t *groups)
+{
+    const struct opencl *cl = &self->device;
+    const struct launch *l = &launch_of[index];
+    size_t items[3];
+    uint32_t at = 0;
+    int32_t error = 0;
+    void *event = NULL;
+    const bool asked = self->options.on_kernel || self->options.on_kernel_time;
+    if (to_device(self) != MODEL_OK)
+        return MODEL_DEVICE_FAILED;
+    step(self, index);
+    for (int i = 0; i < l->count && error == 0 && varying; i++) {
+        const struct argument *a = &argument_of[l->first + i];
+        if (a->varies)
+            error = set_argument(self, index, a, (size_t)*varying++, &at);
+        else
+            at += a->place < 0 ? 1 : 2;
+    }
+    for (int i = 0; i < 3; i++) {
+        items[i] = (groups ? groups : l->groups)[i] * l->block[i];
+        if (items[i] == 0)          /* nothing to compute */
+            return error == 0 ? MODEL_OK : MODEL_DEVICE_FAILED;
+    }
     if (error == 0)
-        error = cl->set_argument(kernel, 1, sizeof cl->weights, &cl->weights);
-    for (uint32_t i = 0; i < n && error == 0; i++)
-        error = cl->set_argument(kernel, 2 + i, sizeof *argument, &argument[i]);
-    if (error == 0)
-        error = cl->enqueue(cl->queue, kernel, 1, NULL, &items, block > 1 ? &block : NULL, 0, NULL,
-                            NULL);
-    if (error == 0 && self->options.on_kernel)       /* so that the hook's times are the kernels' */
-        error = cl->finish(cl->queue);
+        error = cl->enqueue(cl->queue, self->kernel[index], 3, NULL, items,
+                            l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL, 0, NULL,
+                            self->options.on_kernel_time ? &event : NULL);
+    if (error == 0 && asked)        /* so that the hooks' times are the kernels' */
+        error = tell_time(self, index, event);
     return error == 0 ? MODEL_OK : MODEL_DEVICE_FAILED;
+}
+
+//@ opencl_list opencl_run
+/* Kernels from .. to - 1, as they were recorded. */
+static int launch_all(model_self *self, int from, int to)
+{
+    int status = MODEL_OK;
+    for (int i = from; i < to && status == MODEL_OK; i++)
+        status = launch(self, i, NULL, NULL);
+    return status;
+}
+
+//@ opencl_calls opencl_device opencl_open
+/* The end of a run's list: an event of the caller's, if it asks for one. */
+static int mark(model_self *self, void **event)
+{
+    const struct opencl *cl = &self->device;
+    if (to_device(self) != MODEL_OK ||
+        (event && cl->enqueue_marker(cl->queue, 0, NULL, event) != 0) || cl->flush(cl->queue) != 0)
+        return MODEL_DEVICE_FAILED;
+    return MODEL_OK;
+}
+
+int model_wait(model_self *self)
+{
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    if (self->opened != self)
+        return MODEL_NOT_INITIALIZED;
+    return self->device.finish(self->device.queue) == 0 ? MODEL_OK : MODEL_DEVICE_FAILED;
+}
+
+int model_run(model_self *self, const model_inputs *in, model_outputs *out)
+{
+    int begun = model_enqueue(self, in, out, NULL);
+    int ended = begun == MODEL_NULL_ARGUMENT || begun == MODEL_NOT_INITIALIZED ? begun : model_wait(self);
+    return begun == MODEL_OK ? ended : begun;
+}
+
+/* Whether the caller's buffer can be this place. */
+static int check_buffer(const model_self *self, int place, void *buffer, size_t at)
+{
+    const struct opencl *cl = &self->device;
+    void *context = NULL;
+    size_t nbytes = 0;
+    if (place_info[place].is_of_host) {
+        complain(self, "the host computes with this tensor, so it cannot be a buffer of the caller's");
+        return MODEL_BAD_OPTIONS;
+    }
+    if (cl->get_buffer_info(buffer, 0x1106 /* CONTEXT */, sizeof context, &context, NULL) != 0 ||
+        cl->get_buffer_info(buffer, 0x1102 /* SIZE */, sizeof nbytes, &nbytes, NULL) != 0)
+        return MODEL_DEVICE_FAILED;
+    if (context != cl->context)
+        complain(self, "the buffer is of another context than the model: pass that one in options.context");
+    else if (at % 128 != 0)
+        complain(self, "a tensor begins at a multiple of 128 bytes of a buffer");
+    else if (at > nbytes || place_info[place].nbytes > nbytes - at)
+        complain(self, "the buffer ends before the tensor does");
+    else
+        return MODEL_OK;
+    return MODEL_BAD_OPTIONS;
+}
+
+/* The caller's buffer, or NULL, the model's own, becomes a place; arguments that were recorded are
+ * patched. */
+static int bind_place(model_self *self, int place, void *buffer, size_t at)
+{
+    const struct opencl *cl = &self->device;
+    int status = buffer ? check_buffer(self, place, buffer, at) : MODEL_OK;
+    if (status != MODEL_OK)
+        return status;
+    if (buffer && cl->retain_buffer(buffer) != 0)
+        return MODEL_DEVICE_FAILED;
+    reset_place(self, place);
+    if (buffer)
+        self->place[place] = (struct place){buffer, at, true};
+    for (int i = 0; i < MODEL_KERNELS; i++) {
+        const struct argument *a = &argument_of[launch_of[i].first];
+        uint32_t index = 0;
+        for (int k = 0; k < launch_of[i].count; k++)
+            if (a[k].place != place)
+                index += a[k].place < 0 ? 1 : 2;
+            else if (set_argument(self, i, &a[k], a[k].at, &index) != 0)
+                return MODEL_DEVICE_FAILED;
+    }
+    return MODEL_OK;
+}
+
+int model_bind_input(model_self *self, int input, void *buffer, size_t at)
+{
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    if (self->opened != self)
+        return MODEL_NOT_INITIALIZED;
+    return input < 0 || input >= MODEL_INPUTS ? MODEL_BAD_OPTIONS : bind_place(self, 2 + input, buffer, at);
+}
+
+int model_bind_output(model_self *self, int output, void *buffer, size_t at)
+{
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    if (self->opened != self)
+        return MODEL_NOT_INITIALIZED;
+    return output < 0 || output >= MODEL_PLACES - 2 - MODEL_INPUTS
+               ? MODEL_BAD_OPTIONS
+               : bind_place(self, 2 + MODEL_INPUTS + output, buffer, at);
 }
 
 //@ opencl_language

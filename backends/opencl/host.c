@@ -1,54 +1,24 @@
 /* host.c - the C around the kernels: the tables of kernels and weights, launches, copies. */
 #include "backends/opencl/opencl.h"
 
-/* --------------------------------------------------------------------------------------- launch */
-
-/* The offset of a buffer, in bytes of the memory or of the weights. */
-static const char *place_of(struct program *p, const struct buffer *b)
-{
-    const struct buffer *root = buffer_root(b);
-    struct text s = {.t = p->t};
-    text_printf(&s, "%zu", p->place[root->id]);
-    for (; b->base; b = b->base)
-        if (b->base_offset && !uop_is_int(b->base_offset, 0))
-            text_printf(&s, " + %zu * (uint64_t)(%s)", dtype_nbytes(b->dtype),
-                        program_scalar(p, b->base_offset));
-    return s.s;
-}
-
 static void write_check(struct program *p, struct text *out)
 {
     text_printf(out, "if (status != %s_OK)\n    return status;\n", p->upper);
 }
 
-void opencl_call(struct program *p, const struct kernel *k, struct text *out)
-{
-    enum { DEPTH = 4 };
-    int n;
-    const struct parameter *a = kernel_parameters(p->t, k, &n);
-    text_puts(out, "{\n");
-    struct text_list list = {.out = out, .separator = ",", .line = out->n, .tail = DEPTH + 3};
-    text_puts(out, "    const uint64_t argument[] = {");
-    list.indent = out->n - list.line;
-    for (int i = 0; i < n; i++)
-        list_put(&list, a[i].b ? place_of(p, a[i].b)
-                               : mem_printf(p->t, "(uint64_t)(%s)", program_var_in_run(p, a[i].v)));
-    text_printf(out, "};\n    status = launch(self, %d, %d, %d, argument, %d);\n}\n",
-                p->twin[k->index]->index, k->is_shared ? p->threads : 1, k->block ? k->block : 1,
-                n);
-    write_check(p, out);
-}
-
 static void opencl_to_host(struct program *p, struct text *out)
 {
+    snippet_use(&p->snippets, "opencl_host");
     text_puts(out, "status = to_host(self);\n");
     write_check(p, out);
 }
 
 static const char *opencl_host_view(struct program *p, const struct buffer *b)
 {
-    return mem_printf(p->t, "((%s *)(void *)(self->device.mapped + %zu))", dtype_ctype(b->dtype),
-                      p->place[b->id]);
+    bool varies;
+    const char *at = b->state ? opencl_offset(p, b, &varies) : mem_printf(p->t, "%zu", p->place[b->id]);
+    p->buffer_used[b->id] = b->kind == BUFFER_OUTPUT;      /* so it cannot be the caller's buffer */
+    return mem_printf(p->t, "((%s *)(void *)(self->device.mapped + %s))", dtype_ctype(b->dtype), at);
 }
 
 /* "(size_t)2 * (size_t)in->dim_n * 4": bytes of the tensor in this run. A computed dimension may
@@ -62,40 +32,45 @@ static const char *size_of(struct program *p, const struct buffer *b)
     return s.s;
 }
 
+static void copy(struct program *p, const char *how, const struct buffer *b, const char *side,
+                 struct text *out)
+{
+    snippet_use(&p->snippets, mem_printf(p->t, "opencl_%s", how));
+    text_printf(out, "status = %s(self, %d, %s->%s, %s);\n", how, opencl_place(p, b), side,
+                p->buffer_name[b->id], size_of(p, b));
+    write_check(p, out);
+}
+
 static void opencl_begin_run(struct program *p, struct text *out)
 {
-    opencl_to_host(p, out);
-    for (int i = 0; i < p->s->ninput; i++) {
-        const struct buffer *b = p->s->input[i];
-        text_printf(out, "memcpy(self->device.mapped + %zu, in->%s, %s);\n", p->place[b->id],
-                    p->buffer_name[b->id], size_of(p, b));
-    }
+    for (int i = 0; i < p->s->ninput; i++)
+        copy(p, "put", p->s->input[i], "in", out);
 }
 
 static void opencl_end_run(struct program *p, struct text *out)
 {
-    opencl_to_host(p, out);
-    for (int i = 0; i < p->s->noutput; i++) {
-        const struct buffer *b = p->s->output[i];
-        text_printf(out, "memcpy(out->%s, self->device.mapped + %zu, %s);\n",
-                    p->buffer_name[b->id], p->place[b->id], size_of(p, b));
-    }
+    for (int i = 0; i < p->s->noutput; i++)
+        copy(p, "get", p->s->output[i], "out", out);
+}
+
+static const char *opencl_is_absent(struct program *p, const struct buffer *b)
+{
+    return mem_printf(p->t, " && !self->place[%d].is_bound", opencl_place(p, b));
 }
 
 /* ------------------------------------------------------------------------------------- the file */
 
 static void opencl_types(struct program *p, struct text *out)
 {
-    snippet_use(&p->snippets, "opencl_open");
-    snippet_use(&p->snippets, "opencl_run");
     program_write_text(p, out, snippet_find("opencl")->text);
     text_putc(out, '\n');
+    opencl_write_list(p, out);
 }
 
 static void opencl_fields(struct program *p, struct text *out)
 {
-    text_puts(out, "    struct opencl device;\n");
-    text_printf(out, "    void *kernel[%d];%*s/* by kernel_info[] */\n", p->s->nkernel + 1, 15, "");
+    text_printf(out, "    struct opencl device;\n    struct place place[%d];\n    void *kernel[%d];\n",
+                opencl_count_places(p->s), p->s->nkernel + 1);
 }
 
 static void write_weight_table(struct program *p, struct text *out)
@@ -127,31 +102,44 @@ static void write_weight_table(struct program *p, struct text *out)
                 p->upper);
 }
 
-static void opencl_kernels(struct program *p, const char *kernels, struct text *out)
+/* The table of the places of inputs and outputs. */
+static void write_places(struct program *p, struct text *out)
 {
-    opencl_write_text(p, kernels, out);
-    text_puts(out, "/* The kernels' functions; NULL: another one's. */\n"
-                   "static const char *const kernel_function[] = {\n");
-    for (int i = 0; i < p->s->nkernel; i++)
-        if (program_is_twin(p, p->s->kernel[i]))
-            text_puts(out, "    NULL,\n");
-        else
-            text_printf(out, "    \"%s_%s\",\n", p->name, p->kernel_name[i]);
-    text_puts(out, "    NULL,\n};\n\n");
+    const struct schedule *s = p->s;
+    struct buffer *const *side[] = {s->input, s->output};
+    const int n[] = {s->ninput, s->noutput};
+    text_puts(out, "/* Of each place the byte of the memory where it begins, its size, and whether the host\n"
+                   " * computes with it. */\n"
+                   "static const struct { size_t at, nbytes; bool is_of_host; } place_info[] = {\n"
+                   "    {0, 0, true}, {0, 0, true},\n");
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < n[k]; i++) {
+            const struct buffer *b = side[k][i];
+            text_printf(out, "    {%zu, %zu, %s},\n", p->place[b->id], b->nbytes,
+                        p->buffer_used[b->id] ? "true" : "false");
+        }
+    text_puts(out, "};\n\n");
+}
+
+static void opencl_functions(struct program *p, struct text *out)
+{
+    snippet_use(&p->snippets, "opencl_open");
+    snippet_use(&p->snippets, "opencl_calls");
+    write_places(p, out);
     snippets_write(p, out, "opencl", NULL);
     write_weight_table(p, out);
 }
 
-
 static void opencl_open(struct program *p, struct text *out)
 {
+    size_t weights = p->s->weight_nbytes ? p->s->weight_nbytes : 1;
     text_printf(out,
                 "    int status = device_open(self, kernel_text, sizeof kernel_text / sizeof "
-                "*kernel_text,\n                             kernel_function, %s, %s_DEVICE_BYTES, "
-                "%zu);\n",
-                p->device_doubles ? "true" : "false", p->upper,
-                p->s->weight_nbytes ? p->s->weight_nbytes : 1);
+                "*kernel_text,\n                             %s, %zu);\n",
+                p->device_doubles ? "true" : "false", weights);
     text_printf(out, "    if (status == %s_OK)\n        status = put_weights(self);\n", p->upper);
+    if (p->s->nstate > 0)
+        text_printf(out, "    if (status == %s_OK)\n        status = begin_states(self);\n", p->upper);
     text_printf(out, "    if (status != %s_OK) {\n        device_close(self);\n        return "
                      "status;\n    }\n", p->upper);
 }
@@ -163,5 +151,6 @@ static void opencl_close(struct program *p, struct text *out)
 }
 
 const struct device opencl_device = {
-    opencl_begin, opencl_types, opencl_fields, opencl_kernels, opencl_open, opencl_close,
-    opencl_host_view, opencl_to_host, opencl_begin_run, opencl_end_run};
+    opencl_begin, opencl_types, opencl_fields, opencl_write_text, opencl_functions, opencl_open,
+    opencl_close, opencl_host_view, opencl_to_host, opencl_is_absent, opencl_begin_run, opencl_launches,
+    opencl_end_run};

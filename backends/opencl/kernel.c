@@ -1,24 +1,24 @@
-/* kernel.c - kernels in OpenCL C: functions whose arguments are the two buffers of the device, and
- * where in them the tensors lie.
+/* kernel.c - kernels in OpenCL C: functions whose arguments are, of each tensor, the buffer that it
+ * is in and the byte where it begins.
  *
- *      kernel void NAME_conv1(global uchar *memory, global const uchar *weights,
- *                             ulong y_at, ulong x_at, ulong w_at)
+ *      kernel void NAME_conv1(global uchar *y_in, ulong y_at, global const uchar *x_in, ulong x_at)
  */
 #include "backends/opencl/opencl.h"
 
 #include <string.h>
 
-/* The kernel's names of "memory" and "weights", and of its parameters' offsets. */
+/* The kernel's names of its parameters' buffers and offsets, by position in parameter[]; a symbol has
+ * no buffer. */
 struct signature {
     struct function f;
-    const char *memory, *weights, **at;      /* by position in parameter[] */
+    const char **in, **at;
     const struct parameter *parameter;
     int n;
 };
 
-static const char *space_of(const struct signature *s, const struct parameter *a)
+static const char *global_of(const struct kernel *k, const struct parameter *a)
 {
-    return buffer_root(a->b)->kind == BUFFER_WEIGHT ? s->weights : s->memory;
+    return parameter_is_written(k, a) ? "global" : "global const";
 }
 
 static void write_signature(struct signature *s, struct text *out)
@@ -27,10 +27,12 @@ static void write_signature(struct signature *s, struct text *out)
     struct text_list list = {.out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
     text_printf(out, "kernel void %s_%s(", p->name, program_kernel_name(p, s->f.k));
     list.indent = out->n - list.line;
-    list_put(&list, mem_printf(p->t, "global uchar *%s", s->memory));
-    list_put(&list, mem_printf(p->t, "global const uchar *%s", s->weights));
-    for (int i = 0; i < s->n; i++)
-        list_put(&list, mem_printf(p->t, "%s %s", s->parameter[i].b ? "ulong" : "long", s->at[i]));
+    for (int i = 0; i < s->n; i++) {
+        const struct parameter *a = &s->parameter[i];
+        if (a->b)
+            list_put(&list, mem_printf(p->t, "%s uchar *%s", global_of(s->f.k, a), s->in[i]));
+        list_put(&list, mem_printf(p->t, "%s %s", a->b ? "ulong" : "long", s->at[i]));
+    }
     text_puts(out, ")\n");
 }
 
@@ -56,12 +58,10 @@ static void write_locals(const struct signature *s, struct text *out)
         }
         if (!f->is_used[a->at])
             continue;
-        const char *type = mem_printf(f->p->t, "global %s%s *",
-                                      parameter_is_written(k, a) ? "" : "const ",
-                                      dtype_ctype(a->b->dtype));
+        const char *type = mem_printf(f->p->t, "%s %s *", global_of(k, a), dtype_ctype(a->b->dtype));
         text_printf(out, "    %s%s%s = (%s)(%s + %s", type,
                     parameter_is_restrict(k, a) ? "restrict " : "", f->buffer_name[a->at], type,
-                    space_of(s, a), s->at[i]);
+                    s->in[i], s->at[i]);
         if (a->at >= k->nbuffer && (k->is_shared || k->block))      /* each thread has its own */
             text_printf(out, " + %s * %zul",
                         !k->block       ? "part"
@@ -117,14 +117,16 @@ void opencl_kernel(struct program *p, const struct kernel *k, const struct varia
     struct text kernel = {.t = p->t};
     swap_snippets(p);
     kernel_name_parameters(&s.f);
-    s.memory = parameter_name(&s.f, "memory");
-    s.weights = parameter_name(&s.f, "weights");
     s.parameter = kernel_parameters(p->t, k, &s.n);
+    s.in = mem_array(p->t, (size_t)s.n + 1, sizeof *s.in);
     s.at = mem_array(p->t, (size_t)s.n + 1, sizeof *s.at);
-    for (int i = 0; i < s.n; i++)
-        s.at[i] = parameter_name(
-            &s.f, s.parameter[i].b ? mem_printf(p->t, "%s_at", s.f.buffer_name[s.parameter[i].at])
-                                   : mem_printf(p->t, "%s_is", program_var(p, s.parameter[i].v)));
+    for (int i = 0; i < s.n; i++) {
+        const struct parameter *a = &s.parameter[i];
+        const char *name = a->b ? s.f.buffer_name[a->at] : program_var(p, a->v);
+        if (a->b)
+            s.in[i] = parameter_name(&s.f, mem_printf(p->t, "%s_in", name));
+        s.at[i] = parameter_name(&s.f, mem_printf(p->t, a->b ? "%s_at" : "%s_is", name));
+    }
     const char *body = render_body(&s.f);
     kernel_write_comment(&s.f, &kernel);
     write_signature(&s, &kernel);

@@ -1,18 +1,17 @@
 /* opencl.c - the OpenCL target: kernels in OpenCL C 1.2, and the host code around them.
  *
- *      NAME.c:  kernel_text[]     pieces of runtime/ and the kernels, one string each
- *               NAME_init()       loads the driver, builds the text, copies the weights
- *               NAME_run()        copies the inputs, launches, copies the results
- *
- *      kernel void NAME_conv1(global uchar *memory, global const uchar *weights,
- *                             ulong y_at, ulong x_at, ulong w_at)
+ *      NAME.c:  kernel_text[]     pieces of runtime/ and the kernels, one string each (kernel.c)
+ *               launch_of[]       what a run starts, with argument_of[]               (launch.c)
+ *               NAME_init()       loads the driver, builds the text, copies the weights, records
+ *               NAME_enqueue()    copies the inputs, launches, copies the results     (host.c)
  *
  * Kernels are the portable ones: loops, no vectors. The loop that threads share on a processor is
  * the grid here, one work-group a part (passes/kernel/thread.c): of one work-item, or of a block's
  * threads, which share loops and local memory between barriers. Results do not depend on their
- * numbers. Intermediates, inputs and results are in one buffer of the device, and a kernel gets
- * offsets in it (sub-buffers would need the device's alignment); the host maps it to read a
- * condition or to run a host step.
+ * numbers. Intermediates, states, inputs and results are in one buffer of the device, and a kernel
+ * gets offsets in it (sub-buffers would need the device's alignment); the host maps it to read a
+ * condition or to run a host step. An input or a result may be a buffer of the caller's instead, so
+ * kernels get a buffer with each offset.
  */
 #include "backends/opencl/opencl.h"
 
@@ -44,11 +43,30 @@ static bool check_types(struct program *p, struct buffer *const *b, int n, const
     return true;
 }
 
+static bool complain_of_size(struct program *p)
+{
+    return diag_error(p->t, NULL, "what the model computes, its inputs and its outputs take more "
+                                  "memory than can be counted: give smaller bounds by --dim");
+}
+
+static void place_states(struct program *p)
+{
+    const struct schedule *s = p->s;
+    p->device_states = p->device_nbytes;
+    for (int i = 0; i < s->nstate; i++) {
+        const struct state *st = s->state[i];
+        size_t at = p->device_states + st->place[0];
+        p->place[st->in->id] = p->place[st->out->id] = at;
+        for (int k = 0; k < st->npart; k++)
+            if (st->part[k].out != st->out)
+                p->place[st->part[k].out->id] =
+                    at + (size_t)st->part[k].first * dtype_nbytes(st->out->dtype);
+    }
+}
+
 bool opencl_begin(struct program *p)
 {
     const struct schedule *s = p->s;
-    if (s->nstate > 0)
-        return diag_error(p->t, NULL, "--state needs --target=c in this version");
     if (!check_types(p, s->input, s->ninput, "input") ||
         !check_types(p, s->output, s->noutput, "output") ||
         !check_types(p, s->buffer, s->nbuffer, "a value") ||
@@ -60,12 +78,14 @@ bool opencl_begin(struct program *p)
     for (int i = 0; i < s->nweight; i++)
         p->place[s->weight[i]->id] = s->weight[i]->offset;
     p->device_nbytes = 128;      /* no device has buffers of 0 bytes */
-    return (grow(&p->device_nbytes, s->arena_nbytes) &&
+    if (!grow(&p->device_nbytes, s->arena_nbytes))
+        return complain_of_size(p);
+    place_states(p);
+    return (grow(&p->device_nbytes, s->state_nbytes) &&
             place_all(p, s->input, s->ninput, &p->device_nbytes) &&
             place_all(p, s->output, s->noutput, &p->device_nbytes)) ||
-           diag_error(p->t, NULL, "what the model computes, its inputs and its outputs take more "
-                                  "memory than can be counted: give smaller bounds by --dim");
+           complain_of_size(p);
 }
 
-const struct backend backend_opencl = {"opencl", opencl_kernel, opencl_call, &opencl_device,
+const struct backend backend_opencl = {"opencl", opencl_kernel, NULL, &opencl_device,
                                        "barrier(CLK_LOCAL_MEM_FENCE);"};

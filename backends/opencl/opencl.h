@@ -13,8 +13,18 @@ void opencl_kernel(struct program *p, const struct kernel *k, const struct varia
                    struct text *out);
 void opencl_write_text(struct program *p, const char *kernels, struct text *out);
 
-/* host.c: a kernel's launch; all else of the host */
-void opencl_call(struct program *p, const struct kernel *k, struct text *out);
+/* launch.c: a run as a list. Of a tensor, the index of its place (struct place of the program), and
+ * the byte there where it begins; a state's varies. */
+enum { PLACE_MEMORY, PLACE_WEIGHTS, PLACE_FIRST_INPUT };
+int opencl_place(const struct program *p, const struct buffer *b);
+const char *opencl_offset(struct program *p, const struct buffer *b, bool *varies);
+int opencl_count_places(const struct schedule *s);
+/* launch_of[] and argument_of[] */
+void opencl_write_list(struct program *p, struct text *out);
+/* The statements for the kernels from this step on that are launched at once; returns their number. */
+int opencl_launches(struct program *p, int step, struct text *out);
+
+/* host.c: all else of the host */
 extern const struct device opencl_device;
 
 #endif

@@ -147,8 +147,21 @@ static const char options_text[] =
     "    /* Called before each kernel, and once with index == kernel_count and NULL when a run "
     "ends. */\n"
     "    void (*on_kernel)(void *user, int index, const char *kernel);\n"
-    "    void *user;                     /* handed to the two functions above */\n"
-    "} model_options;\n\n";
+    "    void *user;                     /* handed to the functions */\n";
+
+/* Of programs for devices. */
+static const char device_options_text[] =
+    "    int device;                     /* as `tgc devices` counts; 0: the first GPU, else the first */\n"
+    "    /* The caller's cl_context and cl_command_queue, which must be in order; NULL: the model's own. */\n"
+    "    void *context, *queue;\n"
+    "    /* A cache of programs that the driver has compiled, by a key that is a file's name. load_program\n"
+    "     * copies a binary to `to` if it has no more than `size` bytes, and returns its size, or 0. */\n"
+    "    size_t (*load_program)(void *user, const char *key, void *to, size_t size);\n"
+    "    void (*save_program)(void *user, const char *key, const void *binary, size_t size);\n"
+    "    /* Told each kernel's nanoseconds by the device's clock; kernels then wait for each other. */\n"
+    "    void (*on_kernel_time)(void *user, int index, const char *kernel, double ns);\n"
+    "    /* Told what is wrong with the device, in a sentence, when a call fails. */\n"
+    "    void (*on_error)(void *user, const char *text);\n";
 
 static const char functions_text[] =
     "/* Makes a model in the caller's arena: at least MODEL_ARENA_BYTES at a multiple of\n"
@@ -161,6 +174,18 @@ static const char functions_text[] =
     "void model_close(model_self *self);\n"
     "const char *model_strerror(int status);\n"
     "const struct model_info *model_describe(void);\n\n";
+
+static const char device_functions_text[] =
+    "/* The run without waiting for its end: inputs and results must stay until then. event, unless NULL,\n"
+    " * becomes the cl_event of its end, which the caller releases. A run in which the host computes, too,\n"
+    " * waits for what it reads. */\n"
+    "int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void **event);\n"
+    "int model_wait(model_self *self);     /* for the end of all runs */\n"
+    "/* Makes a cl_mem of the model's context, from the byte `at` on, a multiple of 128, the input or output\n"
+    " * of this number in model_inputs or model_outputs, in place of a pointer in the following runs. It holds\n"
+    " * the tensor's bound. NULL: a pointer again. */\n"
+    "int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n"
+    "int model_bind_output(model_self *self, int output, void *buffer, size_t at);\n\n";
 
 static const char info_text[] =
     "/* What model_describe() returns, for tools. The layout is the same for every model. */\n"
@@ -258,8 +283,13 @@ void header_write(struct program *p, struct text *out)
     write_inputs(p, out);
     write_outputs(p, out);
     program_write_text(p, out, options_text);
+    if (p->backend->device)
+        program_write_text(p, out, device_options_text);
+    program_write_text(p, out, "} model_options;\n\n");
     write_statuses(p, out);
     program_write_text(p, out, functions_text);
+    if (p->backend->device)
+        program_write_text(p, out, device_functions_text);
     externals_write_header(p, out);
     state_write_header(p, out);
     program_write_text(p, out, info_text);

@@ -194,7 +194,8 @@ void program_name_all(struct program *p)
     static const char *const own[] = {"init",   "run",     "close",   "strerror", "describe",
                                       "inputs", "outputs", "options", "info",     "tensor",
                                       "dim",    "symbol",  "kernel",  "status",   "weights_data",
-                                      "reset",  "save",    "restore", "state"};
+                                      "reset",  "save",    "restore", "state",    "enqueue",
+                                      "wait",   "bind_input", "bind_output"};
     const struct schedule *s = p->s;
     const struct host_call *h;
     p->file = names_of_files(p->t);

@@ -130,7 +130,7 @@ static void write_lifetime(struct program *p, struct text *out)
         p->backend->device->open(p, out);
     else if (p->threads > 1)
         program_write_text(p, out, team_open_text);
-    if (p->s->nstate > 0)
+    if (p->s->nstate > 0 && !p->backend->device)
         text_puts(out, "    begin_states(self);\n");
     program_write_text(p, out, rest);
     run_write(p, out);
@@ -476,6 +476,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
         c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     describe_write(p, c);
     write_step_hook(p, c);
+    if (p->backend->device)
+        p->backend->device->functions(p, c);
     if (p->threads > 1 && !p->backend->device) {
         program_write_text(p, c, snippet_find("team_run")->text);
         text_putc(c, '\n');

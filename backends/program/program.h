@@ -157,6 +157,7 @@ struct program {
     struct snippet_set device_snippets;
     bool device_doubles;
     size_t *place, device_nbytes;
+    size_t device_states;        /* where states begin in the memory */
 };
 
 /* The host code around kernels of a device. Statements are those of a function with `self` and
@@ -166,14 +167,22 @@ struct device {
     bool (*begin)(struct program *p);
     void (*types)(struct program *p, struct text *out);          /* before struct NAME */
     void (*fields)(struct program *p, struct text *out);         /* of struct NAME */
-    /* The text of all kernels in the device's form, and the functions that launch them. */
+    /* The text of all kernels in the device's form. */
     void (*kernels)(struct program *p, const char *kernels, struct text *out);
+    /* The functions that open the device and launch kernels, and those of NAME.h but init, enqueue,
+     * close; behind step(). */
+    void (*functions)(struct program *p, struct text *out);
     void (*open)(struct program *p, struct text *out);           /* in NAME_init() */
     void (*close)(struct program *p, struct text *out);          /* in NAME_close() */
     /* Where the host accesses a buffer, after what to_host() writes. */
     const char *(*host_view)(struct program *p, const struct buffer *b);
     void (*to_host)(struct program *p, struct text *out);
+    /* "&& ...": what else an input or output that is NULL must be, to be missing. */
+    const char *(*is_absent)(struct program *p, const struct buffer *b);
     void (*begin_run)(struct program *p, struct text *out);      /* copies the inputs */
+    /* Launches the kernels of this step and of as many of the next ones as go with it; returns how
+     * many steps. */
+    int (*launches)(struct program *p, int step, struct text *out);
     void (*end_run)(struct program *p, struct text *out);        /* copies the results */
 };
 
@@ -183,7 +192,7 @@ struct backend {
      * comes first; it notes its parameters in p->parameters. */
     void (*kernel)(struct program *p, const struct kernel *k, const struct variant *v,
                    struct text *out);
-    /* Writes the statements of NAME_run that run it. */
+    /* Writes the statements of NAME_run that run it; NULL: its device launches it. */
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
     const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
     const char *barrier;         /* where a block's threads wait; NULL: it has one thread */

@@ -24,8 +24,12 @@ static void write_missing(struct program *p, struct text *out, struct buffer *co
     struct text_list list = {
         .out = out, .separator = " ||", .line = out->n, .indent = 8, .tail = strlen(")")};
     text_puts(out, "    if (");
-    for (int i = 0; i < n; i++)
-        list_put(&list, mem_printf(p->t, "!%s->%s", side, p->buffer_name[b[i]->id]));
+    for (int i = 0; i < n; i++) {
+        const char *null = mem_printf(p->t, "!%s->%s", side, p->buffer_name[b[i]->id]);
+        if (p->backend->device)
+            null = mem_printf(p->t, "(%s%s)", null, p->backend->device->is_absent(p, b[i]));
+        list_put(&list, null);
+    }
     text_printf(out, ")\n        return %s_%s;\n", p->upper, status);
 }
 
@@ -138,6 +142,11 @@ static void write_steps(struct program *p, struct text *out)
             p->backend->device->to_host(p, &line);
         switch (step->kind) {
         case STEP_KERNEL:
+            if (p->backend->device) {
+                i += p->backend->device->launches(p, i, &line) - 1;
+                text_printf(&line, "if (status != %s_OK)\n    return status;\n", p->upper);
+                break;
+            }
             text_printf(&line, "step(self, %d);\n", step->kernel->index);
             p->backend->call(p, step->kernel, &line);
             break;
@@ -194,8 +203,11 @@ void run_write(struct program *p, struct text *out)
         text_lines(&body, end.s, 1);
     }
     write_shapes(p, &body);
-    text_printf(out, "int %s_run(%s *self, const %s_inputs *in, %s_outputs *out)\n{\n", p->name,
-                p->name, p->name, p->name);
+    bool of_device = p->backend->device != NULL;
+    text_printf(out, "int %s_%s(%s *self, const %s_inputs *in, %s_outputs *out%s)\n{\n%s", p->name,
+                of_device ? "enqueue" : "run", p->name, p->name, p->name,
+                of_device ? ", void **event" : "",
+                of_device ? "    if (event)\n        *event = NULL;\n" : "");
     write_checks(p, out);
     bool reads = false; /* states' initial values may be the only weights */
     for (int i = 0; i < s->nweight; i++)
@@ -212,7 +224,7 @@ void run_write(struct program *p, struct text *out)
         for (int j = 0; s->step[i].host && j < s->step[i].host->nresult; j++)
             text_printf(out, "    int64_t %s = 0;\n", program_var(p, s->step[i].host->result[j]));
     }
-    if (host || p->backend->device)
+    if (host || of_device)
         text_puts(out, "    int status;\n");
     write_places(p, out);
     state_write_places(p, out);
@@ -223,5 +235,5 @@ void run_write(struct program *p, struct text *out)
     lines_move(p, &body, out);
     state_write_end(p, out);
     text_puts(out, "    step(self, -1);\n    return ");
-    text_printf(out, "%s_OK;\n}\n\n", p->upper);
+    text_printf(out, of_device ? "mark(self, event);\n}\n\n" : "%s_OK;\n}\n\n", p->upper);
 }

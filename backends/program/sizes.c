@@ -26,9 +26,11 @@ int program_threads(const struct schedule *s)
  * thread differ between POSIX systems. */
 size_t program_head_bytes(const struct schedule *s)
 {
-    enum { STRUCT = 128, TEAM = 384, WORKER = 64, DRIVER = 256, KERNEL = 8 };
+    enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 512, KERNEL = 8, PLACE = 24 };
+    size_t places = (size_t)s->ninput + (size_t)s->noutput + 2;
     if (s->on_device)
-        return (STRUCT + DRIVER + ((size_t)s->nkernel + 1) * KERNEL + 63) / 64 * 64;
+        return (STRUCT + DEVICE + ((size_t)s->nkernel + 1) * KERNEL + places * PLACE +
+                state_head_bytes(s) + 63) / 64 * 64;
     size_t workers = (size_t)program_threads(s) - 1;
     return (workers ? STRUCT + TEAM + workers * WORKER : STRUCT) + state_head_bytes(s);
 }
@@ -36,9 +38,11 @@ size_t program_head_bytes(const struct schedule *s)
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
 {
     size_t head = program_head_bytes(s), n;
+    if (s->on_device)
+        return head;
     if (!size_add(s->state_nbytes, head, &head))
         TGC_BUG(t, "the arena's size overflows");
-    if (program_is_on_stack(s) || s->on_device)
+    if (program_is_on_stack(s))
         return head;
     if (!size_align(s->arena_nbytes, 64, &n) || !size_add(n, head, &n))
         TGC_BUG(t, "the arena's size overflows");

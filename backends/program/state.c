@@ -150,13 +150,32 @@ static void write_table(struct program *p, struct text *out)
     text_putc(out, '\n');
 }
 
+/* Where the states begin; a device's memory is mapped before, by what write_map() writes. */
+static const char *states_begin(struct program *p, bool only_read)
+{
+    if (p->backend->device)
+        return mem_printf(p->t, "self->device.mapped + %zu", p->device_states);
+    return mem_printf(p->t, only_read ? "(const unsigned char *)(const void *)self + %zu"
+                                      : "(unsigned char *)(void *)self + %zu", p->head_bytes);
+}
+
+static void write_map(struct program *p, struct text *out)
+{
+    struct text map = {.t = p->t};
+    if (!p->backend->device)
+        return;
+    text_puts(&map, "int status;\n");
+    p->backend->device->to_host(p, &map);
+    text_lines(out, map.s, 1);
+}
+
 static void write_begin(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     const struct var **v = state_vars(p->t, s);
     bool copies = false;
-    program_write_text(
-        p, out, "/* As before the first run. */\nstatic void begin_states(model_self *self)\n{\n");
+    text_printf(out, "/* As before the first run. */\nstatic %s begin_states(%s *self)\n{\n",
+                p->backend->device ? "int" : "void", p->name);
     for (int i = 0; i < s->nstate; i++)
         copies |= s->state[i]->in->first != NULL;
     if (copies && p->weights == WEIGHTS_FILE)
@@ -165,8 +184,8 @@ static void write_begin(struct program *p, struct text *out)
                        "    const struct weights *const w = &table;\n");
     else if (copies)
         text_puts(out, "    const struct weights *const w = get_weights();\n");
-    text_printf(out, "    unsigned char *const states = (unsigned char *)(void *)self + %zu;\n",
-                p->head_bytes);
+    write_map(p, out);
+    text_printf(out, "    unsigned char *const states = %s;\n", states_begin(p, false));
     text_puts(out, "    (void)states;\n");
     for (int i = 0; i < s->nstate; i++) {
         const struct state *st = s->state[i];
@@ -189,7 +208,10 @@ static void write_begin(struct program *p, struct text *out)
     }
     for (int i = 0; v[i]; i++)
         text_printf(out, "    self->kept[%d] = %lld;\n", i, (long long)state_first_length(s, v[i]));
-    text_puts(out, states_have_two_places(s) ? "    self->odd = 0;\n}\n\n" : "}\n\n");
+    text_puts(out, states_have_two_places(s) ? "    self->odd = 0;\n" : "");
+    if (p->backend->device)
+        text_printf(out, "    return %s_OK;\n", p->upper);
+    text_puts(out, "}\n\n");
 }
 
 static const char reset_text[] = "int model_reset(model_self *self)\n"
@@ -198,12 +220,11 @@ static const char reset_text[] = "int model_reset(model_self *self)\n"
                                  "        return MODEL_NULL_ARGUMENT;\n"
                                  "    if (self->opened != self)\n"
                                  "        return MODEL_NOT_INITIALIZED;\n"
-                                 "    begin_states(self);\n"
-                                 "    return MODEL_OK;\n"
+                                 "BEGIN"
                                  "}\n\n";
 
 static const char save_text[] =
-    "int model_save(const model_self *self, void *block)\n"
+    "int model_save(CONSTmodel_self *self, void *block)\n"
     "{\n"
     "    const uint32_t version = 1;\n"
     "    const uint64_t head[2] = {STATE_HASH, MODEL_STATE_BYTES};\n"
@@ -211,8 +232,7 @@ static const char save_text[] =
     "        return MODEL_NULL_ARGUMENT;\n"
     "    if (self->opened != self)\n"
     "        return MODEL_NOT_INITIALIZED;\n"
-    "    const unsigned char *const states = (const unsigned char *)(const void *)self + "
-    "HEAD_BYTES;\n"
+    "MAP    const unsigned char *const states = STATES_READ;\n"
     "    unsigned char *const to = (unsigned char *)block;\n"
     "    memset(to, 0, MODEL_STATE_BYTES);\n"
     "    memcpy(to, \"tgcstate\", 8);\n"
@@ -239,7 +259,7 @@ static const char restore_text[] =
     "        return MODEL_NULL_ARGUMENT;\n"
     "    if (self->opened != self)\n"
     "        return MODEL_NOT_INITIALIZED;\n"
-    "    unsigned char *const states = (unsigned char *)(void *)self + HEAD_BYTES;\n"
+    "MAP    unsigned char *const states = STATES_BEGIN;\n"
     "    const unsigned char *const from = (const unsigned char *)block;\n"
     "    memcpy(&version, from + 8, sizeof version);\n"
     "    memcpy(head, from + 16, sizeof head);\n"
@@ -298,10 +318,18 @@ void state_write_functions(struct program *p, struct text *out)
     int n = state_count_vars(s);
     bool two = states_have_two_places(s);
     const char *size = "s->row";
+    bool of_device = p->backend->device != NULL;
+    struct text map = {.t = p->t};
+    write_map(p, &map);
     const struct word word[] = {
         {"STATE_HASH",
          mem_printf(p->t, "UINT64_C(0x%016llx)", (unsigned long long)s->graph->state_hash)},
-        {"HEAD_BYTES", mem_printf(p->t, "%zu", p->head_bytes)},
+        {"BEGIN", of_device ? "    return begin_states(self);\n"
+                            : "    begin_states(self);\n    return MODEL_OK;\n"},
+        {"CONST", of_device ? "" : "const "},
+        {"MAP", map.s ? map.s : ""},
+        {"STATES_READ", states_begin(p, true)},
+        {"STATES_BEGIN", states_begin(p, false)},
         {"SAVE_KEPT", n ? "    memcpy(to + 32, self->kept, sizeof self->kept);\n" : ""},
         {"SAVED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)self->kept[s->length])" : size},
         {"RESTORED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)kept[s->length])" : size},
@@ -314,7 +342,7 @@ void state_write_functions(struct program *p, struct text *out)
         {NULL, NULL}};
     write_table(p, out);
     write_begin(p, out);
-    program_write_text(p, out, reset_text);
+    write_words(p, out, reset_text, word);
     write_words(p, out, save_text, word);
     write_words(p, out, restore_text, word);
 }
@@ -433,7 +461,7 @@ static const char header_text[] =
     " * then each state in the order of the table, at a multiple of 64 bytes, as large as its "
     "bounds. */\n"
     "int model_reset(model_self *self);\n"
-    "int model_save(const model_self *self, void *block);\n"
+    "int model_save(CONSTmodel_self *self, void *block);\n"
     "int model_restore(model_self *self, const void *block);\n\n";
 
 void state_write_header(struct program *p, struct text *out)
@@ -468,7 +496,8 @@ void state_write_header(struct program *p, struct text *out)
         text_comment(&kept, v[i]->name);
     }
     const struct word word[] = {
-        {"BLOCK_KEPT", kept.n ? mem_printf(p->t, "%s (-1: any);\n", kept.s) : ""}, {NULL, NULL}};
+        {"BLOCK_KEPT", kept.n ? mem_printf(p->t, "%s (-1: any);\n", kept.s) : ""},
+        {"CONST", p->backend->device ? "" : "const "}, {NULL, NULL}};
     write_words(p, out, header_text, word);
 }
 

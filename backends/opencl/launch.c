@@ -1,0 +1,150 @@
+/* launch.c - a run's kernels as tables, which NAME_init() turns into kernel objects with their
+ * arguments, and the statements that launch them.
+ *
+ *      argument_of[]   {place, whether it varies, byte}, of all kernels
+ *      launch_of[]     {function, first argument, number of arguments, work-groups, work-items of one}
+ *
+ *      status = launch_all(self, 0, 7);                     seven kernels, as they were recorded
+ *      const uint64_t varying[] = {in->dim_batch};          one whose arguments this run tells
+ *      status = launch(self, 7, varying, NULL);
+ */
+#include "backends/opencl/opencl.h"
+
+static int position_of(struct buffer *const *b, int n, const struct buffer *of)
+{
+    for (int i = 0; i < n; i++)
+        if (b[i] == of)
+            return i;
+    return -1;
+}
+
+int opencl_count_places(const struct schedule *s)
+{
+    return PLACE_FIRST_INPUT + s->ninput + s->noutput;
+}
+
+int opencl_place(const struct program *p, const struct buffer *b)
+{
+    const struct schedule *s = p->s;
+    const struct buffer *root = buffer_root(b);
+    int input = position_of(s->input, s->ninput, root), output = position_of(s->output, s->noutput, root);
+    return root->kind == BUFFER_WEIGHT ? PLACE_WEIGHTS
+           : input >= 0                ? PLACE_FIRST_INPUT + input
+           : output >= 0               ? PLACE_FIRST_INPUT + s->ninput + output
+                                       : PLACE_MEMORY;
+}
+
+const char *opencl_offset(struct program *p, const struct buffer *b, bool *varies)
+{
+    const struct buffer *root = buffer_root(b);
+    const struct state *st = root->state;
+    bool at_begin = opencl_place(p, b) >= PLACE_FIRST_INPUT;
+    size_t at = at_begin ? 0 : p->place[root->id];
+    struct text s = {.t = p->t}, more = {.t = p->t};
+    *varies = false;
+    if (st && state_has_two_places(st)) {
+        bool next = root != st->in;
+        *varies = true;
+        at = p->device_states;
+        text_printf(&more, " + (self->odd ? %zu : %zu)", st->place[!next], st->place[next]);
+    }
+    for (; b->base; b = b->base) {
+        if (!b->base_offset)
+            continue;
+        if (b->base_offset->op == OP_CONST) {
+            at += dtype_nbytes(b->dtype) * (size_t)b->base_offset->arg.i;
+            continue;
+        }
+        *varies = true;
+        text_printf(&more, " + %zu * (uint64_t)(%s)", dtype_nbytes(b->dtype),
+                    program_scalar(p, b->base_offset));
+    }
+    text_printf(&s, "%zu%s", at, more.n ? more.s : "");
+    return s.s;
+}
+
+static void write_arguments(struct program *p, const struct kernel *k, struct text *out)
+{
+    int n;
+    const struct parameter *a = kernel_parameters(p->t, k, &n);
+    struct text_list list = {.out = out, .separator = ",", .line = out->n, .indent = 4, .tail = 1};
+    text_puts(out, "    ");
+    for (int i = 0; i < n; i++) {
+        bool varies = true;
+        const char *at = a[i].b ? opencl_offset(p, a[i].b, &varies) : NULL;
+        list_put(&list, mem_printf(p->t, "{%d, %d, %s}", a[i].b ? opencl_place(p, a[i].b) : -1, varies,
+                                   varies ? "0" : at));
+    }
+    text_printf(out, "%s    /* %s */\n", n ? "," : "", p->kernel_name[k->index]);
+}
+
+static int count_arguments(struct program *p, const struct kernel *k)
+{
+    int n;
+    kernel_parameters(p->t, k, &n);
+    return n;
+}
+
+void opencl_write_list(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    int first = 0;
+    text_printf(out, "enum { %s_KERNELS = %d, %s_PLACES = %d, %s_INPUTS = %d };\n\n", p->upper,
+                s->nkernel, p->upper, opencl_count_places(s), p->upper, s->ninput);
+    text_puts(out, "/* Where tensors lie: 0, the memory; 1, the weights; from 2 on the inputs, then the outputs. */\n"
+                   "static const struct argument argument_of[] = {\n");
+    for (int i = 0; i < s->nkernel; i++)
+        write_arguments(p, s->kernel[i], out);
+    text_puts(out, "    {-1, 0, 0}\n};\n\nstatic const struct launch launch_of[] = {\n");
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        int n = count_arguments(p, k);
+        text_printf(out, "    {\"%s_%s\", %d, %d, {%d, 1, 1}, {%d, 1, 1}},\n", p->name,
+                    program_kernel_name(p, k), first, n, k->is_shared ? p->threads : 1,
+                    k->block ? k->block : 1);
+        first += n;
+    }
+    text_puts(out, "    {NULL, 0, 0, {1, 1, 1}, {1, 1, 1}}\n};\n\n");
+}
+
+/* The arguments of a kernel that a run tells, as a list; NULL: there are none. */
+static const char *varying(struct program *p, const struct kernel *k)
+{
+    enum { DEPTH = 4 };
+    int n;
+    const struct parameter *a = kernel_parameters(p->t, k, &n);
+    struct text s = {.t = p->t};
+    struct text_list list = {.out = &s, .separator = ",", .tail = DEPTH + 3};
+    text_puts(&s, "    const uint64_t varying[] = {");
+    list.indent = s.n;
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        bool varies = true;
+        const char *at = a[i].b ? opencl_offset(p, a[i].b, &varies)
+                                : mem_printf(p->t, "(uint64_t)(%s)", program_var_in_run(p, a[i].v));
+        if (varies)
+            list_put(&list, at);
+        any |= varies;
+    }
+    text_puts(&s, "};\n");
+    return any ? s.s : NULL;
+}
+
+int opencl_launches(struct program *p, int step, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct kernel *first = s->step[step].kernel;
+    const char *list = varying(p, first);
+    int n = 1;
+    if (list) {
+        snippet_use(&p->snippets, "opencl_run");
+        text_printf(out, "{\n%s    status = launch(self, %d, varying, NULL);\n}\n", list, first->index);
+        return 1;
+    }
+    snippet_use(&p->snippets, "opencl_list");
+    while (step + n < s->nstep && s->step[step + n].kind == STEP_KERNEL &&
+           s->step[step + n].kernel->index == first->index + n && !varying(p, s->step[step + n].kernel))
+        n++;
+    text_printf(out, "status = launch_all(self, %d, %d);\n", first->index, first->index + n);
+    return n;
+}
