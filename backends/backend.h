@@ -76,7 +76,7 @@ struct program_info {
 };
 
 enum { MOST_THREADS = 1024 };    /* of --threads */
-/* NAME_options, the same for every model. */
+/* NAME_options, the same for every model of a kind. */
 struct program_run_options {
     int threads;
     const void *weights;
@@ -85,6 +85,13 @@ struct program_run_options {
                          void *context);
     void (*on_kernel)(void *user, int index, const char *kernel);
     void *user;
+    /* programs for devices read on */
+    int device;
+    void *context, *queue;
+    size_t (*load_program)(void *user, const char *key, void *to, size_t size);
+    void (*save_program)(void *user, const char *key, const void *binary, size_t size);
+    void (*on_kernel_time)(void *user, int index, const char *kernel, double ns);
+    void (*on_error)(void *user, const char *text);
 };
 
 /* Statuses of NAME_init and NAME_run, the same for every model; the emitted enum is generated from

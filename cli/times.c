@@ -20,13 +20,24 @@ void times_on_kernel(void *user, int index, const char *kernel)
     s->since = clock_seconds();
 }
 
+static void times_on_kernel_time(void *user, int index, const char *kernel, double ns)
+{
+    struct kernel_times *s = user;
+    (void)kernel;
+    if (index < s->n)
+        s->now[index] += 1e-9 * ns;
+}
+
 void times_hook(struct tgc *t, struct kernel_times *s, struct instance *p)
 {
     int nkernel = p->info->kernel_count;
     *s = (struct kernel_times){.n = nkernel, .open = -1};
     s->now = mem_array(t, (size_t)nkernel + 1, sizeof *s->now);
     s->least = mem_array(t, (size_t)nkernel + 1, sizeof *s->least);
-    p->on_kernel = times_on_kernel;
+    if (instance_is_of_device(p))
+        p->on_kernel_time = times_on_kernel_time;
+    else
+        p->on_kernel = times_on_kernel;
     p->user = s;
 }
 

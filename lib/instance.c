@@ -620,19 +620,41 @@ static void close_model(void *what)
         open->close(open->model);
 }
 
+bool instance_is_of_device(const struct instance *p)
+{
+    const struct backend *b = backend_find(p->info->target);
+    return b && backend_is_of_device(b);
+}
+
+/* What a device lacks, which the message of init's status does not say. */
+static void note_error(void *user, const char *text)
+{
+    struct instance *p = user;
+    p->why = mem_str(p->t, text);
+}
+
 /* needs: inputs, outputs and the arena */
 static bool start(struct tgc *t, const struct options *o, struct instance *p)
 {
     struct program_run_options options = {
         .threads = o->threads, .weights = p->weights, .weights_bytes = p->info->weights_bytes,
         .on_kernel = p->on_kernel, .user = p->user};
+    if (instance_is_of_device(p)) {
+        options.on_kernel_time = p->on_kernel_time;
+        if (!p->user) {
+            p->t = t;
+            options.on_error = note_error;
+            options.user = p;
+        }
+    }
     size_t nbytes = p->info->arena_bytes;
     struct open_model *open = MEM_NEW(t, struct open_model);
     p->open = held_add(t, close_model, open);
     int status = p->code ? llvm_program_init(p->code, &p->model, p->arena, nbytes, &options)
                          : p->init(&p->model, p->arena, nbytes, &options);
     if (status != PROGRAM_OK)
-        return diag_error(t, NULL, "the compiled model's init reports: %s", p->strerror(status));
+        return diag_error(t, NULL, "the compiled model's init reports: %s%s%s", p->strerror(status),
+                          p->why ? "; " : "", p->why ? p->why : "");
     *open = (struct open_model){p->close, p->model};
     return restore_first(t, p);
 }

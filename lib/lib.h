@@ -378,8 +378,14 @@ struct instance {
     void *inputs, *outputs;         /* the model's structs */
     /* called before each kernel, see NAME_options; NULL: none */
     void (*on_kernel)(void *user, int index, const char *kernel);
+    /* likewise, of programs for devices alone: told each kernel's time by the device's clock */
+    void (*on_kernel_time)(void *user, int index, const char *kernel, double ns);
     void *user;
+    struct tgc *t;
+    const char *why;                /* what a device has said, with t's memory; NULL: nothing */
 };
+/* Whether it runs on a device, in memory of its own. */
+bool instance_is_of_device(const struct instance *p);
 /* Writes a file in a directory of ours. false: a diagnostic. */
 bool file_write(struct tgc *t, const char *path, const struct text *x);
 /* dlopen(), until the compile is freed. NULL: a diagnostic names the subject. */

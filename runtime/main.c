@@ -624,7 +624,7 @@ static int usage(FILE *out, int status)
     fprintf(out, "       %s --bench [SECONDS]    measure runs, and the least time of each kernel\n",
             info->name);
     fprintf(out, "       --threads N    at most so many, and at most as compiled\n");
-    if (info->weights_external)
+DEVICE_USAGE    if (info->weights_external)
         fprintf(out, "       --weights FILE where %s.weights is, if not here\n", info->name);
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < (k ? info->output_count : info->input_count); i++) {
@@ -642,7 +642,7 @@ static int usage(FILE *out, int status)
     return status;
 }
 
-int main(int argc, char **argv)
+DEVICE_FUNCTIONSint main(int argc, char **argv)
 {
     atexit(free_memory);
     const char *folder = NULL, *weights_path = "MODEL_FILE.weights", *command = NULL;
@@ -652,7 +652,7 @@ int main(int argc, char **argv)
     int nfile = 0;
     model_options options;
     memset(&options, 0, sizeof options);
-    for (int i = 1; i < argc; i++) {
+DEVICE_HOOKS    for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "-o") == 0 && i + 1 < argc)
             folder = argv[++i];
         else if (strcmp(argv[i], "--weights") == 0 && i + 1 < argc)
@@ -661,7 +661,7 @@ int main(int argc, char **argv)
             options.threads = atoi(argv[++i]);
         else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
             steps = atol(argv[++i]);
-        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--selftest") == 0 ||
+DEVICE_FLAGS        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--selftest") == 0 ||
                  strcmp(argv[i], "--bench") == 0)
             command = argv[i];
         else if (command && strcmp(command, "--bench") == 0)

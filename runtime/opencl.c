@@ -149,45 +149,59 @@ static void *opencl_choose(const struct opencl *cl, int wanted)
 }
 
 //@ opencl_binary opencl_driver
+static uint64_t hash_bytes(uint64_t hash, const void *p, size_t nbytes)
+{
+    const unsigned char *s = (const unsigned char *)p;
+    for (size_t i = 0; i < nbytes; i++)
+        hash = (hash ^ s[i]) * UINT64_C(1099511628211);          /* FNV-1a */
+    return hash;
+}
+
 /* Names a program built for this device by this driver: 32 digits. */
 static void opencl_key(const struct opencl *cl, const char *const *text, uint32_t count, char key[33])
 {
     static const uint32_t fact[] = {0x102b /* NAME */, 0x102c /* VENDOR */, 0x102d /* DRIVER */,
                                     0x102f /* VERSION */};
-    uint64_t hash[2] = {UINT64_C(14695981039346656037), UINT64_C(1099511628211)};
+    uint64_t hash[2] = {UINT64_C(14695981039346656037), 97};
     char value[512];
     for (uint32_t i = 0; i < count + sizeof fact / sizeof *fact; i++) {
         const char *s = i < count ? text[i] : value;
         memset(value, 0, sizeof value);
         if (i >= count)
             cl->get_device_info(cl->device, fact[i - count], sizeof value - 1, value, NULL);
-        for (size_t k = 0; k == 0 || s[k - 1]; k++)
-            for (int h = 0; h < 2; h++)
-                hash[h] = (hash[h] ^ ((unsigned char)s[k] + (unsigned)h * 97)) *
-                          UINT64_C(1099511628211);
+        for (int h = 0; h < 2; h++)
+            hash[h] = hash_bytes(hash[h], s, strlen(s) + 1);
     }
     for (int i = 0; i < 32; i++)
         key[i] = "0123456789abcdef"[hash[i / 16] >> 4 * (i % 16) & 15];
     key[32] = 0;
 }
 
-/* The program from the caller's cache; NULL: it is not there, or this driver does not take it. */
+/* What the cache keeps: a head, and the driver's binary. Drivers die of damaged ones. */
+struct kept_program { uint64_t nbytes, hash; };
+
+/* The program from the caller's cache; NULL: it is not there, or it is damaged, or this driver does not
+ * take it. */
 static void *opencl_cached(const model_self *self, const char *key)
 {
     const struct opencl *cl = &self->device;
     const model_options *o = &self->options;
+    struct kept_program head = {0, 0};
     size_t n = o->load_program ? o->load_program(o->user, key, NULL, 0) : 0;
-    unsigned char *binary = n > 0 ? (unsigned char *)malloc(n) : NULL;
-    const unsigned char *const binaries[] = {binary};
+    unsigned char *kept = n > sizeof head ? (unsigned char *)malloc(n) : NULL;
+    const size_t size = n - sizeof head;
+    const unsigned char *const binary = kept ? kept + sizeof head : NULL;
     void *program = NULL;
     int32_t status = 0, error = 0;
-    if (binary && o->load_program(o->user, key, binary, n) == n)
-        program = cl->create_from_binary(cl->context, 1, &cl->device, &n, binaries, &status, &error);
+    if (kept && o->load_program(o->user, key, kept, n) == n)
+        memcpy(&head, kept, sizeof head);
+    if (kept && head.nbytes == size && head.hash == hash_bytes(0, binary, size))
+        program = cl->create_from_binary(cl->context, 1, &cl->device, &size, &binary, &status, &error);
     if (program && (status != 0 || cl->build(program, 1, &cl->device, "", NULL, NULL) != 0)) {
         cl->release_program(program);
         program = NULL;
     }
-    free(binary);
+    free(kept);
     return program;
 }
 
@@ -202,12 +216,17 @@ static void opencl_keep(const model_self *self, const char *key)
     if (!o->save_program ||
         cl->get_program_info(cl->program, 0x1162 /* NUM_DEVICES */, sizeof devices, &devices, NULL) != 0 ||
         devices != 1 ||
-        cl->get_program_info(cl->program, 0x1165 /* BINARY_SIZES */, sizeof n, &n, NULL) != 0 || n == 0)
+        cl->get_program_info(cl->program, 0x1165 /* BINARY_SIZES */, sizeof n, &n, NULL) != 0 ||
+        n == 0 || n > SIZE_MAX / 2)
         return;
-    unsigned char *binary = (unsigned char *)malloc(n);
-    if (binary && cl->get_program_info(cl->program, 0x1166 /* BINARIES */, sizeof binary, &binary, NULL) == 0)
-        o->save_program(o->user, key, binary, n);
-    free(binary);
+    unsigned char *kept = (unsigned char *)malloc(sizeof(struct kept_program) + n);
+    unsigned char *binary = kept ? kept + sizeof(struct kept_program) : NULL;
+    if (kept && cl->get_program_info(cl->program, 0x1166 /* BINARIES */, sizeof binary, &binary, NULL) == 0) {
+        const struct kept_program head = {n, hash_bytes(0, binary, n)};
+        memcpy(kept, &head, sizeof head);
+        o->save_program(o->user, key, kept, sizeof head + n);
+    }
+    free(kept);
 }
 
 //@ opencl_open opencl_driver opencl_binary

@@ -147,14 +147,15 @@ static const char options_text[] =
     "    /* Called before each kernel, and once with index == kernel_count and NULL when a run "
     "ends. */\n"
     "    void (*on_kernel)(void *user, int index, const char *kernel);\n"
-    "    void *user;                     /* handed to the functions */\n";
+    "    void *user;                     /* handed to the two functions above */\n";
 
 /* Of programs for devices. */
 static const char device_options_text[] =
     "    int device;                     /* as `tgc devices` counts; 0: the first GPU, else the first */\n"
     "    /* The caller's cl_context and cl_command_queue, which must be in order; NULL: the model's own. */\n"
     "    void *context, *queue;\n"
-    "    /* A cache of programs that the driver has compiled, by a key that is a file's name. load_program\n"
+    "    /* Functions of yours, which get `user`, too, or NULL.\n"
+    "     * A cache of programs that the driver has compiled, by a key that is a file's name. load_program\n"
     "     * copies a binary to `to` if it has no more than `size` bytes, and returns its size, or 0. */\n"
     "    size_t (*load_program)(void *user, const char *key, void *to, size_t size);\n"
     "    void (*save_program)(void *user, const char *key, const void *binary, size_t size);\n"

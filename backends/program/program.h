@@ -96,6 +96,10 @@ bool snippets_any(const struct snippet_set *s, const char *file);
 /* Writes text of runtime/ or of the backends. Words model_x and MODEL_X become NAME_x and NAME_X,
  * and model_self and model_ become NAME. */
 void program_write_text(const struct program *p, struct text *out, const char *text);
+/* The same, with words of the text replaced by others; the list ends with a NULL. */
+struct text_word { const char *name, *text; };
+void program_write_words(const struct program *p, struct text *out, const char *text,
+                         const struct text_word *word);
 
 /* -------------------------------------------------------------------------------------- sizes.c */
 

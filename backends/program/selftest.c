@@ -176,6 +176,19 @@ static void write_table(struct text *out, const char *table, const void *const *
     text_puts(out, "{NULL, 0}};\n");
 }
 
+/* Of programs for devices. */
+static const char device_functions[] =
+    "static void on_error(void *user, const char *text)\n"
+    "{\n"
+    "    (void)user;\n"
+    "    fprintf(stderr, \"%s: %s\\n\", model_describe()->name, text);\n"
+    "}\n\n";
+static const char device_flags[] =
+    "        else if (strcmp(argv[i], \"--device\") == 0 && i + 1 < argc)\n"
+    "            options.device = atoi(argv[++i]);\n";
+static const char device_usage[] =
+    "    fprintf(out, \"       --device N     the N-th that `tgc devices` lists; 0: the first GPU, else the first\\n\");\n";
+
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -208,9 +221,13 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     text_putc(out, '\n');
     program_write_text(p, out, snippet_find("fill_random")->text);
     text_putc(out, '\n');
-    const char *text = snippet_find("main")->text, *at = strstr(text, "MODEL_FILE");
-    program_write_text(
-        p, out,
-        mem_printf(p->t, "%.*s%s%s", (int)(at - text), text, p->name, at + strlen("MODEL_FILE")));
+    const struct device *d = p->backend->device;
+    const struct text_word word[] = {{"MODEL_FILE", p->name},
+                                     {"DEVICE_FUNCTIONS", d ? device_functions : ""},
+                                     {"DEVICE_HOOKS", d ? "    options.on_error = on_error;\n" : ""},
+                                     {"DEVICE_FLAGS", d ? device_flags : ""},
+                                     {"DEVICE_USAGE", d ? device_usage : ""},
+                                     {NULL, NULL}};
+    program_write_words(p, out, snippet_find("main")->text, word);
     text_puts(out, "\n#endif\n");
 }

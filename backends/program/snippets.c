@@ -202,6 +202,28 @@ void program_write_text(const struct program *p, struct text *out, const char *t
     }
 }
 
+void program_write_words(const struct program *p, struct text *out, const char *s,
+                         const struct text_word *word)
+{
+    struct text x = {.t = p->t};
+    while (*s) {
+        const struct text_word *w = word;
+        size_t n = 0;
+        for (; w->name; w++) {
+            for (n = 0; w->name[n] && s[n] == w->name[n]; n++)
+                continue;
+            if (!w->name[n])
+                break;
+        }
+        if (w->name)
+            text_puts(&x, w->text);
+        else
+            text_putc(&x, *s);
+        s += w->name ? n : 1;
+    }
+    program_write_text(p, out, x.s);
+}
+
 static bool ends_with(const char *s, const char *suffix)
 {
     size_t n = strlen(s), m = strlen(suffix);

@@ -284,32 +284,6 @@ static const char check_kept_text[] =
     "        if (kept[i] < kept_bounds[i][0] || kept[i] > kept_bounds[i][1])\n"
     "            return MODEL_BAD_STATE;\n";
 
-/* A word of a text, and what replaces it for this model's states. */
-struct word {
-    const char *name, *text;
-};
-
-static void write_words(struct program *p, struct text *out, const char *s, const struct word *word)
-{
-    struct text x = {.t = p->t};
-    while (*s) {
-        const struct word *w = word;
-        size_t n = 0;
-        for (; w->name; w++) {
-            for (n = 0; w->name[n] && s[n] == w->name[n]; n++)
-                continue;
-            if (!w->name[n])
-                break;
-        }
-        if (w->name)
-            text_puts(&x, w->text);
-        else
-            text_putc(&x, *s);
-        s += w->name ? n : 1;
-    }
-    program_write_text(p, out, x.s);
-}
-
 void state_write_functions(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -321,7 +295,7 @@ void state_write_functions(struct program *p, struct text *out)
     bool of_device = p->backend->device != NULL;
     struct text map = {.t = p->t};
     write_map(p, &map);
-    const struct word word[] = {
+    const struct text_word word[] = {
         {"STATE_HASH",
          mem_printf(p->t, "UINT64_C(0x%016llx)", (unsigned long long)s->graph->state_hash)},
         {"BEGIN", of_device ? "    return begin_states(self);\n"
@@ -342,9 +316,9 @@ void state_write_functions(struct program *p, struct text *out)
         {NULL, NULL}};
     write_table(p, out);
     write_begin(p, out);
-    write_words(p, out, reset_text, word);
-    write_words(p, out, save_text, word);
-    write_words(p, out, restore_text, word);
+    program_write_words(p, out, reset_text, word);
+    program_write_words(p, out, save_text, word);
+    program_write_words(p, out, restore_text, word);
 }
 
 /* -------------------------------------------------------------------------------------- the run */
@@ -495,10 +469,10 @@ void state_write_header(struct program *p, struct text *out)
         text_puts(&kept, i ? ", " : " * int64_t ");
         text_comment(&kept, v[i]->name);
     }
-    const struct word word[] = {
+    const struct text_word word[] = {
         {"BLOCK_KEPT", kept.n ? mem_printf(p->t, "%s (-1: any);\n", kept.s) : ""},
         {"CONST", p->backend->device ? "" : "const "}, {NULL, NULL}};
-    write_words(p, out, header_text, word);
+    program_write_words(p, out, header_text, word);
 }
 
 void state_write_info(struct program *p, struct text *out)

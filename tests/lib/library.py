@@ -70,16 +70,17 @@ def put(structure, offset, value):
 class Library:
     """The model `name` of a shared object, in an arena of its own."""
 
-    def __init__(self, path, name="net"):
+    def __init__(self, path, name="net", options=None, status=0):
         self.library, self.name = C.CDLL(str(path)), name
         describe = self.function("describe")
         describe.restype = C.POINTER(Info)
         self.info = describe().contents
         expect(self.info.version == 3, f"{path}: unknown version {self.info.version}")
         self.arena, self.model = aligned(self.info.arena_bytes), C.c_void_p()
-        status = self.function("init")(C.byref(self.model), pointer(self.arena),
-                                       C.c_size_t(self.info.arena_bytes), None)
-        expect(status == 0, f"init: status {status}")
+        self.options = options                  # functions that the model may call
+        got = self.function("init")(C.byref(self.model), pointer(self.arena), C.c_size_t(self.info.arena_bytes),
+                                    C.byref(options) if options else None)
+        expect(got == status, f"init: status {got}, not {status}")
 
     def __del__(self):
         if getattr(self, "model", None):        # its threads wait in the arena, which goes, too
