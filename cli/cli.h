@@ -98,5 +98,6 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *o);
 enum exit_status cmd_tune(struct tgc *t, const struct options *o);
 enum exit_status cmd_ops(struct tgc *t, const struct options *o);
 enum exit_status cmd_cache(struct tgc *t, const struct options *o);
+enum exit_status cmd_devices(struct tgc *t, const struct options *o);
 
 #endif

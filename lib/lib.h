@@ -384,6 +384,17 @@ struct instance {
     struct tgc *t;
     const char *why;                /* what a device has said, with t's memory; NULL: nothing */
 };
+/* A device of OpenCL's. Sizes 0: there are none, or the driver does not tell; image_pitch: pixels. */
+struct device_facts {
+    int number;                     /* in NAME_options.device, from 1 */
+    const char *kind, *name, *vendor, *version, *driver;
+    uint64_t units, work_group, memory_bytes, buffer_bytes, local_bytes;
+    uint64_t image_width, image_height, image_pitch;
+    bool halves, doubles;
+};
+/* devices.c: those that are here. Returns NULL, or why there are none, as a sentence. */
+const char *devices_list(struct tgc *t, struct device_facts **list, int *n);
+
 /* Whether it runs on a device, in memory of its own. */
 bool instance_is_of_device(const struct instance *p);
 /* Writes a file in a directory of ours. false: a diagnostic. */

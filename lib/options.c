@@ -307,9 +307,9 @@ static bool check_operands(struct parser *p)
     if (o->command == COMMAND_OPS)
         return p->noperand <= 1 ||
                usage(p, "tgc ops takes one name, and '%.200s' is a second one", p->operand[1]);
-    if (o->command == COMMAND_CACHE)
+    if (o->command == COMMAND_CACHE || o->command == COMMAND_DEVICES)
         return p->noperand == 0 ||
-               usage(p, "tgc cache takes no operand, and '%.200s' is one", p->operand[0]);
+               usage(p, "tgc %s takes no operand, and '%.200s' is one", command, p->operand[0]);
     if (p->noperand == 0)
         return usage(p, "no model is given; tgc %s needs one: a file, or - and -x", command);
     if (p->noperand > 1 + (o->model2 != NULL))

@@ -5,6 +5,8 @@ waited for; programs that the driver has compiled are kept by the caller; what a
 """
 
 import ctypes as C
+import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -245,6 +247,23 @@ def refused():
             net = Library(so, options=hooks, status=status)
             expect(text is None or any(text in t for t in told), f"{options}: {told}")
             expect(net.model.value is None, "a model in spite of that")
+
+
+@suite.case("tgc devices lists what programs find")
+def listed():
+    need_device()
+    tgc = T.find_tgc(suite.options.build)
+    devices = json.loads(T.must(T.run([tgc, "devices", "--json"])).out)
+    expect([d["number"] for d in devices] == list(range(1, len(devices) + 1)) and all(d["name"] and d["units"] for d in devices), f"{devices}")
+    said = T.must(T.run([tgc, "devices"])).out.decode()
+    expect(all(f"opencl {d['number']}: {d['name']}" in said for d in devices), said)
+    with tempfile.TemporaryDirectory() as name:
+        so, x, y = product(Path(name))
+        check(Library(so, options=Options(device=len(devices))).run({"x": x}, {"B": 3}), y)
+    none = {**os.environ, "OCL_ICD_VENDORS": "/none", "OPENCL_VENDOR_PATH": "/none"}
+    said = T.must(T.run([tgc, "devices"], env=none)).out.decode()
+    expect("no device of OpenCL" in said and "pocl-opencl-icd" in said, said)
+    expect(T.run([tgc, "devices", "x"]).status == 2, "an operand")
 
 
 if __name__ == "__main__":
