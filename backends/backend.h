@@ -76,7 +76,7 @@ struct program_info {
 };
 
 enum { MOST_THREADS = 1024 };    /* of --threads */
-/* NAME_options, the same for every model of a kind. */
+/* NAME_options, the same for every model of a processor. */
 struct program_run_options {
     int threads;
     const void *weights;
@@ -85,7 +85,10 @@ struct program_run_options {
                          void *context);
     void (*on_kernel)(void *user, int index, const char *kernel);
     void *user;
-    /* programs for devices read on */
+};
+/* The same of programs for devices. */
+struct program_device_options {
+    struct program_run_options run;
     int device;
     void *context, *queue;
     size_t (*load_program)(void *user, const char *key, void *to, size_t size);

@@ -636,22 +636,22 @@ static void note_error(void *user, const char *text)
 /* needs: inputs, outputs and the arena */
 static bool start(struct tgc *t, const struct options *o, struct instance *p)
 {
-    struct program_run_options options = {
-        .threads = o->threads, .weights = p->weights, .weights_bytes = p->info->weights_bytes,
-        .on_kernel = p->on_kernel, .user = p->user};
+    struct program_device_options options = {
+        .run = {.threads = o->threads, .weights = p->weights, .weights_bytes = p->info->weights_bytes,
+                .on_kernel = p->on_kernel, .user = p->user}};
     if (instance_is_of_device(p)) {
         options.on_kernel_time = p->on_kernel_time;
         if (!p->user) {
             p->t = t;
             options.on_error = note_error;
-            options.user = p;
+            options.run.user = p;
         }
     }
     size_t nbytes = p->info->arena_bytes;
     struct open_model *open = MEM_NEW(t, struct open_model);
     p->open = held_add(t, close_model, open);
-    int status = p->code ? llvm_program_init(p->code, &p->model, p->arena, nbytes, &options)
-                         : p->init(&p->model, p->arena, nbytes, &options);
+    int status = p->code ? llvm_program_init(p->code, &p->model, p->arena, nbytes, &options.run)
+                         : p->init(&p->model, p->arena, nbytes, &options.run);
     if (status != PROGRAM_OK)
         return diag_error(t, NULL, "the compiled model's init reports: %s%s%s", p->strerror(status),
                           p->why ? "; " : "", p->why ? p->why : "");
