@@ -105,6 +105,7 @@ struct options {
     const char *triple;             /* NULL: this machine */
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
+    const struct device_row *device;       /* --cpu of a device; NULL: the first row */
     enum dtype weight_dtype;        /* VOID: as in the model */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
     double error;                   /* --error; ERROR_LIMIT otherwise */
@@ -156,6 +157,8 @@ const char *command_name(enum command c);
 bool option_fits(enum option_id id, enum command c);
 /* The words of which an option's value is one, separated by blanks; "": any value. */
 void option_put_choices(struct text *out, enum option_id id);
+/* " generic-gpu pocl": the devices that --cpu names. */
+void option_put_devices(struct text *out);
 const char *emit_extension(enum emit e);
 
 /* ------------------------------------------------------------------------------------- limits.c */

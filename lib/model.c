@@ -387,7 +387,7 @@ static isa_set instruction_sets(const struct options *o)
 {
     bool runs = o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH;
     bool by_llvm = o->target == TARGET_LLVM, here = runs && (by_llvm || o->any_target);
-    isa_set set = o->isa ? o->isa : here ? options_native_isa() : (1u << ISA_COUNT) - 1;
+    isa_set set = o->isa ? o->isa : here ? options_native_isa() : isa_all();
     return by_llvm ? llvm_isa(o->triple, set) : o->any_target ? set | llvm_isa(NULL, set) : set;
 }
 
@@ -400,7 +400,9 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         .noopt = o->level == 0, .level = o->level, .threads = o->threads,
         .isa = instruction_sets(o), .name = name};
     if (backend_is_of_device(backend_find(target_name(o->target)))) {
+        int ndevice;
         compile_options.on_device = true;
+        compile_options.device = o->device ? o->device : device_rows(&ndevice);
         compile_options.threads = DEVICE_PARTS;
         compile_options.isa = 1u << ISA_GENERIC;
     }

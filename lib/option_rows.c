@@ -30,13 +30,23 @@ bool option_fits(enum option_id id, enum command c)
     return strchr(option_rows[id].commands, command_rows[c].letter) != NULL;
 }
 
+void option_put_devices(struct text *out)
+{
+    int n;
+    const struct device_row *row = device_rows(&n);
+    for (int i = 0; i < n; i++)
+        text_printf(out, " %s", row[i].text);
+}
+
 void option_put_choices(struct text *out, enum option_id id)
 {
     const char *value = option_rows[id].value;
     if (id == OPTION_CPU) {
         text_puts(out, "auto native");
         for (int i = 0; i < ISA_COUNT; i++)
-            text_printf(out, " %s", isa_table[i].text);
+            if (!isa_is_of_device((enum isa)i))
+                text_printf(out, " %s", isa_table[i].text);
+        option_put_devices(out);
     } else if (id == OPTION_MACHINE) {
         int n;
         const struct machine *m = machine_rows(&n);

@@ -224,17 +224,19 @@ bool set_emit(struct parser *p, const char *kind, const char *from)
 static bool read_cpu(struct parser *p, const struct given *g)
 {
     struct text known = {.t = p->t};
+    p->o->device = device_find(g->value);
+    if (p->o->device)
+        return true;
     if (strcmp(g->value, "auto") == 0)
-        p->o->isa = (1u << ISA_COUNT) - 1;
+        p->o->isa = isa_all();
     else if (strcmp(g->value, "native") == 0)
         p->o->isa = options_native_isa();
-    for (int i = 0; i < ISA_COUNT; i++) {
-        text_printf(&known, " %s", isa_table[i].text);
-        if (strcmp(g->value, isa_table[i].text) == 0)
-            p->o->isa = options_with_base((enum isa)i);
-    }
+    enum isa isa;
+    if (isa_find(g->value, &isa) && !isa_is_of_device(isa))
+        p->o->isa = options_with_base(isa);
+    option_put_choices(&known, OPTION_CPU);
     if (p->o->isa == 0)
-        return usage(p, "--cpu=%.100s is not known; known are auto native%s", g->value, known.s);
+        return usage(p, "--cpu=%.100s is not known; known are %s", g->value, known.s);
     return true;
 }
 

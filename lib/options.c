@@ -336,9 +336,16 @@ static bool check_operands(struct parser *p)
     bool on_device = backend_is_of_device(backend_find(target_name(o->target)));
     if (on_device && o->threads > 1)
         return usage(p, "--threads is for processors: a device decides itself how many it has");
-    if (on_device && o->isa && o->isa != (1u << ISA_COUNT) - 1)
-        return usage(p, "--cpu names no device of --target=%s in this version",
-                     target_name(o->target));
+    if (on_device && o->isa && o->isa != isa_all()) {
+        struct text known = {.t = p->t};
+        option_put_devices(&known);
+        return usage(p, "--cpu names a processor, and --target=%s is for a device; known are%s",
+                     target_name(o->target), known.s);
+    }
+    if (!on_device && o->device)
+        return usage(p, "--cpu=%s is a device, and --target=%s is for a processor; try "
+                        "--target=opencl",
+                     o->device->text, target_name(o->target));
     bool by_llvm = o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT;
     if (o->command == COMMAND_COMPILE && o->target == TARGET_LLVM && o->emit == EMIT_C)
         return usage(p, "--target=llvm writes .o, .so, .a, .s and .ll: '.c' is written by --target=c");

@@ -108,7 +108,7 @@ const char *features_with(struct tgc *t, const char *base, enum isa isa)
 /* All sets, or what every processor has, are no set that somebody has named. */
 bool features_check(struct tgc *t, const char *triple, isa_set asked)
 {
-    const isa_set all = (1u << ISA_COUNT) - 1, generic = 1u << ISA_GENERIC;
+    const isa_set all = isa_all(), generic = 1u << ISA_GENERIC;
     const char *arch = arch_of(triple);
     enum isa named = ISA_GENERIC;
     for (int isa = 0; isa < ISA_COUNT; isa++)

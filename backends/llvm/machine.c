@@ -109,7 +109,7 @@ bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, 
     m->cpu = row->cpu;
     m->features = row->features;
     m->abi = row->abi;
-    m->isa = llvm_isa(m->triple, isa ? isa : (1u << ISA_COUNT) - 1);
+    m->isa = llvm_isa(m->triple, isa ? isa : isa_all());
     return machine_make(t, l, mem_printf(t, "--triple=%.200s", m->triple), m);
 }
 

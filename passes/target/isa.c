@@ -25,6 +25,17 @@ enum { NHAS = sizeof has / sizeof *has };
 
 enum isa isa_portable(void) { return ISA_GENERIC; }
 bool isa_is_portable(enum isa isa) { return isa == ISA_GENERIC; }
+bool isa_is_of_device(enum isa isa) { return strcmp(isa_table[isa].arch, "opencl") == 0; }
+
+isa_set isa_all(void)
+{
+    isa_set all = 0;
+    for (int isa = 0; isa < ISA_COUNT; isa++)
+        if (!isa_is_of_device((enum isa)isa))
+            all |= 1u << isa;
+    return all;
+}
+
 enum isa isa_last(void) { return (enum isa)(ISA_COUNT - 1); }
 
 enum isa isa_before(enum isa isa)

@@ -1,5 +1,5 @@
-/* target.h - the interface to what programs run on: instruction sets (isa.def) and machines
- * (machines.def). Costs: cost.h.
+/* target.h - the interface to what programs run on: instruction sets (isa.def), machines
+ * (machines.def) and devices (devices.def). Costs: cost.h.
  */
 #ifndef TGC_TARGET_H
 #define TGC_TARGET_H
@@ -29,6 +29,8 @@ typedef unsigned isa_set;
 /* They are numbered by width within an architecture, the portable one first. */
 enum isa isa_portable(void);
 bool isa_is_portable(enum isa isa);
+bool isa_is_of_device(enum isa isa);     /* vectors of a device's language, not of a processor */
+isa_set isa_all(void);                   /* those of processors */
 enum isa isa_last(void);
 enum isa isa_before(enum isa isa);       /* narrower, or the last of the architecture before */
 /* The set from which this one differs only in sums of products of bytes; else isa. */
@@ -94,5 +96,25 @@ const struct machine *machine_of(const struct tgc *t);
 const struct machine *machine_with_l2(struct tgc *t, const struct machine *m, size_t nbytes);
 /* The stride in bytes of addresses that share a set of the level's cache: one way of it. */
 int64_t machine_way_nbytes(const struct machine *m, enum memory_level level);
+
+/* ------------------------------------------------------------------------------------- device.c */
+
+/* A device, see devices.def. */
+struct device_row {
+    const char *text, *title;
+    bool is_processor;           /* its work-items are threads of a CPU */
+    enum isa isa;                /* vectors of its language */
+    int registers;               /* of 32 bits, for a work-item, while others hide its latencies */
+    int wave;                    /* work-items in step */
+    int group;                   /* work-items of a work-group, at most */
+    int64_t local_nbytes;        /* of a work-group; 0: local memory is not worth using */
+    int units;                   /* compute units */
+    double gflops, gbytes;       /* 1e9 operations on f32, bytes of memory, in a second */
+    int image_pitch;             /* pixels of which an image's row is a multiple */
+    int image_side;              /* pixels, at most */
+};
+/* All rows; the first is the default. */
+const struct device_row *device_rows(int *n);
+const struct device_row *device_find(const char *text);           /* NULL: there is no such row */
 
 #endif

@@ -30,7 +30,7 @@ static void emit_two(struct emitted *e, int threads)
     if (setjmp(t->stop))
         fail_msg("%s", t->ndiag ? t->diag[0].message : "stopped");
     passes_init(t);
-    struct compile_options o = {.level = 2, .threads = threads, .isa = (1u << ISA_COUNT) - 1,
+    struct compile_options o = {.level = 2, .threads = threads, .isa = isa_all(),
                                 .name = "net"};
     struct graph *g = tg_read_bytes(t, "net.tg", source, sizeof source - 1, NULL);
     if (!g)

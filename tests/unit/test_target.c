@@ -90,6 +90,24 @@ static void test_cache(void **state)
     tgc_free(t);
 }
 
+static void test_devices(void **state)
+{
+    (void)state;
+    int n;
+    const struct device_row *d = device_rows(&n);
+    assert_string_equal(d->text, "generic-gpu");
+    assert_null(device_find("generic"));
+    for (int i = 0; i < n; i++, d++) {
+        enum isa isa;
+        assert_true(device_find(d->text) == d);
+        assert_false(isa_find(d->text, &isa));
+        assert_true(isa_is_of_device(d->isa) && !(isa_all() >> d->isa & 1));
+        assert_true(d->group >= d->wave && d->wave > 0 && d->registers > 0 && d->units > 0);
+        assert_true(d->gflops > 0 && d->gbytes > 0 && d->local_nbytes >= 0);
+        assert_true(d->image_pitch > 0 && (d->image_pitch & (d->image_pitch - 1)) == 0);
+    }
+}
+
 static void test_isas(void **state)
 {
     (void)state;
@@ -114,6 +132,7 @@ int main(void)
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_costs),
         cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_devices),
         cmocka_unit_test(test_isas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,24 @@
+/* device.c - the rows of devices.def. */
+#include "passes/target/target.h"
+
+#include <string.h>
+
+static const struct device_row rows[] = {
+#define DEVICE(name, text, title, ...) {text, title, __VA_ARGS__},
+#include "passes/target/devices.def"
+#undef DEVICE
+};
+
+const struct device_row *device_rows(int *n)
+{
+    *n = sizeof rows / sizeof *rows;
+    return rows;
+}
+
+const struct device_row *device_find(const char *text)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].text, text) == 0)
+            return &rows[i];
+    return NULL;
+}
