@@ -7,6 +7,8 @@
  *      SNIPPET(file, name, needs, text)
  * A line "//@for f32:float i64:int64_t" makes the pieces up to the next such line once for each: _T
  * at the end of a word becomes _f32, the word T float.
+ * as_T(v), as_bits_T(v) see the same bits as another type: OpenCL C's functions. A piece that calls them
+ * is there twice, for C with casts, (T)v, and as it stands with the prefix opencl_.
  *
  * embed --code OUT FILE... writes the pieces as C instead, with PROGRAM_ for MODEL_, for tgc to call
  * what emitted programs carry; pieces that need one of a file which is not named are left out. Behind
@@ -16,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char OPENCL[] = "opencl_";
 
 struct type { char suffix[16], word[32]; };
 
@@ -29,10 +33,61 @@ enum { MOST_PIECES = 1024, MOST_NAME = 64 };
 static struct { char name[MOST_NAME]; bool is_function; } piece_list[MOST_PIECES];
 static int npiece;
 
-/* The text up to `end`, with T replaced; its quotes escaped, or MODEL_ replaced. */
-static void put_text(FILE *out, const char *s, const char *end, const struct type *t, bool code)
+/* The length of as_T or as_bits_T, if a call of that begins here; else 0. */
+static int cast_length(const char *s, const char *p, const char *end)
+{
+    int n = 0;
+    while (p + n < end && is_word(p[n]))
+        n++;
+    bool is_whole = (p == s || !is_word(p[-1])) && p + n < end && p[n] == '(';
+    return is_whole && n > 3 && strncmp(p, "as_", 3) == 0 && p[n - 1] == 'T' ? n : 0;
+}
+
+/* Behind the parenthesis that closes the one at p. */
+static const char *behind(const char *p)
+{
+    int depth = 0;
+    do
+        depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
+    while (*p++ && depth > 0);
+    return p;
+}
+
+/* Whether a text is a word, or a call of one. */
+static bool is_primary(const char *s, const char *end)
+{
+    const char *p = s;
+    while (p < end && is_word(*p))
+        p++;
+    return p > s && (p == end || (*p == '(' && behind(p) == end));
+}
+
+static void put_text(FILE *out, const char *s, const char *end, const struct type *t, bool code,
+                     bool casts);
+
+/* A call of as_T, whose name has n letters, as a cast. Returns what is behind it. */
+static const char *put_cast(FILE *out, const char *p, int n, const struct type *t, bool code)
+{
+    const char *stop = behind(p + n);
+    bool bare = is_primary(p + n + 1, stop - 1);
+    fputc('(', out);
+    put_text(out, p + 3, p + n, t, code, false);
+    fputc(')', out);
+    put_text(out, p + n + bare, stop - bare, t, code, true);
+    return stop;
+}
+
+/* The text up to `end`, with T replaced; its quotes escaped, or MODEL_ replaced; casts: written as
+ * such. */
+static void put_text(FILE *out, const char *s, const char *end, const struct type *t, bool code,
+                     bool casts)
 {
     for (const char *p = s; p < end; p++) {
+        int cast = casts && t ? cast_length(s, p, end) : 0;
+        if (cast) {
+            p = put_cast(out, p, cast, t, code) - 1;
+            continue;
+        }
         if (code && end - p > 6 && strncmp(p, "MODEL_", 6) == 0 && (p == s || !is_word(p[-1]))) {
             fputs("PROGRAM_", out);
             p += 5;
@@ -52,22 +107,23 @@ static void put_text(FILE *out, const char *s, const char *end, const struct typ
 }
 
 static void put_piece(FILE *out, const char *file, const char *head, const char *body,
-                      const char *end, const struct type *t)
+                      const char *end, const struct type *t, const char *prefix)
 {
     size_t name = strcspn(head, " \n"), line = strcspn(head, "\n");
     const char *needs = head[name] == ' ' ? head + name + 1 : head + name;
+    bool casts = !*prefix && strncmp(head, OPENCL, strlen(OPENCL)) != 0;
     while (end > body && end[-1] == '\n')
         end--;
-    fprintf(out, "SNIPPET(\"%s\", \"", file);
-    put_text(out, head, head + name, t, false);
+    fprintf(out, "SNIPPET(\"%s\", \"%s", file, prefix);
+    put_text(out, head, head + name, t, false, false);
     fputs("\", \"", out);
-    put_text(out, needs, head + line, t, false);
+    put_text(out, needs, head + line, t, false, false);
     fputs("\",", out);
     while (body < end) {
         const char *stop = memchr(body, '\n', (size_t)(end - body));
         stop = stop ? stop : end;
         fputs("\n    \"", out);
-        put_text(out, body, stop, t, false);
+        put_text(out, body, stop, t, false, casts);
         fputs("\\n\"", out);
         body = stop + 1;
     }
@@ -102,11 +158,21 @@ static bool defines(const char *body, const char *end, const char *name, size_t 
     return false;
 }
 
+static bool has_casts(const char *body, const char *end)
+{
+    for (const char *p = body; p < end; p++)
+        if (cast_length(body, p, end))
+            return true;
+    return false;
+}
+
 static void put_code(FILE *out, const char *head, const char *body, const char *end,
                      const struct type *t)
 {
     size_t n = strcspn(head, " \n");
     char name[MOST_NAME], need[MOST_NAME];
+    if (strncmp(head, OPENCL, strlen(OPENCL)) == 0)
+        return;
     for (const char *s = head + n; *s == ' ';) {
         size_t length = strcspn(++s, " \n");
         name_of(need, s, length, t);
@@ -119,7 +185,7 @@ static void put_code(FILE *out, const char *head, const char *body, const char *
         return;
     piece_list[npiece].is_function = defines(body, end, head, n);
     strcpy(piece_list[npiece++].name, name);
-    put_text(out, body, end, t, true);
+    put_text(out, body, end, t, true, true);
     fputc('\n', out);
 }
 
@@ -165,7 +231,9 @@ static void embed_section(FILE *out, const char *file, const char *text, const c
         if (code)
             put_code(out, head, body + (*body == '\n'), next, type);
         else
-            put_piece(out, file, head, body + (*body == '\n'), next, type);
+            put_piece(out, file, head, body + (*body == '\n'), next, type, "");
+        if (!code && strncmp(head, OPENCL, strlen(OPENCL)) != 0 && has_casts(body, next))
+            put_piece(out, file, head, body + (*body == '\n'), next, type, OPENCL);
         piece = next;
     }
 }

@@ -690,6 +690,7 @@ typedef ulong uint64_t;
 #define fmaf(x, y, z) fma((float)(x), (float)(y), (float)(z))
 #define static
 #define inline
+typedef half stored_half;
 #define half half_
 #define KEEP_LOOP
 #define KEPT_TWICE 2

@@ -2,7 +2,7 @@
 /* vector_math.c - elementary functions on vectors: the same steps as in math.c, lane by lane. Each
  * piece exists for f32x4, f32x8 and f32x16, but where AVX-512 has a way of its own; T is the vector
  * of floats, bits_T that of its bits, ints_T the same with a sign, mask_T
- * what comparisons give. */
+ * what comparisons give. as_bits_T() and its like are casts in C and functions in OpenCL C (embed.c). */
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
 
@@ -141,8 +141,8 @@ static inline IN_T T exp_T(T x)
     p = fma_T(p, r, splat_T(5.0000001201e-1f));
     p = fma_T(p * r, r, r) + 1.0f;
     /* 2^k in two factors: k may be beyond the range of one */
-    const bits_T n = (bits_T)shifted - 0x4b400000 + 254, half = n >> 1;
-    return p * (T)(half << 23) * (T)((n - half) << 23);
+    const bits_T n = as_bits_T(shifted) - 0x4b400000 + 254, half = n >> 1;
+    return p * as_T(half << 23) * as_T((n - half) << 23);
 }
 
 //@for f32x4:f32x4 f32x8:f32x8
@@ -179,7 +179,7 @@ static inline IN_T T exp1_T(T x)
     p = fma_T(p, r, splat_T(1.66665204e-1f));
     p = fma_T(p, r, splat_T(4.99999934e-1f));
     p = fma_T(p * r, r, r) + 1.0f;
-    return fma_T(p, (T)((bits_T)shifted << 23), splat_T(1.0f));
+    return fma_T(p, as_T(as_bits_T(shifted) << 23), splat_T(1.0f));
 }
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
@@ -189,10 +189,10 @@ static inline IN_T T exp1_T(T x)
 static inline IN_T T log_T(T x)
 {
     const mask_T tiny = less_T(x, splat_T(0x1p-126f));
-    const bits_T bits = (bits_T)select_T(tiny, x * 0x1p23f, x) - 0x3f3504f3;
-    const T exponent = from_i32_T((bits_T)((ints_T)bits >> 23));
+    const bits_T bits = as_bits_T(select_T(tiny, x * 0x1p23f, x)) - 0x3f3504f3;
+    const T exponent = from_i32_T(as_bits_T(as_ints_T(bits) >> 23));
     const T k = fma_T(from_bool_T(tiny), splat_T(-23.0f), exponent);
-    const T m = (T)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f;
+    const T m = as_T((bits & 0x007fffff) + 0x3f3504f3) - 1.0f;
     T p = fma_T(splat_T(7.0376836292e-2f), m, splat_T(-1.1514610310e-1f));
     p = fma_T(p, m, splat_T(1.1676998740e-1f));
     p = fma_T(p, m, splat_T(-1.2420140846e-1f));
@@ -247,7 +247,50 @@ static inline IN_T T erf_T(T x)
     p = fma_T(p, r, splat_T(4.99988496e-1f));
     p = fma_T(p, r, splat_T(9.99999702e-1f));
     p = fma_T(p, r, splat_T(1.00000012f));
-    const T power = (T)(((bits_T)shifted - 0x4b400000 + 127) << 23);
+    const T power = as_T((as_bits_T(shifted) - 0x4b400000 + 127) << 23);
     const T large = copysign_T(1.0f - p * power, x);
     return select_T(less_T(a, splat_T(0.921875f)), fma_T(small, x, x), large);
 }
+
+//@for f32x4:f32x4
+
+//@ opencl_sum_f32x4 opencl_f32x4
+/* Folds by halves of vectors, which OpenCL C has: the same pairs. */
+float sum_f32x4(f32x4 v)
+{
+    const float2 two = v.lo + v.hi;
+    return two.lo + two.hi;
+}
+
+//@ opencl_sum_f32x8 opencl_f32x8 opencl_sum_f32x4
+float sum_f32x8(f32x8 v) { return sum_f32x4(v.lo + v.hi); }
+
+//@ opencl_product_f32x4 opencl_f32x4
+float product_f32x4(f32x4 v)
+{
+    const float2 two = v.lo * v.hi;
+    return two.lo * two.hi;
+}
+
+//@ opencl_product_f32x8 opencl_f32x8 opencl_product_f32x4
+float product_f32x8(f32x8 v) { return product_f32x4(v.lo * v.hi); }
+
+//@ opencl_largest_f32x4 max_f32x4
+float largest_f32x4(f32x4 v)
+{
+    v = max_f32x4(v, v.zwxy);
+    return max_f32x4(v, v.yxwz).x;
+}
+
+//@ opencl_largest_f32x8 opencl_f32x8 opencl_largest_f32x4
+float largest_f32x8(f32x8 v) { return largest_f32x4(max_f32x4(v.lo, v.hi)); }
+
+//@ opencl_smallest_f32x4 min_f32x4
+float smallest_f32x4(f32x4 v)
+{
+    v = min_f32x4(v, v.zwxy);
+    return min_f32x4(v, v.yxwz).x;
+}
+
+//@ opencl_smallest_f32x8 opencl_f32x8 opencl_smallest_f32x4
+float smallest_f32x8(f32x8 v) { return smallest_f32x4(min_f32x4(v.lo, v.hi)); }

@@ -100,6 +100,8 @@ static void write_prefetch(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     struct expr src[2] = {{0}, {0}};
+    if (w->p->backend->device)                        /* it switches between work-items instead */
+        return;
     writer_operands(w, u, 2, src);
     writer_put(
         w,

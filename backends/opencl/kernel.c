@@ -110,10 +110,8 @@ static void write_string(struct text *out, const char *s)
 void opencl_kernel(struct program *p, const struct kernel *k, const struct variant *v,
                           struct text *out)
 {
-    if (v)
-        TGC_BUG(p->t, "kernel %s has a variant, but no device has these", k->name);
     struct mem_mark mark = scratch_mark(p->t);
-    struct signature s = {.f = {.p = p, .k = k}};
+    struct signature s = {.f = {.p = p, .k = k, .v = v}};
     struct text kernel = {.t = p->t};
     swap_snippets(p);
     kernel_name_parameters(&s.f);
@@ -127,6 +125,8 @@ void opencl_kernel(struct program *p, const struct kernel *k, const struct varia
             s.in[i] = parameter_name(&s.f, mem_printf(p->t, "%s_in", name));
         s.at[i] = parameter_name(&s.f, mem_printf(p->t, a->b ? "%s_at" : "%s_is", name));
     }
+    if (v)
+        snippet_use(&p->snippets, mem_printf(p->t, "f32x%d", isa_lanes(v->isa)));
     const char *body = render_body(&s.f);
     kernel_write_comment(&s.f, &kernel);
     write_signature(&s, &kernel);
@@ -135,7 +135,8 @@ void opencl_kernel(struct program *p, const struct kernel *k, const struct varia
     text_lines(&kernel, body, 1);
     text_puts(&kernel, "}\n\n");
     write_string(out, kernel.s);
-    p->device_doubles |= has_doubles(k->linear, k->nlinear);
+    p->device_doubles |= v ? has_doubles(v->linear, v->nlinear)
+                           : has_doubles(k->linear, k->nlinear);
     swap_snippets(p);
     scratch_release(p->t, mark);
 }
@@ -143,7 +144,7 @@ void opencl_kernel(struct program *p, const struct kernel *k, const struct varia
 /* The pieces of runtime/ that kernels use. */
 static void write_pieces(struct program *p, struct text *out)
 {
-    static const char *const file[] = {"opencl", "number", "math"};
+    static const char *const file[] = {"opencl", "number", "math", "vector_opencl", "vector_math"};
     for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
         struct text piece = {.t = p->t};
         snippets_write(p, &piece, file[i], NULL);

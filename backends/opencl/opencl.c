@@ -5,8 +5,8 @@
  *               NAME_init()       loads the driver, builds the text, copies the weights, records
  *               NAME_enqueue()    copies the inputs, launches, copies the results     (host.c)
  *
- * Kernels are the portable ones: loops, no vectors. The loop that threads share on a processor is
- * the grid here, one work-group a part (passes/kernel/thread.c): of one work-item, or of a block's
+ * A kernel is the variant for the vectors of OpenCL C, if it has one, else the portable program.
+ * The loop that threads share on a processor is the grid here, one work-group a part (passes/kernel/thread.c): of one work-item, or of a block's
  * threads, which share loops and local memory between barriers. Results do not depend on their
  * numbers. Intermediates, states, inputs and results are in one buffer of the device, and a kernel
  * gets offsets in it (sub-buffers would need the device's alignment); the host maps it to read a

@@ -438,6 +438,12 @@ void program_write_pieces(struct tgc *t, const struct schedule *s, const struct 
     }
 }
 
+/* A device has one program of each kernel: in vectors, if there are some. */
+static const struct variant *variant_on_device(const struct program *p, const struct kernel *k)
+{
+    return p->backend->device && k->nvariant ? k->variant : NULL;
+}
+
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
                      struct text *c, struct text *h, bool *weights_beside)
 {
@@ -451,9 +457,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
     for (int i = 0; i < s->nkernel; i++)
         if (!program_is_twin(p, s->kernel[i]))
-            lines_write_kernel(p, s->kernel[i], NULL, &kernels);
-    if (!p->backend->device)
-        variants_write(p, &kernels);
+            lines_write_kernel(p, s->kernel[i], variant_on_device(p, s->kernel[i]), &kernels);
+    variants_write(p, &kernels);
     if (p->tasks.n > 0) {
         text_printf(&kernels, "/* The kernels' parts, as threads call them. */\n%s", p->tasks.s);
         lines_move(p, &p->tasks, &kernels);

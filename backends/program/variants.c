@@ -24,7 +24,7 @@ static const struct { const char *arch, *compilers, *header, *features; } isa_te
 
 bool program_has_variants(const struct program *p)
 {
-    for (int i = 0; i < p->s->nkernel; i++)
+    for (int i = 0; i < p->s->nkernel && !p->backend->device; i++)
         if (p->s->kernel[i]->nvariant > 0)
             return true;
     return false;
@@ -181,6 +181,8 @@ static void write_pick(const struct program *p, struct text *out)
 
 static bool is_first_of_architecture(int isa)
 {
+    if (isa_is_of_device((enum isa)isa))
+        return false;
     for (int j = ISA_GENERIC + 1; j < isa; j++)
         if (strcmp(isa_text[j].arch, isa_text[isa].arch) == 0)
             return false;

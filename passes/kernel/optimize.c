@@ -302,12 +302,13 @@ bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
     int nstore = k->ast->nsrc;
     struct variant portable = variant_of(t, k, isa_portable());
     struct tile *like = scratch_array(t, (size_t)nstore, sizeof *like);
-    (void)s;
     for (int i = 0; i < nstore; i++)
         like[i].column_axis = -1;
     for (int j = 0; j < k->nvariant; j++)
         tile_stores(t, k, &k->variant[j], like);
     tile_stores(t, k, &portable, like);
+    if (s->on_device && k->nvariant)                  /* it is all that a device runs */
+        portable = k->variant[0];
     k->ast = portable.ast;
     k->opts = portable.opts;
     kernel_collect_buffers(t, k);
