@@ -7,9 +7,10 @@
  * Everything is within 2 GB, as the small code model wants. What the objects do not define may be
  * anywhere: they read its address from the global offset table (GOT), or call a stub that jumps there.
  * Tables are read by copies and every offset, size and index is checked, since a file may be damaged.
- * source: System V ABI, its supplements for x86-64 and AArch64.
+ * relocate.c has what differs between processors. source: System V ABI.
  */
 #include "backends/llvm/loader.h"
+#include "backends/llvm/relocate.h"
 
 #include <elf.h>
 #include <stdarg.h>
@@ -20,15 +21,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if defined __x86_64__
-enum { MACHINE = EM_X86_64 };
-#elif defined __aarch64__
-enum { MACHINE = EM_AARCH64 };
-#endif
-
 /* TEXT, READ, WRITE: parts of the mapping, in this order */
 enum part { PART_TEXT, PART_READ, PART_WRITE, PART_COUNT, PART_NONE = PART_COUNT };
-enum { STUB_NBYTES = 16, GOT_NBYTES = 8, MAX_ALIGN = 4096 };
+enum { GOT_NBYTES = 8, MAX_ALIGN = 4096 };
 static const uint64_t max_nbytes = (uint64_t)1 << 30;
 
 struct section { enum part part; uint64_t address, nbytes; };
@@ -90,8 +85,8 @@ static bool read_head(struct loaded_code *c, struct unit *u)
     if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64 ||
         h->e_ident[EI_DATA] != ELFDATA2LSB || h->e_type != ET_REL)
         return refuse(c, "it is no relocatable ELF file of 64 bits");
-    if (h->e_machine != MACHINE)
-        return refuse(c, "it is for machine %d, this one is %d", h->e_machine, (int)MACHINE);
+    if (h->e_machine != relocation_machine)
+        return refuse(c, "it is for machine %d, this one is %d", h->e_machine, relocation_machine);
     if (h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shnum == 0 || h->e_shnum >= SHN_LORESERVE ||
         !is_inside(h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr), u->nbytes))
         return refuse(c, "its table of %d sections is not in the file", h->e_shnum);
@@ -205,50 +200,6 @@ static bool read_symbols(struct loaded_code *c, struct unit *u)
 
 /* --------------------------------------------------------------------------------- relocations */
 
-/* What a relocation writes, and of what: of the symbol, of its entry in the GOT, or of its stub. */
-enum form {
-    FORM_UNKNOWN, FORM_ABS64, FORM_REL32, FORM_REL64, FORM_CALL32, FORM_GOT32,
-    FORM_CALL26, FORM_PAGE21, FORM_GOT_PAGE21, FORM_LOW12, FORM_GOT_LOW12
-};
-
-static enum form form_of(uint32_t type, unsigned *shift)
-{
-    *shift = 0;
-#if defined __x86_64__
-    switch (type) {
-    case R_X86_64_64: return FORM_ABS64;
-    case R_X86_64_PC32: return FORM_REL32;
-    case R_X86_64_PC64: return FORM_REL64;
-    case R_X86_64_PLT32: return FORM_CALL32;
-    case R_X86_64_GOTPCREL: case R_X86_64_GOTPCRELX: case R_X86_64_REX_GOTPCRELX: return FORM_GOT32;
-    default: return FORM_UNKNOWN;
-    }
-#else
-    switch (type) {
-    case R_AARCH64_ABS64: return FORM_ABS64;
-    case R_AARCH64_PREL32: return FORM_REL32;
-    case R_AARCH64_PREL64: return FORM_REL64;
-    case R_AARCH64_CALL26: case R_AARCH64_JUMP26: return FORM_CALL26;
-    case R_AARCH64_ADR_PREL_PG_HI21: case R_AARCH64_ADR_PREL_PG_HI21_NC: return FORM_PAGE21;
-    case R_AARCH64_ADR_GOT_PAGE: return FORM_GOT_PAGE21;
-    case R_AARCH64_LD64_GOT_LO12_NC: *shift = 3; return FORM_GOT_LOW12;
-    case R_AARCH64_ADD_ABS_LO12_NC: case R_AARCH64_LDST8_ABS_LO12_NC: return FORM_LOW12;
-    case R_AARCH64_LDST16_ABS_LO12_NC: *shift = 1; return FORM_LOW12;
-    case R_AARCH64_LDST32_ABS_LO12_NC: *shift = 2; return FORM_LOW12;
-    case R_AARCH64_LDST64_ABS_LO12_NC: *shift = 3; return FORM_LOW12;
-    case R_AARCH64_LDST128_ABS_LO12_NC: *shift = 4; return FORM_LOW12;
-    default: return FORM_UNKNOWN;
-    }
-#endif
-}
-
-static bool form_reads_got(enum form f)
-{
-    return f == FORM_GOT32 || f == FORM_GOT_PAGE21 || f == FORM_GOT_LOW12;
-}
-
-static uint64_t form_nbytes(enum form f) { return f == FORM_ABS64 || f == FORM_REL64 ? 8 : 4; }
-
 /* A relocation with all that it names, checked. */
 struct relocation { enum form form; unsigned shift; uint64_t place; int64_t addend; struct symbol *symbol; };
 
@@ -303,101 +254,22 @@ static bool is_far(const struct symbol *s) { return !s->is_defined; }
 static bool note_needs(struct loaded_code *c, const struct relocation *r)
 {
     (void)c;
-    bool calls = r->form == FORM_CALL32 || r->form == FORM_CALL26;
-    r->symbol->has_stub |= calls && is_far(r->symbol);
+    r->symbol->has_stub |= form_calls(r->form) && is_far(r->symbol);
     r->symbol->in_got |= form_reads_got(r->form) || r->symbol->has_stub;
-    return true;
-}
-
-static bool out_of_reach(struct loaded_code *c, const struct relocation *r)
-{
-    return refuse(c, "'%.80s' is out of a relocation's reach", r->symbol->name);
-}
-
-static bool fits_signed(int64_t v, int nbit)
-{
-    return v >= -((int64_t)1 << (nbit - 1)) && v < (int64_t)1 << (nbit - 1);
-}
-
-static void put32(uint64_t place, uint32_t v) { memcpy((void *)(uintptr_t)place, &v, sizeof v); }
-static void put64(uint64_t place, uint64_t v) { memcpy((void *)(uintptr_t)place, &v, sizeof v); }
-
-/* Replaces the bits of an instruction that the mask covers. */
-static void put_bits(uint64_t place, uint32_t mask, uint32_t bits)
-{
-    uint32_t v;
-    memcpy(&v, (void *)(uintptr_t)place, sizeof v);
-    put32(place, (v & ~mask) | (bits & mask));
-}
-
-/* ADRP: pages from the place to v. */
-static bool put_page(struct loaded_code *c, const struct relocation *r, uint64_t v)
-{
-    int64_t pages = (int64_t)((v >> 12) - (r->place >> 12));
-    if (!fits_signed(pages, 21))
-        return out_of_reach(c, r);
-    put_bits(r->place, 0x60ffffe0u,
-             ((uint32_t)pages & 3) << 29 | ((uint32_t)((uint64_t)pages >> 2) & 0x7ffff) << 5);
-    return true;
-}
-
-static bool put_low(struct loaded_code *c, const struct relocation *r, uint64_t v)
-{
-    uint32_t low = v & 0xfff;
-    if (low & ((1u << r->shift) - 1))
-        return refuse(c, "'%.80s' is not aligned for the instruction that reads it", r->symbol->name);
-    put_bits(r->place, 0x003ffc00u, low >> r->shift << 10);
     return true;
 }
 
 static bool apply(struct loaded_code *c, const struct relocation *r)
 {
     const struct symbol *s = r->symbol;
-    uint64_t a = (uint64_t)r->addend, v = s->address + a;
-    if (form_reads_got(r->form))
-        v = s->got + a;
-    if (s->has_stub && (r->form == FORM_CALL32 || r->form == FORM_CALL26))
-        v = s->stub + a;
-    int64_t distance = (int64_t)(v - r->place);
-    switch (r->form) {
-    case FORM_ABS64: put64(r->place, v); return true;
-    case FORM_REL64: put64(r->place, (uint64_t)distance); return true;
-    case FORM_REL32: case FORM_CALL32: case FORM_GOT32:
-        if (!fits_signed(distance, 32))
-            return out_of_reach(c, r);
-        put32(r->place, (uint32_t)distance);
-        return true;
-    case FORM_CALL26:
-        if (!fits_signed(distance, 28) || distance & 3)
-            return out_of_reach(c, r);
-        put_bits(r->place, 0x03ffffffu, (uint32_t)(distance >> 2));
-        return true;
-    case FORM_PAGE21: case FORM_GOT_PAGE21: return put_page(c, r, v);
-    case FORM_LOW12: case FORM_GOT_LOW12: return put_low(c, r, v);
-    case FORM_UNKNOWN: break;
-    }
-    return refuse(c, "a relocation has no form");
+    uint64_t of = form_reads_got(r->form)                   ? s->got
+                  : s->has_stub && form_calls(r->form) ? s->stub
+                                                       : s->address;
+    const char *why = form_put(r->form, r->shift, r->place, of + (uint64_t)r->addend);
+    return !why || refuse(c, "'%.80s' %s", s->name, why);
 }
 
 /* -------------------------------------------------------------------------------------- memory */
-
-static void write_stub(const struct symbol *s)
-{
-    unsigned char *to = (unsigned char *)(uintptr_t)s->stub;
-#if defined __x86_64__
-    static const unsigned char jump[] = {0xff, 0x25};         /* jmp *[rip + distance] */
-    uint32_t distance = (uint32_t)(s->got - (s->stub + sizeof jump + sizeof distance));
-    memset(to, 0xcc, STUB_NBYTES);
-    memcpy(to, jump, sizeof jump);
-    memcpy(to + sizeof jump, &distance, sizeof distance);
-#else
-    uint64_t pages = (s->got >> 12) - (s->stub >> 12);
-    const uint32_t code[] = {                                 /* adrp x16; ldr x16, [x16]; br x16 */
-        0x90000010u | ((uint32_t)pages & 3) << 29 | ((uint32_t)(pages >> 2) & 0x7ffff) << 5,
-        0xf9400210u | (uint32_t)(s->got & 0xfff) >> 3 << 10, 0xd61f0200u, 0xd4200000u};
-    memcpy(to, code, sizeof code);
-#endif
-}
 
 /* Gives each unit's symbols their stubs and entries of the GOT, as offsets. */
 static bool count_tables(struct loaded_code *c, uint64_t nbytes[PART_COUNT])
@@ -520,9 +392,9 @@ static bool fill_tables(struct loaded_code *c, const struct code_outside *outsid
             s->got += base + c->begin[PART_READ];
             s->stub += base + c->begin[PART_TEXT];
             if (s->in_got)
-                put64(s->got, s->address);
+                memcpy((void *)(uintptr_t)s->got, &s->address, GOT_NBYTES);
             if (s->has_stub)
-                write_stub(s);
+                stub_write(s->stub, s->got);
         }
     return true;
 }

@@ -324,15 +324,15 @@ def check_loader(tgc, folder):
             raise Skip(f"{program} is not installed")
     T.scratch(folder)
     (folder / "g.tg").write_text(PLAIN)
+    sources = HERE / "loader.c", *(ROOT / "backends" / "llvm" / name for name in ("loader.c", "relocate.c"))
     said = []
     for triple, cc, runner in ((None, "gcc", []), (MACHINES[0][0], compiler, [emulator])):
         T.must(T.run([tgc, "g.tg", "-o", "g.o", LLVM, "--cpu=generic", *([f"--triple={triple}"] if triple else [])], cwd=folder))
-        T.must(T.run([cc, "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", HERE / "loader.c",
-                      ROOT / "backends" / "llvm" / "loader.c", "-o", "run", *(["-static"] if triple else [])], cwd=folder))
+        T.must(T.run([cc, "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", *sources,
+                      "-o", "run", *(["-static"] if triple else [])], cwd=folder))
         said.append(T.must(T.run([*runner, "./run", "g.o"], cwd=folder, timeout=60)).out)
     expect(said[0] == said[1] and said[0].count(b"\n") == 32, said)
-    expect("it is for machine" in T.must(T.run(["gcc", "-D_GNU_SOURCE", f"-I{ROOT}", HERE / "loader.c",
-                                                ROOT / "backends" / "llvm" / "loader.c", "-o", "here"], cwd=folder)).err +
+    expect("it is for machine" in T.must(T.run(["gcc", "-D_GNU_SOURCE", f"-I{ROOT}", *sources, "-o", "here"], cwd=folder)).err +
            T.must(T.run(["./here", "g.o"], cwd=folder), 1).err, "another processor's object is taken")
 
 
