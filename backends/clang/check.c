@@ -19,8 +19,11 @@ struct clang_file { const char *name, *contents; unsigned long nbytes; };
 struct clang_string { const void *data; unsigned flags; };
 struct clang_location { const void *pointer[2]; unsigned number; };
 
+/* What is open of it may end with the compile, in the middle of a parse: see close_library(). */
 struct libclang {
-    void *library;
+    struct held *held;
+    void *library, *index, *unit, *diagnostic;
+    struct clang_string string;
 #define API(result, name, parameters) result (*name) parameters;
 #include "backends/clang/api.def"
 #undef API
@@ -42,11 +45,57 @@ static bool bind_functions(struct libclang *c)
     return true;
 }
 
+static void dispose_string(struct libclang *c)
+{
+    if (c->string.data)
+        c->disposeString(c->string);
+    c->string = (struct clang_string){0};
+}
+
+static void dispose_diagnostic(struct libclang *c)
+{
+    if (c->diagnostic)
+        c->disposeDiagnostic(c->diagnostic);
+    c->diagnostic = NULL;
+}
+
+/* Of a parse, and of what it has said. */
+static void dispose_unit(struct libclang *c)
+{
+    if (c->unit)
+        c->disposeTranslationUnit(c->unit);
+    if (c->index)
+        c->disposeIndex(c->index);
+    c->unit = c->index = NULL;
+}
+
+static void close_library(void *what)
+{
+    struct libclang *c = what;
+    if (!c->library)
+        return;
+    dispose_string(c);
+    dispose_diagnostic(c);
+    dispose_unit(c);
+    dlclose(c->library);
+    c->library = NULL;
+}
+
 static const char *take(struct tgc *t, struct libclang *c, struct clang_string s)
 {
+    c->string = s;
     const char *text = c->getCString(s), *copy = mem_str(t, text ? text : "");
-    c->disposeString(s);
+    dispose_string(c);
     return copy;
+}
+
+/* Whether libclang has parsed a file, which dispose_unit() ends. */
+static bool parse_unit(struct libclang *c, const char *const *word, int nword,
+                       struct clang_file *file, int nfile)
+{
+    c->index = c->createIndex(0, 0);
+    return c->parseTranslationUnit2(c->index, file->name, word, nword, file, (unsigned)nfile, 0,
+                                    &c->unit) == 0;
 }
 
 /* "Debian clang version 19.1.7 (3~deb12u1)" -> "19.1.7" */
@@ -63,12 +112,8 @@ static bool has_own_headers(struct libclang *c)
     static const char source[] = "#include <stddef.h>\n";
     struct clang_file file = {"tgc-probe.c", source, sizeof source - 1};
     static const char *const free_standing[] = {"-ffreestanding"};
-    void *index = c->createIndex(0, 0), *unit = NULL;
-    bool ok = c->parseTranslationUnit2(index, file.name, free_standing, 1, &file, 1, 0, &unit) == 0 &&
-              c->getNumDiagnostics(unit) == 0;
-    if (unit)
-        c->disposeTranslationUnit(unit);
-    c->disposeIndex(index);
+    bool ok = parse_unit(c, free_standing, 1, &file, 1) && c->getNumDiagnostics(c->unit) == 0;
+    dispose_unit(c);
     return ok;
 }
 
@@ -79,13 +124,16 @@ static bool open_library(struct tgc *t, struct libclang *c, const char *name, in
         return false;
     if (bind_functions(c) && atoi(version_of(t, c)) == version && has_own_headers(c))
         return true;
-    dlclose(c->library);
+    close_library(c);
     return false;
 }
 
-/* The program's version if there is a program, else the newest. */
-static bool find_library(struct tgc *t, struct libclang *c, int version)
+/* The program's version if there is a program, else the newest; held_release(c->held) closes it. NULL:
+ * there is none. */
+static struct libclang *find_library(struct tgc *t, int version)
 {
+    struct libclang *c = MEM_NEW(t, struct libclang);
+    c->held = held_add(t, close_library, c);
     const char *wanted = getenv("TGC_CLANG");
     int only = version ? version : wanted ? atoi(wanted) : 0;
     for (int v = only ? only : CLANG_NEWEST; v >= (only ? only : CLANG_OLDEST); v--) {
@@ -93,31 +141,33 @@ static bool find_library(struct tgc *t, struct libclang *c, int version)
                               "libclang.so.1", "libclang.so"};
         for (size_t i = 0; i < sizeof name / sizeof *name; i++)
             if (open_library(t, c, name[i], v))
-                return true;
+                return c;
     }
-    return false;
+    return NULL;
 }
 
 const char *clang_library_found(struct tgc *t, int version)
 {
-    struct libclang c;
-    if (!find_library(t, &c, version))
+    struct libclang *c = find_library(t, version);
+    if (!c)
         return NULL;
-    const char *found = version_of(t, &c);
-    dlclose(c.library);
+    const char *found = version_of(t, c);
+    held_release(c->held);
     return found;
 }
 
 struct parse {
     struct clang *l;
-    struct libclang c;
+    struct libclang *c;
     const struct clang_source *s;
     int nerror;
 };
 
-static void report(struct parse *p, void *diagnostic)
+/* The diagnostic that is open. */
+static void report(struct parse *p)
 {
-    struct libclang *c = &p->c;
+    struct libclang *c = p->c;
+    void *diagnostic = c->diagnostic;
     struct tgc *t = p->l->t;
     unsigned line = 0, column = 0, offset = 0;
     void *file = NULL;
@@ -148,7 +198,7 @@ static bool parse_file(struct parse *p, const struct clang_file *file, int nfile
 {
     static const char *const own[] = {"-std=c11",    "-Wall",  "-Wextra", "-pedantic",
                                       "-Wconversion", "-Wshadow", "-Wvla",   "-Wundef"};
-    struct libclang *c = &p->c;
+    struct libclang *c = p->c;
     int nown = sizeof own / sizeof *own, n = p->l->nword + nown;
     const char **word = mem_array(p->l->t, (size_t)n + 2, sizeof *word);
     memcpy(word, p->l->word, (size_t)p->l->nword * sizeof *word);
@@ -159,20 +209,16 @@ static bool parse_file(struct parse *p, const struct clang_file *file, int nfile
     }
     struct clang_file *files = mem_array(p->l->t, (size_t)nfile, sizeof *files);
     memcpy(files, file, (size_t)nfile * sizeof *files);
-    void *index = c->createIndex(0, 0), *unit = NULL;
-    bool ok = c->parseTranslationUnit2(index, file->name, word, n, files, (unsigned)nfile, 0,
-                                       &unit) == 0;
-    for (unsigned i = 0; ok && i < c->getNumDiagnostics(unit); i++) {
-        void *diagnostic = c->getDiagnostic(unit, i);
+    bool ok = parse_unit(c, word, n, files, nfile);
+    for (unsigned i = 0; ok && i < c->getNumDiagnostics(c->unit); i++) {
+        c->diagnostic = c->getDiagnostic(c->unit, i);
         if (silent)
-            p->nerror += c->getDiagnosticSeverity(diagnostic) >= SEVERITY_OF_ERROR;
+            p->nerror += c->getDiagnosticSeverity(c->diagnostic) >= SEVERITY_OF_ERROR;
         else
-            report(p, diagnostic);
-        c->disposeDiagnostic(diagnostic);
+            report(p);
+        dispose_diagnostic(c);
     }
-    if (unit)
-        c->disposeTranslationUnit(unit);
-    c->disposeIndex(index);
+    dispose_unit(c);
     return ok && p->nerror == 0;
 }
 
@@ -198,10 +244,10 @@ static bool parse_source(struct parse *p)
 
 bool clang_check(struct clang *l, const struct clang_source *s)
 {
-    struct parse p = {.l = l, .s = s};
-    if (find_library(l->t, &p.c, l->version)) {
+    struct parse p = {.l = l, .s = s, .c = find_library(l->t, l->version)};
+    if (p.c) {
         bool ok = parse_source(&p) && p.nerror == 0;
-        dlclose(p.c.library);
+        held_release(p.c->held);
         return ok;
     }
     if (!l->driver)
