@@ -45,11 +45,11 @@ def symbols(library, arrays):
     return found
 
 
-def check_case(tgc, case, folder, told):
-    keep_context()
+def run_case(tgc, case, folder, told, flags=("-O1",)):
+    """The case by the device whose driver libOpenCL.so.1 is."""
     try:
         N.emit_case(tgc, case, folder, OPTIONS, told)
-        T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "node.c", "-o", "node.so",
+        T.must(T.run(["gcc", *flags, "-shared", "-fPIC", "node.c", "-o", "node.so",
                       *N.libraries_of(case)], cwd=folder))
         library = Library(folder / "node.so", "node")
         for inputs, outputs in case.data_sets:
@@ -73,6 +73,11 @@ def check_case(tgc, case, folder, told):
                f"refused for no reason that devices give: {refusal}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_case(tgc, case, folder, told):
+    keep_context()
+    run_case(tgc, case, folder, told)
 
 
 def check_model(tgc, path, folder):

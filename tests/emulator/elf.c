@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: 0BSD */
+/* elf.c - the extent of a loaded shared object, and its local variables: clang makes a static variable
+ * "KERNEL.NAME" of each.
+ */
+#define _GNU_SOURCE
+#include "emulator.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool note_local(struct module *m, const char *name, unsigned char *at, size_t nbytes)
+{
+    const char *dot = strchr(name, '.');
+    struct local_array *more = realloc(m->local, sizeof *more * (size_t)(m->nlocal + 1));
+    if (!more)
+        return false;
+    m->local = more;
+    struct local_array *a = &more[m->nlocal];
+    snprintf(a->kernel, sizeof a->kernel, "%.*s", (int)(dot - name), name);
+    snprintf(a->name, sizeof a->name, "%s", dot + 1);
+    a->memory = malloc(sizeof *a->memory);
+    if (!a->memory || !memory_create(a->memory, at, nbytes)) {
+        free(a->memory);
+        return false;
+    }
+    m->nlocal++;
+    return true;
+}
+
+static bool read_symbols(struct module *m, const unsigned char *file, size_t size)
+{
+    const Elf64_Ehdr *head = (const void *)file;
+    const Elf64_Shdr *section = (const void *)(file + head->e_shoff);
+    if (head->e_shoff + head->e_shnum * sizeof *section > size)
+        return false;
+    for (int i = 0; i < head->e_shnum; i++) {
+        if (section[i].sh_type != SHT_SYMTAB)
+            continue;
+        const Elf64_Sym *symbol = (const void *)(file + section[i].sh_offset);
+        const char *names = (const char *)file + section[section[i].sh_link].sh_offset;
+        for (size_t k = 0; k < section[i].sh_size / sizeof *symbol; k++) {
+            const Elf64_Sym *s = &symbol[k];
+            if (ELF64_ST_TYPE(s->st_info) == STT_OBJECT && s->st_shndx < head->e_shnum &&
+                section[s->st_shndx].sh_flags & SHF_WRITE && strchr(names + s->st_name, '.') &&
+                !note_local(m, names + s->st_name, (unsigned char *)m->begin + s->st_value, s->st_size))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool elf_read(struct module *m)
+{
+    struct link_map *map = NULL;
+    if (dlinfo(m->library, RTLD_DI_LINKMAP, &map) != 0)
+        return false;
+    const int fd = open(m->path, O_RDONLY);
+    struct stat stat;
+    if (fd < 0 || fstat(fd, &stat) != 0)
+        return false;
+    const size_t size = (size_t)stat.st_size;
+    const unsigned char *file = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (file == MAP_FAILED)
+        return false;
+    const Elf64_Ehdr *head = (const void *)file;
+    const Elf64_Phdr *segment = (const void *)(file + head->e_phoff);
+    m->begin = (uintptr_t)map->l_addr;
+    for (int i = 0; i < head->e_phnum; i++)
+        if (segment[i].p_type == PT_LOAD && m->begin + segment[i].p_vaddr + segment[i].p_memsz > m->end)
+            m->end = m->begin + segment[i].p_vaddr + segment[i].p_memsz;
+    const bool done = read_symbols(m, file, size);
+    munmap((void *)file, size);
+    return done;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: 0BSD */
+/* emulator.h - a device for tests: kernels run on this processor and every access is checked.
+ *
+ *      NAME.c (an emitted program, unmodified)
+ *         |  dlopen("libOpenCL.so.1")
+ *         v
+ *      driver.c queue.c memory.c program.c     the driver's functions: objects, states, arguments
+ *         |                                      calls.def: what they are, how each can fail
+ *         v
+ *      build.c elf.c         kernels' text -> a shared object, by clang's own front end of the language
+ *      signature.c           what the text declares as kernels; calls.def and languages are tables
+ *      blocks.c              a launch: work-items are fibers, barriers end their phases
+ *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
+ *      report.c              one line for each finding
+ *
+ * What knows a language is one file (language_opencl.c: words, flags, how a kernel is called) and its
+ * built-ins (opencl.cl, builtins.c); fibers and shadow memory know none. The library has state of the process (objects, the launch that runs), as
+ * a driver has; one lock guards it.
+ */
+#ifndef TGC_EMULATOR_H
+#define TGC_EMULATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ------------------------------------------------------------------------------------ report.c */
+
+/* One line on standard error, or in the file $TGC_EMULATOR_REPORT: "emulator: ...". The same line
+ * is printed once. */
+void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* How many lines were reported, since the library was loaded or all were forgotten. */
+int emulator_reports(void);
+void report_reset(void);
+/* "line 12: y[i] = x[i];" of the kernels' text, for an address in a module's code. The result is
+ * valid until the next call. */
+struct module;
+const char *report_line(const struct module *m, const void *code);
+
+/* ----------------------------------------------------------------------------------- device.c */
+
+/* What $TGC_EMULATOR_DEVICE says: "double=0 local=16384 name=Adreno". */
+struct device_facts {
+    long is_double, is_half, is_image;   /* 0: the language has none */
+    long local;                          /* bytes of local memory */
+    long group;                          /* most work-items of a block */
+    long subgroup;                       /* work-items that exchange values */
+    long units;                          /* compute units */
+    long width;                          /* largest side of an image */
+    long pixels;                         /* most of a buffer's image */
+    long pitch;                          /* rows of an image over a buffer start at multiples of so many
+                                          * pixels; 0: there are no such images */
+    long align;                          /* sub-buffers start at multiples, in bytes */
+    long memory;                         /* bytes of a buffer */
+    long is_eager;                       /* commands run when they are enqueued, not when waited for */
+    const char *name, *version;
+};
+const struct device_facts *device_facts(void);
+/* Reads them again. */
+void device_read(void);
+
+/* -------------------------------------------------------------------------------- signature.c */
+
+enum { MAX_PARAMETERS = 64, MAX_NAME = 256 };
+enum parameter_kind { PARAMETER_VALUE, PARAMETER_GLOBAL, PARAMETER_CONSTANT, PARAMETER_LOCAL,
+                      PARAMETER_IMAGE, PARAMETER_SAMPLER };
+
+struct parameter {
+    enum parameter_kind kind;
+    bool is_const;                          /* what it points to; an image: it is read only */
+    char type[MAX_NAME], name[MAX_NAME];    /* as declared */
+};
+
+struct signature {
+    char name[MAX_NAME];
+    struct parameter parameter[MAX_PARAMETERS];
+    int n;
+    size_t block[3];                        /* what the text requires; 0: nothing */
+};
+
+/* A language's words that say what a parameter is. */
+enum word_kind { WORD_KERNEL, WORD_GLOBAL, WORD_CONSTANT, WORD_LOCAL, WORD_IMAGE, WORD_SAMPLER,
+                 WORD_CONST, WORD_SKIP, WORD_BLOCK };
+struct word {
+    const char *text;                       /* "image*": all that begin so */
+    enum word_kind kind;
+};
+
+/* The next kernel of the text behind *at, which moves on; false: there is none. */
+bool signature_next(const struct word *word, const char **at, struct signature *s);
+
+/* --------------------------------------------------------------------------------- language_*.c */
+
+struct text;
+/* What a language adds. FILE.flags are clang's for it, FILE.h declares what clang does not know. */
+struct language {
+    const char *name, *file;
+    const struct word *word;                /* ends with a NULL */
+    /* Writes code behind the text: NAME_call(), NAME_nbytes[] (see struct kernel_code). */
+    void (*wrap)(const struct signature *s, struct text *out);
+};
+extern const struct language language_opencl;
+
+/* A string that grows; what does not fit into memory is cut. */
+struct text {
+    char *s;
+    size_t n, size;
+};
+void text_add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ----------------------------------------------------------------------------------- shadow.c */
+
+/* Bytes that work-items can share: a buffer, an image's elements, a local array. */
+struct memory {
+    unsigned char *at;
+    size_t nbytes;
+    struct cell *cell;                      /* who used each byte */
+    unsigned char *known;                   /* whether each byte was written */
+    struct memory *next;                    /* of all that there are */
+};
+
+/* A part of memory that a launch may use. */
+struct window {
+    struct memory *memory;
+    size_t from, to;
+    bool is_local, is_writable;
+    bool is_written;                        /* by this launch, through any window */
+    char name[MAX_NAME];
+};
+
+enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC };
+
+/* false: no memory. */
+bool memory_create(struct memory *m, void *at, size_t nbytes);
+void memory_release(struct memory *m);
+/* The next launch's number: what earlier ones did is ordered with it. */
+uint32_t shadow_epoch(void);
+/* Of an access by the work-item that runs; ends the launch if it is out of bounds. */
+void shadow_access(const void *at, size_t nbytes, enum access kind);
+
+/* ------------------------------------------------------------------------------------ build.c */
+
+/* Kernels compiled and loaded. */
+struct module {
+    void *library;
+    char path[4096];                        /* of the shared object; the text's is that with .cl */
+    uintptr_t begin, end;                   /* its segments */
+    struct kernel_code *kernel;
+    int nkernel;
+    struct local_array *local;
+    int nlocal;
+};
+
+/* A `local` variable: one place, of whichever block runs. */
+struct local_array {
+    char kernel[MAX_NAME], name[MAX_NAME];
+    struct memory *memory;
+};
+
+struct kernel_code {
+    struct signature signature;
+    void (*call)(void *const *argument);    /* runs one work-item, on the places of its arguments */
+    const uint64_t *nbytes;                 /* of each argument */
+    size_t local;                           /* bytes of its local arrays */
+};
+
+/* Compiles the text; NULL: `log`, of `size` bytes, has the compiler's words. `flags` are more words
+ * for the compiler, and end with a NULL. */
+struct module *build_module(const struct language *language, const char *text,
+                            const char *const *flags, char *log, size_t size);
+/* A module as bytes that another process can load, malloc()ed, or NULL; and back; NULL: these are
+ * none of this device and driver. */
+unsigned char *build_binary(const struct module *m, size_t *nbytes);
+struct module *build_from_binary(const struct language *language, const unsigned char *binary,
+                                 size_t nbytes);
+void module_close(struct module *m);
+
+/* --------------------------------------------------------------------------------- builtins.c */
+
+/* What an argument that is an image points to. */
+struct image {
+    struct memory *memory;
+    size_t from, pitch;                     /* bytes: of the first pixel, between rows */
+    size_t width, height;
+    bool is_half;                           /* or floats; four of them are a pixel */
+    char name[MAX_NAME];
+};
+
+/* -------------------------------------------------------------------------------------- elf.c */
+
+/* Finds the segments of a loaded object, and its local variables: "kernel.name" in memory that can be
+ * written. false: the file is no object of this machine. */
+bool elf_read(struct module *m);
+
+/* ----------------------------------------------------------------------------------- blocks.c */
+
+enum { MAX_WINDOWS = 256 };
+
+struct item {
+    size_t local[3];                        /* its place in the block */
+    uint32_t number;                        /* among all of the launch's */
+    uint32_t in_block;
+    struct fiber *fiber;
+    enum { ITEM_READY, ITEM_WAITS, ITEM_DONE } state;
+    /* why it waits: for the block, or for its sub-group */
+    bool for_subgroup;
+    unsigned flags;
+    const void *site;
+    /* what it has for the others of its sub-group, in turns: who is fast is one ahead of who is slow */
+    unsigned char given[2][16];
+    unsigned turn;
+    uint32_t subphase;                      /* barriers of its sub-group, since the block's last */
+};
+
+/* One launch, as it runs. */
+struct launch {
+    const struct module *module;
+    const struct kernel_code *kernel;
+    void *const *argument;
+    struct window window[MAX_WINDOWS];
+    int nwindow;
+    int dimensions;
+    size_t offset[3], global[3], block[3];
+    /* state */
+    uint32_t epoch;                         /* of shadow cells */
+    size_t group[3];
+    struct item *item;
+    uint32_t nitem, nsubgroup;
+    struct item *now;
+    uint32_t phase[2];                      /* barriers passed, for local and for global memory */
+    bool has_failed;                        /* something was reported */
+    const void *reported[32];               /* at which places of the code */
+    int nreported;
+};
+
+/* Runs a launch to its end; false: something was reported. */
+bool launch_run(struct launch *l);
+/* The launch that runs now. */
+struct launch *launch_now(void);
+/* Waits for the block (or the sub-group) of the work-item that runs. */
+void item_wait(bool for_subgroup, unsigned flags, const void *site);
+/* Ends the launch: the work-item that runs cannot go on. */
+_Noreturn void launch_abort(void);
+/* "work-item 3 of block 1", of a number among all of the launch's. */
+const char *item_name(const struct launch *l, uint32_t number);
+/* Where in the kernels' text the work-item that runs is. */
+const char *item_line(void);
+/* Whether nothing was reported of this place yet: what one work-item does the others do, too. Notes
+ * that it is, and that the launch has failed. */
+bool item_is_first(void);
+bool item_has_stack(const struct item *item, uintptr_t at);
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: 0BSD */
+/* shadow.c - what each access of a kernel is checked against: clang's instrumentation of addresses
+ * calls emulator_loadN() and emulator_storeN() before each of them.
+ *
+ * A byte that work-items share has a cell: who wrote it last, and two who read it. Each of them is a
+ * stamp:
+ *
+ *      63      48 47     46    40 39   24 23          0
+ *      |  epoch  |atomic|subphase| phase |  work-item |
+ *
+ * Two accesses of different work-items, one of them a write, are ordered if their epochs differ
+ * (launches of an in-order queue), or if they are of one block and of different phases, or of one
+ * sub-group and different subphases; all others race. Two readers are enough: of three that are not
+ * ordered with a write, two are kept, of different blocks if there are such.
+ */
+#define _GNU_SOURCE
+#include "emulator.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct cell {
+    uint64_t writer, reader[2];
+};
+
+enum { ITEM_BITS = 24, PHASE_BITS = 16, SUBPHASE_BITS = 7 };
+static const uint64_t ATOMIC = (uint64_t)1 << 47;
+
+/* --------------------------------------------------------------------------------------- memory */
+
+static void *map(size_t nbytes)
+{
+    void *at = mmap(NULL, nbytes ? nbytes : 1, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* All that there are, and the number of the last launch. */
+static struct {
+    struct memory *first;
+    uint32_t epoch;
+} shadow;
+
+bool memory_create(struct memory *m, void *at, size_t nbytes)
+{
+    *m = (struct memory){.at = at, .nbytes = nbytes, .next = shadow.first};
+    shadow.first = m;
+    if (nbytes <= SIZE_MAX / 2 / sizeof *m->cell) {
+        m->cell = map(nbytes * sizeof *m->cell);
+        m->known = map(nbytes);
+    }
+    if (m->cell && m->known)
+        return true;
+    memory_release(m);
+    return false;
+}
+
+void memory_release(struct memory *m)
+{
+    struct memory **at = &shadow.first;
+    while (*at && *at != m)
+        at = &(*at)->next;
+    if (*at)
+        *at = m->next;
+    if (m->cell)
+        munmap(m->cell, m->nbytes ? m->nbytes * sizeof *m->cell : 1);
+    if (m->known)
+        munmap(m->known, m->nbytes ? m->nbytes : 1);
+    m->cell = NULL;
+    m->known = NULL;
+}
+
+uint32_t shadow_epoch(void)
+{
+    enum { LAST = 0xffff };
+    if (shadow.epoch == LAST) {              /* numbers are used again: cells forget */
+        for (struct memory *m = shadow.first; m; m = m->next)
+            madvise(m->cell, m->nbytes * sizeof *m->cell, MADV_DONTNEED);
+        shadow.epoch = 0;
+    }
+    return ++shadow.epoch;
+}
+
+/* --------------------------------------------------------------------------------------- stamps */
+
+static uint64_t stamp(const struct launch *l, bool is_local, bool is_atomic)
+{
+    const uint64_t phase = l->phase[is_local ? 0 : 1] & ((1u << PHASE_BITS) - 1);
+    const uint64_t subphase = l->now->subphase & ((1u << SUBPHASE_BITS) - 1);
+    return (uint64_t)l->epoch << 48 | (is_atomic ? ATOMIC : 0) |
+           subphase << (ITEM_BITS + PHASE_BITS) | phase << ITEM_BITS | l->now->number;
+}
+
+static uint32_t stamp_item(uint64_t s) { return s & ((1u << ITEM_BITS) - 1); }
+static uint64_t stamp_phase(uint64_t s) { return s >> ITEM_BITS & ((1u << PHASE_BITS) - 1); }
+
+/* Whether two accesses, one of them a write, are not ordered. */
+static bool races(const struct launch *l, uint64_t old, uint64_t now)
+{
+    const uint32_t a = stamp_item(old), b = stamp_item(now);
+    if (old >> 48 != now >> 48 || a == b || (old & now & ATOMIC))
+        return false;
+    if (a / l->nitem != b / l->nitem)
+        return true;
+    if (stamp_phase(old) != stamp_phase(now))
+        return false;
+    const uint64_t parts = ((1u << SUBPHASE_BITS) - 1) * ((uint64_t)1 << (ITEM_BITS + PHASE_BITS));
+    const bool same = a % l->nitem / l->nsubgroup == b % l->nitem / l->nsubgroup;
+    return !same || (old & parts) == (now & parts);
+}
+
+/* Notes a reader: in its own slot, that of a stale one or of one that it follows, or in the second. */
+static void note_reader(const struct launch *l, struct cell *cell, uint64_t now)
+{
+    for (int i = 0; i < 2; i++)
+        if (stamp_item(cell->reader[i]) == stamp_item(now) || !races(l, cell->reader[i], now)) {
+            cell->reader[i] = now;
+            return;
+        }
+    if (stamp_item(cell->reader[0]) / l->nitem == stamp_item(cell->reader[1]) / l->nitem)
+        cell->reader[1] = now;
+}
+
+/* -------------------------------------------------------------------------------------- reports */
+
+static const char *verb(enum access kind)
+{
+    return kind == ACCESS_READ ? "reads" : kind == ACCESS_WRITE ? "writes" : "updates";
+}
+
+static const char *space(const struct window *w)
+{
+    return w->is_local ? "local memory" : "memory";
+}
+
+static void report_race(struct launch *l, const struct window *w, size_t at, size_t nbytes,
+                        enum access kind, uint64_t old, bool old_wrote)
+{
+    const bool same = stamp_item(old) / l->nitem == l->now->number / l->nitem;
+    if (item_is_first())
+        report("%s: race: %s %s byte %zu (element %zu of %zu bytes) of %s '%s', which %s %s %s, at %s",
+               l->kernel->signature.name, item_name(l, l->now->number), verb(kind), at - w->from,
+               (at - w->from) / nbytes, nbytes, space(w), w->name, item_name(l, stamp_item(old)),
+               old_wrote ? "writes" : "reads",
+               same ? "without a barrier between" : "in the same launch", item_line());
+}
+
+/* The window that is nearest to an address. */
+static const struct window *nearest(const struct launch *l, uintptr_t at, size_t *distance)
+{
+    const struct window *best = NULL;
+    *distance = SIZE_MAX;
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *w = &l->window[i];
+        const uintptr_t from = (uintptr_t)w->memory->at + w->from, to = (uintptr_t)w->memory->at + w->to;
+        const size_t d = at < from ? from - at : at >= to ? at - to : 0;
+        if (d < *distance) {
+            *distance = d;
+            best = w;
+        }
+    }
+    return best;
+}
+
+static _Noreturn void report_bounds(struct launch *l, uintptr_t at, size_t nbytes, enum access kind)
+{
+    size_t distance;
+    const struct window *w = nearest(l, at, &distance);
+    const char *name = l->kernel->signature.name, *who = item_name(l, l->now->number);
+    if (!w || distance > (size_t)1 << 30)
+        report("%s: out of bounds: %s %s %zu bytes at an address that is none of its arguments', at %s",
+               name, who, verb(kind), nbytes, item_line());
+    else if (at >= (uintptr_t)w->memory->at + w->to)
+        report("%s: out of bounds: %s %s %zu bytes, %zu bytes behind the end of %s '%s' (%zu bytes), "
+               "at %s", name, who, verb(kind), nbytes, distance, space(w), w->name, w->to - w->from,
+               item_line());
+    else if (at < (uintptr_t)w->memory->at + w->from)
+        report("%s: out of bounds: %s %s %zu bytes, %zu bytes before %s '%s', at %s", name, who,
+               verb(kind), nbytes, distance, space(w), w->name, item_line());
+    else if (at - (uintptr_t)w->memory->at + nbytes > w->to)
+        report("%s: out of bounds: %s %s %zu bytes, over the end of %s '%s' (%zu bytes), at %s", name,
+               who, verb(kind), nbytes, space(w), w->name, w->to - w->from, item_line());
+    else
+        report("%s: %s %s %zu bytes of %s '%s', which it may only read, at %s", name, who, verb(kind),
+               nbytes, space(w), w->name, item_line());
+    launch_abort();
+}
+
+/* --------------------------------------------------------------------------------------- access */
+
+static const struct window *find(const struct launch *l, uintptr_t at, size_t nbytes, bool writes)
+{
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct window *w = &l->window[i];
+        const uintptr_t offset = at - (uintptr_t)w->memory->at;
+        if (offset >= w->from && offset < w->to && nbytes <= w->to - offset &&
+            (!writes || w->is_writable))
+            return w;
+    }
+    return NULL;
+}
+
+/* Tables of the kernels' text are in its module. */
+static bool is_constant(const struct launch *l, uintptr_t at)
+{
+    if (at < l->module->begin || at >= l->module->end)
+        return false;
+    for (int i = 0; i < l->module->nlocal; i++)
+        if (at - (uintptr_t)l->module->local[i].memory->at < l->module->local[i].memory->nbytes)
+            return false;
+    return true;
+}
+
+/* false: something was found, which is enough to know of this access. */
+static bool check_byte(struct launch *l, const struct window *w, size_t at, size_t nbytes,
+                       enum access kind, uint64_t now)
+{
+    struct cell *cell = &w->memory->cell[at];
+    if (races(l, cell->writer, now)) {
+        report_race(l, w, at, nbytes, kind, cell->writer, true);
+        return false;
+    }
+    if (kind == ACCESS_READ) {
+        note_reader(l, cell, now);
+        return true;
+    }
+    for (int i = 0; i < 2; i++)
+        if (races(l, cell->reader[i], now)) {
+            report_race(l, w, at, nbytes, kind, cell->reader[i], false);
+            return false;
+        }
+    cell->writer = now;
+    return true;
+}
+
+static void check_known(struct launch *l, const struct window *w, size_t at, size_t nbytes)
+{
+    for (size_t i = 0; i < nbytes; i++)
+        if (!w->memory->known[at + i]) {
+            if (item_is_first())
+                report("%s: %s reads byte %zu (element %zu of %zu bytes) of %s '%s', which nobody has "
+                       "written, at %s", l->kernel->signature.name, item_name(l, l->now->number),
+                       at - w->from, (at - w->from) / nbytes, nbytes, space(w), w->name, item_line());
+            return;
+        }
+}
+
+void shadow_access(const void *address, size_t nbytes, enum access kind)
+{
+    struct launch *l = launch_now();
+    const uintptr_t at = (uintptr_t)address;
+    if (!l || !l->now || nbytes == 0 || item_has_stack(l->now, at))
+        return;
+    const struct window *w = find(l, at, nbytes, kind != ACCESS_READ);
+    if (!w && kind == ACCESS_READ && is_constant(l, at))
+        return;
+    if (!w)
+        report_bounds(l, at, nbytes, kind);
+    const size_t offset = at - (uintptr_t)w->memory->at;
+    if (kind != ACCESS_WRITE)
+        check_known(l, w, offset, nbytes);
+    if (kind != ACCESS_READ)
+        memset(w->memory->known + offset, 1, nbytes);
+    if (!w->is_written)
+        return;
+    const uint64_t now = stamp(l, w->is_local, kind == ACCESS_ATOMIC);
+    for (size_t i = 0; i < nbytes; i++)
+        if (!check_byte(l, w, offset + i, nbytes, kind, now))
+            return;
+}
+
+/* --------------------------------------------------------------------------------------- hooks */
+
+#define HOOKS(size)                                                                                 \
+    void emulator_load##size(const void *at);                                                       \
+    void emulator_load##size(const void *at) { shadow_access(at, size, ACCESS_READ); }              \
+    void emulator_store##size(const void *at);                                                      \
+    void emulator_store##size(const void *at) { shadow_access(at, size, ACCESS_WRITE); }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+void emulator_loadN(const void *at, size_t nbytes);
+void emulator_loadN(const void *at, size_t nbytes) { shadow_access(at, nbytes, ACCESS_READ); }
+void emulator_storeN(const void *at, size_t nbytes);
+void emulator_storeN(const void *at, size_t nbytes) { shadow_access(at, nbytes, ACCESS_WRITE); }
+
+void *emulator_memset(void *to, int value, size_t nbytes);
+void *emulator_memset(void *to, int value, size_t nbytes)
+{
+    shadow_access(to, nbytes, ACCESS_WRITE);
+    return memset(to, value, nbytes);
+}
+
+void *emulator_memcpy(void *to, const void *from, size_t nbytes);
+void *emulator_memcpy(void *to, const void *from, size_t nbytes)
+{
+    shadow_access(from, nbytes, ACCESS_READ);
+    shadow_access(to, nbytes, ACCESS_WRITE);
+    return memcpy(to, from, nbytes);
+}
+
+void *emulator_memmove(void *to, const void *from, size_t nbytes);
+void *emulator_memmove(void *to, const void *from, size_t nbytes)
+{
+    shadow_access(from, nbytes, ACCESS_READ);
+    shadow_access(to, nbytes, ACCESS_WRITE);
+    return memmove(to, from, nbytes);
+}
+
+/* What the instrumentation calls first; a program that is checked itself has its own. */
+__attribute__((weak)) void __asan_init(void);
+void __asan_init(void) {}

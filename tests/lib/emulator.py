@@ -1,0 +1,98 @@
+"""The device emulator of tests/emulator/: built once for a state of its sources, a libOpenCL.so.1 that
+emitted programs open instead of a driver's."""
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import tgc as T
+from suite import Failure, Skip
+
+SOURCES = Path(__file__).resolve().parents[1] / "emulator"
+COMPILERS = ("clang", "clang-19")
+BUILDING = threading.Lock()
+HALVES = ["-mf16c"] if platform.machine() == "x86_64" else []
+
+
+def need_clang():
+    """The compiler of kernels."""
+    for name in COMPILERS:
+        if shutil.which(name):
+            return name
+    raise Skip("the emulator compiles kernels by clang, which is not installed")
+
+
+@functools.cache
+def key(clang):
+    text = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file())
+    version = subprocess.run([clang, "--version"], capture_output=True, check=True).stdout
+    return hashlib.sha256(text + version).hexdigest()[:16]
+
+
+def library(build):
+    """The library's path: in the build folder, under the name that drivers have."""
+    clang = need_clang()
+    folder = Path(build).resolve() / "test-scratch" / "emulated" / key(clang)
+    with BUILDING:
+        if not (folder / "libOpenCL.so.1").exists():
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            make(clang, folder)
+    return folder / "libOpenCL.so.1"
+
+
+def make(clang, folder):
+    folder.mkdir(parents=True)
+    flags = ["-std=c11", "-O2", "-g", "-fPIC", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wpedantic",
+             "-Wshadow", "-Wconversion", "-Werror", f'-DTGC_EMULATOR_SOURCES="{SOURCES}"']
+    jobs = [["gcc", *flags, "-c", source, "-o", folder / f"{source.stem}.o"] for source in SOURCES.glob("*.c")]
+    jobs.append([clang, f"@{SOURCES}/opencl.flags", *HALVES, "-O0", "-g0", "-cl-std=CL1.2", "-include",
+                 SOURCES / "opencl.h", "-c", SOURCES / "opencl.cl", "-o", folder / "opencl_cl.o"])
+    for job in jobs:
+        T.must(T.run(job, timeout=300))
+    T.must(T.run(["gcc", "-shared", "-Wl,-soname,libOpenCL.so.1", *folder.glob("*.o"), "-o", folder / "part",
+                  "-lm", "-ldl", "-lpthread"]))
+    (folder / "part").rename(folder / "libOpenCL.so.1")
+
+
+def environment(build, **more):
+    """For a process that is to find the emulator; more: device=, fail=, log=, report=."""
+    return {"LD_LIBRARY_PATH": str(library(build).parent), "TGC_EMULATOR_CLANG": need_clang(),
+            **{f"TGC_EMULATOR_{name.upper()}": str(value) for name, value in more.items()}}
+
+
+class Device:
+    """The emulator in this process: programs that are opened here find it by its name."""
+
+    def __init__(self, build, folder):
+        self.library = ctypes.CDLL(str(library(build)))
+        self.report = Path(folder) / "report"
+        os.environ["TGC_EMULATOR_CLANG"] = need_clang()
+        os.environ["TGC_EMULATOR_REPORT"] = str(self.report)
+        os.environ["TGC_EMULATOR_CACHE"] = str(folder)
+
+    @contextlib.contextmanager
+    def watch(self, device=""):
+        """What runs within may report nothing, and releases all that it creates."""
+        self.begin(device)
+        yield self
+        found = self.found()
+        if found:
+            raise Failure("\n".join(found[:8]))
+
+    def begin(self, device=""):
+        os.environ["TGC_EMULATOR_DEVICE"] = device
+        self.report.unlink(missing_ok=True)
+        self.library.emulator_reset()
+
+    def found(self):
+        """The lines that were reported since begin()."""
+        lines = self.report.read_text().splitlines() if self.report.exists() else []
+        alive = self.library.emulator_live()
+        return lines + ([f"{alive} objects are not released"] if alive else [])
