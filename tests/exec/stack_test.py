@@ -3,7 +3,6 @@ the bound is not far above what they take. See lib/stack.py for how it is measur
 """
 
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -33,7 +32,7 @@ HOST_ROOM = 64          # ... of functions that do not
 
 def bound(folder, *options):
     T.emit(TGC, *options[:1], folder / "net.c", "--name=net", *options[1:])
-    return int(re.search(r"#define NET_STACK_BYTES (\d+)", (folder / "net.h").read_text()).group(1))
+    return stack.bound(folder / "net.h")
 
 
 def check(name, model, *options, pthread=False, near=True):

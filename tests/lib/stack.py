@@ -36,6 +36,11 @@ def missing(target):
     return None
 
 
+def bound(header):
+    """NAME_STACK_BYTES as a program's header defines it."""
+    return int(re.search(r"#define \w+_STACK_BYTES (\d+)", Path(header).read_text()).group(1))
+
+
 def calls(text):
     """Function -> functions that it names."""
     bodies = {}
@@ -52,7 +57,7 @@ def calls(text):
 
 def frames(source, folder, compiler, flags):
     folder.mkdir(parents=True, exist_ok=True)
-    T.must(T.run([compiler, "-std=c11", *flags, "-fstack-usage", "-c", source, "-o", folder / "net.o"], timeout=400))
+    T.must(T.run([compiler, "-std=c11", *flags, "-fstack-usage", "-S", source, "-o", folder / "net.s"], timeout=400))
     result = {}
     for line in (folder / "net.su").read_text().splitlines():
         place, size, kind = line.rsplit("\t", 2)
