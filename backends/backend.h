@@ -195,6 +195,7 @@ void program_copy_weights(struct tgc *t, const struct schedule *s, unsigned char
 enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mode wanted);
 /* A C identifier for NAME from an output's stem or a model's name: never a keyword, never empty. */
 const char *program_name(struct tgc *t, const char *stem);
+const char *name_upper(struct tgc *t, const char *s);             /* as macros have it */
 
 /* Other representations of a schedule, for people and for tools. */
 void schedule_write_uops(struct text *out, struct tgc *t, const struct schedule *s);

@@ -256,6 +256,21 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
            (!e.beside || put_weights_beside(t, o, m, files, name));
 }
 
+/* What the compiler of a program's C is told. Where there is no system there are no threads but those of
+ * the caller's parallel_for. */
+enum { MOST_FLAGS = 3 };
+static int find_flags(struct tgc *t, const struct options *o, const char *name,
+                      const char *flags[MOST_FLAGS])
+{
+    bool bare = o->triple && strstr(o->triple, "-none-");
+    int n = 0;
+    if (o->nlink)
+        flags[n++] = "-I.";      /* a .c of --link finds the header */
+    if (o->threads > 1)
+        flags[n++] = bare ? mem_printf(t, "-D%s_NO_PTHREADS", name_upper(t, name)) : "-pthread";
+    return n;
+}
+
 static enum binary_kind binary_kind_of(enum emit emit)
 {
     return emit == EMIT_SHARED ? BINARY_SHARED : emit == EMIT_ARCHIVE ? BINARY_ARCHIVE : BINARY_OBJECT;
@@ -281,12 +296,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
         return false;
     const char *c_path = mem_printf(t, "%s/%s.c", dir, name);
     struct outputs *inside = outputs_new(t);
-    const char *flags[3];
-    int nflag = 0;
-    if (o->nlink)
-        flags[nflag++] = "-I.";  /* a .c of --link finds the header */
-    if (o->threads > 1)
-        flags[nflag++] = "-pthread";
+    const char *flags[MOST_FLAGS];
+    int nflag = find_flags(t, o, name, flags);
     if (o->debug_info)
         flags[nflag++] = "-g";
     struct compile_request r = {.kind = binary_kind_of(o->emit),
@@ -355,15 +366,15 @@ static bool join_parts(struct tgc *t, const struct options *o, const struct mode
                        struct outputs *files, const struct program_options *po,
                        const struct llvm_output *code)
 {
-    static const char *const flag = "-I."; /* a .c of --link finds the header */
+    const char *flags[MOST_FLAGS];
     const char *const *link = externals_files(t, o);
     const char **library = mem_array(t, (size_t)o->nlink + 1, sizeof *library);
     struct compile_request r = {
         .kind = o->emit == EMIT_OBJECT ? BINARY_JOINED : binary_kind_of(o->emit),
         .out_path = link ? outputs_reserve(files, o->output) : NULL,
         .subject = o->output,
-        .flags = &flag,
-        .nflag = o->nlink > 0,
+        .flags = flags,
+        .nflag = find_flags(t, o, po->name, flags),
         .library = library};
     if (code->npiece)
         library[r.nlibrary++] = mem_printf(t, "%s_kernels.o", po->name);

@@ -360,9 +360,6 @@ static bool check_operands(struct parser *p)
     if (o->target == TARGET_LLVM && o->debug_info && o->command != COMMAND_COMPILE)
         return usage(p, "-g is for files: code in this process has no debugging information yet; leave "
                         "-g out, or take --target=c or --target=clang");
-    if (o->target == TARGET_LLVM && o->command == COMMAND_COMPILE && o->threads > 1)
-        return usage(p, "--target=llvm writes programs of one thread yet: leave --threads out, or take "
-                        "--target=c");
     if (strcmp(o->model, "-") == 0 && o->format == FORMAT_BY_NAME)
         return usage(p, "a model from standard input needs its format: -x onnx or -x tg");
     if (o->command == COMMAND_COMPILE && !o->depfile &&

@@ -119,6 +119,8 @@ static void put_piece(FILE *out, const char *file, const char *head, const char 
     fputs("\", \"", out);
     put_text(out, needs, head + line, t, false, false);
     fputs("\",", out);
+    if (body >= end)             /* defined by one that it needs */
+        fputs("\"\"", out);
     while (body < end) {
         const char *stop = memchr(body, '\n', (size_t)(end - body));
         stop = stop ? stop : end;

@@ -230,9 +230,10 @@ static void team_close(struct team *t)
     pthread_mutex_destroy(&t->lock);
 }
 
-/* 0, or nothing is left of it. needs: zeroed memory */
+/* 0, or nothing is left of it. */
 static int team_open(struct team *t, int workers)
 {
+    t->workers = 0;
     t->missed = 0;
     atomic_store(&t->turn, 0u);
     atomic_store(&t->asleep, 0);
@@ -277,3 +278,7 @@ static int team_open(struct team *t, int workers)
 }
 static void team_close(struct team *t) { t->workers = 0; }
 #endif
+
+//@ team_open team_run
+
+//@ team_close team_run

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct sysroot { const char *architecture, *system, *folder, *package; } sysroots[] = {
-#define SYSROOT(architecture, system, folder, package) {architecture, system, folder, package},
+static const struct sysroot {
+    const char *architecture, *system, *folder, *package, *word;
+} sysroots[] = {
+#define SYSROOT(architecture, system, folder, package, word)                                       \
+    {architecture, system, folder, package, word},
 #include "backends/clang/sysroots.def"
 #undef SYSROOT
 };
@@ -117,6 +120,8 @@ struct clang *clang_open(struct tgc *t, const char *triple)
     if (triple) {
         const struct sysroot *s = find_sysroot(triple);
         add_word(l, mem_printf(t, "--target=%s", triple));
+        if (s && *s->word)
+            add_word(l, s->word);
         if (s && access(s->folder, R_OK) == 0) {
             add_word(l, "-isystem");
             add_word(l, s->folder);

@@ -94,7 +94,7 @@ struct emit {
 
     /* the function that is being written */
     value function;
-    LLVMBasicBlockRef entry;     /* holds what has a place on the stack */
+    LLVMBasicBlockRef entry, begin;        /* the first holds what has a place on the stack */
     const struct kernel *k;      /* NULL: run.c's */
     struct uop *const *linear; int nlinear, position;
     struct uop_map known;        /* the value of a uop; of an accumulator its place */
@@ -109,7 +109,7 @@ struct emit {
 /* layout.c: the fields of struct NAME; from HEAD_THREADS to HEAD_USER those of NAME_options */
 enum {
     HEAD_OPENED, HEAD_THREADS, HEAD_WEIGHTS, HEAD_WEIGHTS_NBYTES, HEAD_PARALLEL_FOR, HEAD_ON_KERNEL,
-    HEAD_USER, HEAD_KERNELS, HEAD_NFIELD
+    HEAD_USER, HEAD_KERNELS, HEAD_PARTS, HEAD_NFIELD
 };
 void layout_begin(struct emit *e);
 /* The place of a field of the struct at s, which has that type; what is there. */
@@ -124,6 +124,7 @@ value const_int(const struct emit *e, LLVMTypeRef type, int64_t v);
 value const_i64(const struct emit *e, int64_t v);
 value const_status(const struct emit *e, enum program_status s);
 value const_null(const struct emit *e);                        /* a pointer */
+value is_null(const struct emit *e, value pointer);
 value compare_ints(const struct emit *e, enum llvm_icmp how, value a, value b);
 value splat(const struct emit *e, value v, int lanes);
 /* lanes from[i] of a, then b (NULL: of a alone) */
@@ -135,6 +136,10 @@ value call(const struct emit *e, value function, value *arg, int n);
 /* LLVM's own intrinsic, by its name and the types that it is for */
 value call_intrinsic(const struct emit *e, const char *name, LLVMTypeRef *type, int ntype,
                      value *arg, int n);
+/* The ABIs of some machines want integers of less than a register extended: zero for what is narrower
+ * than an int, by its sign else. Of a function, whose result has that type, and of a call. */
+void extend_function(const struct emit *e, value function, LLVMTypeRef result);
+void extend_call(const struct emit *e, value made, const LLVMTypeRef *type, int n);
 /* a function of runtime/ */
 value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *arg, int n);
 value pointer_at(const struct emit *e, value base, LLVMTypeRef element, value offset);
@@ -181,8 +186,11 @@ void emit_assign(struct emit *e, const struct uop *u);
 
 /* kernel.c */
 void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal);
+void function_end(struct emit *e);       /* behind its last instruction */
 void emit_uop(struct emit *e, const struct uop *u);
 LLVMTypeRef kernel_type(const struct emit *e, const struct kernel *k);
+/* Calls the kernel's function, or one at an address. */
+void kernel_call(struct emit *e, const struct kernel *k, value function, value *arg, int n);
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
 
 /* state.c */
@@ -197,6 +205,12 @@ void emit_states(struct emit *e);
 /* The kernel's function for one thread, and its call, which the run waits for. */
 void emit_part(struct emit *e, const struct kernel *k, value kernel);
 void emit_share(struct emit *e, value self, const struct kernel *k, value *arg, int n);
+
+/* pool.c: threads of a file's program. Its call of a shared kernel, which threads.c calls; what
+ * NAME_init() and NAME_close() do. */
+void pool_emit_share(struct emit *e);
+void pool_open(struct emit *e, value self);                    /* returns if there are no threads */
+void pool_close(struct emit *e, value self);
 
 /* machine.c */
 /* Whether the module's machine has the feature, of n letters, by LLVM's name; all that the instruction
@@ -247,6 +261,11 @@ void externals_declare(struct emit *e);
 void emit_external(struct emit *e, const struct step *step);
 
 /* host.c: what functions outside of kernels have in common */
+/* Begins what is done if `so` is true. Returns what follows, where begin_after() goes on. */
+LLVMBasicBlockRef begin_when(struct emit *e, value so);
+void begin_after(struct emit *e, LLVMBasicBlockRef after);
+/* A void function of the caller's, by its address, with arguments of these types. */
+void call_hook(struct emit *e, value hook, LLVMTypeRef *type, value *arg, int n);
 void return_if(struct emit *e, value bad, value status);
 value weight_place(struct emit *e, value self, const struct buffer *b);
 /* An integer or bool over symbols and elements that this run has stored. */

@@ -174,20 +174,11 @@ static value option(struct emit *e, value options, int field)
     return field_load(e, e->options, options, field - HEAD_THREADS);
 }
 
-static value is_null(const struct emit *e, value p) { return compare_ints(e, LLVM_EQ, p, const_null(e)); }
-
-/* Begins a function; function_end() puts its two blocks together. */
-static LLVMBasicBlockRef function(struct emit *e, const char *name, bool internal,
-                                  LLVMTypeRef result, LLVMTypeRef *type, unsigned n)
+static void function(struct emit *e, const char *name, bool internal, LLVMTypeRef result,
+                     LLVMTypeRef *type, unsigned n)
 {
     function_begin(e, name, e->l->FunctionType(result, type, n, 0), internal);
-    return e->l->GetInsertBlock(e->at);
-}
-
-static void function_end(struct emit *e, LLVMBasicBlockRef begin)
-{
-    e->l->PositionBuilderAtEnd(e->at, e->entry);
-    e->l->BuildBr(e->at, begin);
+    extend_function(e, e->function, result);
 }
 
 static value parameter(const struct emit *e, unsigned i) { return e->l->GetParam(e->function, i); }
@@ -201,9 +192,7 @@ static const char *public_name(const struct emit *e, const char *function)
 static void emit_step(struct emit *e, const struct program_info *info)
 {
     LLVMTypeRef type[3] = {e->pointer, e->i32, e->pointer};
-    LLVMBasicBlockRef begin = function(e, "step", true, e->nothing, type, 2);
-    LLVMBasicBlockRef hooked = block_new(e, "hooked"), after = block_new(e, "after");
-    LLVMTypeRef hook_type = e->l->FunctionType(e->nothing, type, 3, 0);
+    function(e, "step", true, e->nothing, type, 2);
     value *name = mem_array(e->t, (size_t)info->kernel_count + 2, sizeof *name);
     for (int i = 0; i < info->kernel_count; i++)
         name[i] = string(e, info->kernels[i].name);
@@ -211,18 +200,14 @@ static void emit_step(struct emit *e, const struct program_info *info)
     value names = table(e, name, info->kernel_count + 1);
     value index = parameter(e, 1), last = const_int(e, e->i32, info->kernel_count);
     value hook = head(e, parameter(e, 0), HEAD_ON_KERNEL);
-    e->l->BuildCondBr(e->at, is_null(e, hook), after, hooked);
-    e->l->PositionBuilderAtEnd(e->at, hooked);
+    LLVMBasicBlockRef after = begin_when(e, e->l->BuildNot(e->at, is_null(e, hook), ""));
     index = choose(e, compare_ints(e, LLVM_SLT, index, const_int(e, e->i32, 0)), last, index);
     value at = pointer_at(e, names, e->pointer, cast_to(e, LLVM_ZEXT, index, e->i64));
-    value arg[3] = {head(e, parameter(e, 0), HEAD_USER), index,
-                    load_as(e, e->pointer, at, 0)};
-    value f = e->l->BuildBitCast(e->at, hook, e->l->PointerType(hook_type, 0), "");
-    e->l->BuildCall2(e->at, hook_type, f, arg, 3, "");
-    e->l->BuildBr(e->at, after);
-    e->l->PositionBuilderAtEnd(e->at, after);
+    value arg[3] = {head(e, parameter(e, 0), HEAD_USER), index, load_as(e, e->pointer, at, 0)};
+    call_hook(e, hook, type, arg, 3);
+    begin_after(e, after);
     e->l->BuildRetVoid(e->at);
-    function_end(e, begin);
+    function_end(e);
 }
 
 /* NULL for options is as options of zeros are. */
@@ -248,7 +233,7 @@ static void check_weights(struct emit *e, const struct program_info *info, value
 static void emit_init(struct emit *e, const struct program_info *info)
 {
     LLVMTypeRef type[4] = {e->pointer, e->pointer, e->size, e->pointer};
-    LLVMBasicBlockRef begin = function(e, public_name(e, "init"), false, e->i32, type, 4);
+    function(e, public_name(e, "init"), false, e->i32, type, 4);
     value made = parameter(e, 0), arena = parameter(e, 1);
     return_if(e, is_null(e, made), const_status(e, PROGRAM_NULL_ARGUMENT));
     store_as(e, const_null(e), made, 0);
@@ -264,17 +249,20 @@ static void emit_init(struct emit *e, const struct program_info *info)
               const_status(e, PROGRAM_BAD_OPTIONS));
     if (info->weights_external)
         check_weights(e, info, options);
+    set_head(e, arena, HEAD_OPENED, const_null(e));
     for (int i = HEAD_THREADS; i <= HEAD_USER; i++)
         set_head(e, arena, i, option(e, options, i));
     value kernels = dispatch_pick(e);
     if (kernels)
         set_head(e, arena, HEAD_KERNELS, kernels);
+    if (program_threads(e->s) > 1)
+        pool_open(e, arena);
     set_head(e, arena, HEAD_OPENED, arena);
     if (e->s->nstate)
         call(e, e->l->GetNamedFunction(e->module, mem_printf(e->t, "%s.begin", e->name)), &arena, 1);
     store_as(e, arena, made, 0);
     e->l->BuildRet(e->at, const_status(e, PROGRAM_OK));
-    function_end(e, begin);
+    function_end(e);
 }
 
 static void check_fields(struct emit *e, const struct program_tensor *x, int n, LLVMTypeRef type,
@@ -289,7 +277,7 @@ static void check_fields(struct emit *e, const struct program_tensor *x, int n, 
 static void emit_checked_run(struct emit *e, const struct program_info *info, value run)
 {
     LLVMTypeRef type[3] = {e->pointer, e->pointer, e->pointer};
-    LLVMBasicBlockRef begin = function(e, public_name(e, "run"), false, e->i32, type, 3);
+    function(e, public_name(e, "run"), false, e->i32, type, 3);
     value arg[3] = {parameter(e, 0), parameter(e, 1), parameter(e, 2)};
     for (int i = 0; i < 3; i++)
         return_if(e, is_null(e, arg[i]), const_status(e, PROGRAM_NULL_ARGUMENT));
@@ -308,27 +296,26 @@ static void emit_checked_run(struct emit *e, const struct program_info *info, va
         return_if(e, compare_ints(e, LLVM_SGT, size, const_i64(e, v->max)), bad);
     }
     e->l->BuildRet(e->at, call(e, run, arg, 3));
-    function_end(e, begin);
+    function_end(e);
 }
 
 /* void NAME_close(NAME *self) */
 static void emit_close(struct emit *e)
 {
-    LLVMBasicBlockRef begin = function(e, public_name(e, "close"), false, e->nothing, &e->pointer, 1);
-    LLVMBasicBlockRef there = block_new(e, "there"), after = block_new(e, "after");
-    e->l->BuildCondBr(e->at, is_null(e, parameter(e, 0)), after, there);
-    e->l->PositionBuilderAtEnd(e->at, there);
+    function(e, public_name(e, "close"), false, e->nothing, &e->pointer, 1);
+    LLVMBasicBlockRef after = begin_when(e, e->l->BuildNot(e->at, is_null(e, parameter(e, 0)), ""));
+    if (program_threads(e->s) > 1)
+        pool_close(e, parameter(e, 0));
     set_head(e, parameter(e, 0), HEAD_OPENED, const_null(e));
-    e->l->BuildBr(e->at, after);
-    e->l->PositionBuilderAtEnd(e->at, after);
+    begin_after(e, after);
     e->l->BuildRetVoid(e->at);
-    function_end(e, begin);
+    function_end(e);
 }
 
 /* const char *NAME_strerror(int status) */
 static void emit_strerror(struct emit *e)
 {
-    LLVMBasicBlockRef begin = function(e, public_name(e, "strerror"), false, e->pointer, &e->i32, 1);
+    function(e, public_name(e, "strerror"), false, e->pointer, &e->i32, 1);
     value text = string(e, "unknown status");
 #define STATUS(name, number, words)                                                                \
     text = choose(e, compare_ints(e, LLVM_EQ, parameter(e, 0), const_int(e, e->i32, number)),           \
@@ -337,20 +324,22 @@ static void emit_strerror(struct emit *e)
 #include "backends/program/statuses.def"
 #undef STATUS
     e->l->BuildRet(e->at, text);
-    function_end(e, begin);
+    function_end(e);
 }
 
 /* const struct NAME_info *NAME_describe(void) */
 static void emit_describe(struct emit *e, const struct program_info *info)
 {
-    LLVMBasicBlockRef begin = function(e, public_name(e, "describe"), false, e->pointer, NULL, 0);
+    function(e, public_name(e, "describe"), false, e->pointer, NULL, 0);
     e->l->BuildRet(e->at, constant_address(e, constant_data(e, info_record(e, info), "info")));
-    function_end(e, begin);
+    function_end(e);
 }
 
 void entry_begin(struct emit *e, const struct program_info *info)
 {
     emit_step(e, info);
+    if (program_threads(e->s) > 1)
+        pool_emit_share(e);
     if (!info->weights_external)
         weights(e);
     entry_strings(e);

@@ -27,7 +27,8 @@ void externals_declare(struct emit *e)
                 type[n++] = e->size;
                 break;
             }
-        e->l->AddFunction(e->module, x->symbol, e->l->FunctionType(e->i32, type, n, 0));
+        value f = e->l->AddFunction(e->module, x->symbol, e->l->FunctionType(e->i32, type, n, 0));
+        extend_function(e, f, e->i32);
     }
 }
 

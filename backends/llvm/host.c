@@ -51,6 +51,27 @@ value host_argument(struct emit *e, const struct buffer *b)
     return place_of(e, b);
 }
 
+LLVMBasicBlockRef begin_when(struct emit *e, value so)
+{
+    LLVMBasicBlockRef then = block_new(e, "when"), after = block_new(e, "after");
+    e->l->BuildCondBr(e->at, so, then, after);
+    e->l->PositionBuilderAtEnd(e->at, then);
+    return after;
+}
+
+void begin_after(struct emit *e, LLVMBasicBlockRef after)
+{
+    e->l->BuildBr(e->at, after);
+    e->l->PositionBuilderAtEnd(e->at, after);
+}
+
+void call_hook(struct emit *e, value hook, LLVMTypeRef *type, value *arg, int n)
+{
+    LLVMTypeRef function = e->l->FunctionType(e->nothing, type, (unsigned)n, 0);
+    value f = e->l->BuildBitCast(e->at, hook, e->l->PointerType(function, 0), "");
+    extend_call(e, e->l->BuildCall2(e->at, function, f, arg, (unsigned)n, ""), type, n);
+}
+
 void return_if(struct emit *e, value bad, value status)
 {
     LLVMBasicBlockRef end = block_new(e, "bad"), after = block_new(e, "good");

@@ -32,8 +32,14 @@ void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool int
     e->entry = block_new(e, "entry");
     e->known = (struct uop_map){.t = e->t, .scratch = true};
     e->nregion = 0;
-    LLVMBasicBlockRef begin = block_new(e, "begin");
-    e->l->PositionBuilderAtEnd(e->at, begin);
+    e->begin = block_new(e, "begin");
+    e->l->PositionBuilderAtEnd(e->at, e->begin);
+}
+
+void function_end(struct emit *e)
+{
+    e->l->PositionBuilderAtEnd(e->at, e->entry);
+    e->l->BuildBr(e->at, e->begin);
 }
 
 static bool is_value(const struct uop *u)
@@ -118,6 +124,13 @@ LLVMTypeRef kernel_type(const struct emit *e, const struct kernel *k)
     return e->l->FunctionType(e->nothing, type, (unsigned)(n + 2 * k->is_shared), 0);
 }
 
+void kernel_call(struct emit *e, const struct kernel *k, value function, value *arg, int n)
+{
+    LLVMTypeRef type = kernel_type(e, k);
+    value f = e->l->BuildBitCast(e->at, function, e->l->PointerType(type, 0), "");
+    e->l->BuildCall2(e->at, type, f, arg, (unsigned)n, "");
+}
+
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v)
 {
     struct mem_mark mark = scratch_mark(e->t);
@@ -128,7 +141,6 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
     e->nlinear = v ? v->nlinear : k->nlinear;
     const char *name = v && e->isa ? mem_printf(e->t, "%s_%s", k->name, isa_name(v->isa)) : k->name;
     function_begin(e, name, kernel_type(e, k), true);
-    LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
     bind_parameters(e, k, a, n);
     place_scratch(e, k);
     debug_kernel(e, k, name);
@@ -139,8 +151,7 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
     if (e->nregion)
         TGC_BUG(e->t, "kernel %s: %d loops are not closed", k->name, e->nregion);
     e->l->BuildRetVoid(e->at);
-    e->l->PositionBuilderAtEnd(e->at, e->entry);
-    e->l->BuildBr(e->at, begin);
+    function_end(e);
     debug_leave(e);
     scratch_release(e->t, mark);
     return e->function;

@@ -4,7 +4,8 @@
  *
  *      NAME_inputs     a pointer for each input, then an i64 for each dimension that the caller passes
  *      NAME_outputs    a pointer for each output, behind it its shape, if a run finds that
- *      struct NAME     itself if it is open · NAME_options · the table of kernels (dispatch.c)
+ *      struct NAME     itself if it is open · NAME_options · the table of kernels (dispatch.c) · parts
+ *                      (pool.c)
  */
 #include "backends/llvm/emit.h"
 
@@ -44,7 +45,7 @@ void layout_begin(struct emit *e)
 {
     LLVMTypeRef head[HEAD_NFIELD];
     for (int i = 0; i < HEAD_NFIELD; i++)
-        head[i] = i == HEAD_THREADS ? e->i32 : i == HEAD_WEIGHTS_NBYTES ? e->size : e->pointer;
+        head[i] = i == HEAD_THREADS || i == HEAD_PARTS ? e->i32 : i == HEAD_WEIGHTS_NBYTES ? e->size : e->pointer;
     e->head = struct_of(e, head, HEAD_NFIELD);
     e->options = struct_of(e, head + HEAD_THREADS, HEAD_KERNELS - HEAD_THREADS);
     e->inputs = inputs_type(e);

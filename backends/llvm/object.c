@@ -61,13 +61,6 @@ static bool weights_fit(struct tgc *t, const struct emit *e)
     return diag_error(t, NULL, "weights of more than 4 GB are no data of an object: --weights=file");
 }
 
-static bool threads_fit(struct tgc *t, const struct schedule *s)
-{
-    return program_threads(s) == 1 ||
-           diag_error(t, NULL, "--target=llvm writes programs of one thread yet: leave --threads out, or "
-                               "take --target=c");
-}
-
 static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
                        const struct llvm_request *r, struct llvm_output *out)
 {
@@ -75,7 +68,7 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
     struct program_info info;
     struct emit e = {.t = t, .l = l, .s = s};
     describe(&e, r, &info);
-    if (!threads_fit(t, s) || !weights_fit(t, &e) ||
+    if (!weights_fit(t, &e) ||
         !machine_of_triple(t, l, r->triple, r->isa, &m))
         return false;
     module_begin(&e, l, &m, r->name);

@@ -93,13 +93,6 @@ static void emit_step_hook(struct emit *e, value self, int index)
     call(e, f, (value[]){self, const_int(e, e->i32, index)}, 2);
 }
 
-static void call_kernel(struct emit *e, value self, const struct kernel *k, value *arg, int n)
-{
-    LLVMTypeRef type = e->l->GlobalGetValueType(e->kernel[k->index]);
-    value f = e->l->BuildBitCast(e->at, dispatch_callee(e, self, k), e->l->PointerType(type, 0), "");
-    e->l->BuildCall2(e->at, type, f, arg, (unsigned)n, "");
-}
-
 static void emit_call(struct emit *e, value self, const struct kernel *k)
 {
     int n;
@@ -111,7 +104,7 @@ static void emit_call(struct emit *e, value self, const struct kernel *k)
     if (k->is_shared)
         emit_share(e, self, k, arg, n);
     else
-        call_kernel(e, self, e->twin[k->index], arg, n);
+        kernel_call(e, e->twin[k->index], dispatch_callee(e, self, e->twin[k->index]), arg, n);
 }
 
 /* ------------------------------------------------------------------------------------- control */
@@ -233,7 +226,6 @@ void emit_run(struct emit *e, const char *name)
     LLVMTypeRef type[3] = {e->pointer, e->pointer, e->pointer};
     e->k = NULL;
     function_begin(e, name, e->l->FunctionType(e->i32, type, 3, 0), false);
-    LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
     value self = e->l->GetParam(e->function, 0), out = e->l->GetParam(e->function, 2);
     e->place = mem_array(e->t, (size_t)buffer_ids(e->s) + 1, sizeof *e->place);
     e->var = mem_array(e->t, (size_t)var_ids(e->s) + 1, sizeof *e->var);
@@ -246,7 +238,6 @@ void emit_run(struct emit *e, const char *name)
     state_end_run(e, self);
     emit_step_hook(e, self, -1);
     e->l->BuildRet(e->at, const_int(e, e->i32, PROGRAM_OK));
-    e->l->PositionBuilderAtEnd(e->at, e->entry);
-    e->l->BuildBr(e->at, begin);
+    function_end(e);
     debug_leave(e);
 }

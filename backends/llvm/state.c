@@ -139,27 +139,24 @@ static void copy_pieces(struct emit *e, size_t parts, value to, size_t to_stride
     loop_close(e);
 }
 
-/* One of the functions: i32 NAME_reset(self), or with a block beside it. Returns its first block. */
-static LLVMBasicBlockRef begin_function(struct emit *e, const char *what, unsigned nparameter)
+/* One of the functions: i32 NAME_reset(self), or with a block beside it. */
+static void begin_function(struct emit *e, const char *what, unsigned nparameter)
 {
     LLVMTypeRef type[2] = {e->pointer, e->pointer};
     function_begin(e, mem_printf(e->t, "%s_%s", e->name, what),
                    e->l->FunctionType(e->i32, type, nparameter, 0), false);
-    LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
-    value self = e->l->GetParam(e->function, 0), null = e->l->ConstNull(e->pointer);
+    value self = e->l->GetParam(e->function, 0);
     for (unsigned i = 0; i < nparameter; i++)
-        return_if(e, compare_ints(e, LLVM_EQ, e->l->GetParam(e->function, i), null),
+        return_if(e, is_null(e, e->l->GetParam(e->function, i)),
                   const_status(e, PROGRAM_NULL_ARGUMENT));
     return_if(e, compare_ints(e, LLVM_NE, load_as(e, e->pointer, self, 0), self),
               const_status(e, PROGRAM_NOT_INITIALIZED));
-    return begin;
 }
 
-static void end_function(struct emit *e, LLVMBasicBlockRef begin)
+static void end_function(struct emit *e)
 {
     e->l->BuildRet(e->at, const_status(e, PROGRAM_OK));
-    e->l->PositionBuilderAtEnd(e->at, e->entry);
-    e->l->BuildBr(e->at, begin);
+    function_end(e);
 }
 
 static void begin_state(struct emit *e, value self, const struct state *st)
@@ -184,7 +181,6 @@ static value emit_begin(struct emit *e)
     const struct var **v = state_vars(e->t, e->s);
     function_begin(e, mem_printf(e->t, "%s.begin", e->name),
                    e->l->FunctionType(e->nothing, &e->pointer, 1, 0), true);
-    LLVMBasicBlockRef begin = e->l->GetInsertBlock(e->at);
     value self = e->l->GetParam(e->function, 0), function = e->function;
     for (int i = 0; i < e->s->nstate; i++)
         begin_state(e, self, e->s->state[i]);
@@ -192,8 +188,7 @@ static value emit_begin(struct emit *e)
         store_word(e, const_i64(e, state_first_length(e->s, v[i])), self, kept_at(e, i));
     store_word(e, const_i64(e, 0), self, odd_at(e));
     e->l->BuildRetVoid(e->at);
-    e->l->PositionBuilderAtEnd(e->at, e->entry);
-    e->l->BuildBr(e->at, begin);
+    function_end(e);
     return function;
 }
 
@@ -218,7 +213,7 @@ static value piece_bytes(struct emit *e, const struct state *st, value kept)
 static void emit_save(struct emit *e)
 {
     int64_t head[STATE_BLOCK_HEAD / WORD];
-    LLVMBasicBlockRef begin = begin_function(e, "save", 2);
+    begin_function(e, "save", 2);
     value self = e->l->GetParam(e->function, 0), block = e->l->GetParam(e->function, 1);
     value states = states_of(e, self), kept = at(e, self, kept_at(e, 0));
     head_of_block(e, head);
@@ -233,7 +228,7 @@ static void emit_save(struct emit *e)
         copy_pieces(e, p.parts, at(e, block, state_block_offset(e->t, e->s, i)), p.stride,
                     pointer_at(e, states, e->i8, place), p.stride, piece_bytes(e, st, kept));
     }
-    end_function(e, begin);
+    end_function(e);
 }
 
 /* Whatever is no block of this model's is refused before anything changes. */
@@ -258,7 +253,7 @@ static void check_block(struct emit *e, value block)
 
 static void emit_restore(struct emit *e)
 {
-    LLVMBasicBlockRef begin = begin_function(e, "restore", 2);
+    begin_function(e, "restore", 2);
     value self = e->l->GetParam(e->function, 0), block = e->l->GetParam(e->function, 1);
     value states = states_of(e, self), kept = at(e, self, kept_at(e, 0));
     check_block(e, block);
@@ -271,16 +266,16 @@ static void emit_restore(struct emit *e)
                     piece_bytes(e, st, kept));
     }
     store_word(e, const_i64(e, 0), self, odd_at(e));
-    end_function(e, begin);
+    end_function(e);
 }
 
 void emit_states(struct emit *e)
 {
     value first = emit_begin(e);
-    LLVMBasicBlockRef begin = begin_function(e, "reset", 1);
+    begin_function(e, "reset", 1);
     value self = e->l->GetParam(e->function, 0);
     call(e, first, &self, 1);
-    end_function(e, begin);
+    end_function(e);
     emit_save(e);
     emit_restore(e);
 }

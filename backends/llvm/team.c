@@ -5,7 +5,6 @@
 #include <stdalign.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "team.inc"
 
@@ -14,7 +13,6 @@ struct team *team_new(int workers)
     struct team *team = aligned_alloc(alignof(struct team), sizeof *team);
     if (!team)
         return NULL;
-    memset(team, 0, sizeof *team);
     if (team_open(team, workers) == 0)
         return team;
     free(team);

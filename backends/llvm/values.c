@@ -53,6 +53,11 @@ value const_status(const struct emit *e, enum program_status s) { return const_i
 
 value const_null(const struct emit *e) { return e->l->ConstNull(e->pointer); }
 
+value is_null(const struct emit *e, value pointer)
+{
+    return compare_ints(e, LLVM_EQ, pointer, const_null(e));
+}
+
 value compare_ints(const struct emit *e, enum llvm_icmp how, value a, value b)
 {
     return e->l->BuildICmp(e->at, (int)how, a, b, "");
@@ -111,6 +116,37 @@ value call_intrinsic(const struct emit *e, const char *name, LLVMTypeRef *type, 
     return call(e, e->l->GetIntrinsicDeclaration(e->module, id, type, (size_t)ntype), arg, n);
 }
 
+static LLVMAttributeRef extension(const struct emit *e, LLVMTypeRef type)
+{
+    const char *name = type == e->i32 ? "signext" : type == e->i8 || type == e->i16 ? "zeroext" : NULL;
+    if (!name)
+        return NULL;
+    return e->l->CreateEnumAttribute(
+        e->context, e->l->GetEnumAttributeKindForName(name, strlen(name)), 0);
+}
+
+void extend_function(const struct emit *e, value function, LLVMTypeRef result)
+{
+    unsigned n = e->l->CountParams(function);
+    LLVMAttributeRef of_result = extension(e, result);
+    if (of_result)
+        e->l->AddAttributeAtIndex(function, 0, of_result);
+    for (unsigned i = 0; i < n; i++) {
+        LLVMAttributeRef a = extension(e, e->l->TypeOf(e->l->GetParam(function, i)));
+        if (a)
+            e->l->AddAttributeAtIndex(function, i + 1, a);
+    }
+}
+
+void extend_call(const struct emit *e, value made, const LLVMTypeRef *type, int n)
+{
+    for (int i = 0; i < n; i++) {
+        LLVMAttributeRef a = extension(e, type[i]);
+        if (a)
+            e->l->AddCallSiteAttribute(made, (unsigned)i + 1, a);
+    }
+}
+
 value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *arg, int n)
 {
     value f = e->l->GetNamedFunction(e->module, name);
@@ -122,6 +158,7 @@ value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *ar
             TGC_BUG(e->t, "runtime/ has no function %s", name);
         f = e->l->AddFunction(e->module, name,
                               e->l->FunctionType(result, type, (unsigned)n, 0));
+        extend_function(e, f, result);
         const char *kept = mem_str(e->t, name);
         VEC_PUSH(e->t, e->piece, e->npiece, e->cap_piece, kept);
     }

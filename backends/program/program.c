@@ -427,6 +427,11 @@ void program_write_pieces(struct tgc *t, const struct schedule *s, const struct 
     for (int i = 0; i < n; i++)
         snippet_use(&p->snippets, piece[i]);
     write_includes(p, c);
+    if (snippets_any(&p->snippets, "threads")) {
+        snippets_write(p, c, "threads", NULL);
+        text_printf(c, "static_assert(sizeof(struct team) <= %zu, \"the intermediates begin behind the "
+                       "threads\");\n\n", program_team_bytes(s));
+    }
     write_pieces(p, c);
     variants_write_pieces(p, c);
     for (int i = 0; i < n; i++) {

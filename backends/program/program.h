@@ -32,7 +32,6 @@ struct names *names_reserved(struct tgc *t);
 struct names *names_of_files(struct tgc *t);
 /* [A-Za-z0-9_], not starting with a digit, at most 48 long; "" if nothing readable is left. */
 const char *name_mangle(struct tgc *t, const char *s);
-const char *name_upper(struct tgc *t, const char *s);
 
 /* Escaping. Model names are hostile: each language has one function, and nothing else may write a
  * name into it. */
@@ -107,6 +106,9 @@ void program_write_words(const struct program *p, struct text *out, const char *
 int program_threads(const struct schedule *s);
 /* Bytes at the begin of the arena for struct NAME. */
 size_t program_head_bytes(const struct schedule *s);
+/* In it, where a program whose struct is no C's has its struct team, and how many bytes that may take. */
+size_t program_team_offset(void);
+size_t program_team_bytes(const struct schedule *s);
 /* NAME_ARENA_BYTES: what the caller provides. */
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s);
 /* NAME_STACK_BYTES: the most stack that NAME_run() uses, without libc's functions */

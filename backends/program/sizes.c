@@ -22,17 +22,25 @@ int program_threads(const struct schedule *s)
     return 1;
 }
 
-/* A static_assert in the program checks that these suffice: the sizes of a mutex, a condition and a
+/* Static assertions in the program check that these suffice: the sizes of a mutex, a condition and a
  * thread differ between POSIX systems. */
+enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 512, KERNEL = 8, PLACE = 24 };
+
+size_t program_team_offset(void) { return STRUCT; }
+
+size_t program_team_bytes(const struct schedule *s)
+{
+    size_t workers = (size_t)program_threads(s) - 1;
+    return workers ? TEAM + workers * WORKER : 0;
+}
+
 size_t program_head_bytes(const struct schedule *s)
 {
-    enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 512, KERNEL = 8, PLACE = 24 };
     size_t places = (size_t)s->ninput + (size_t)s->noutput + 2;
     if (s->on_device)
         return (STRUCT + DEVICE + ((size_t)s->nkernel + 1) * KERNEL + places * PLACE +
                 state_head_bytes(s) + 63) / 64 * 64;
-    size_t workers = (size_t)program_threads(s) - 1;
-    return (workers ? STRUCT + TEAM + workers * WORKER : STRUCT) + state_head_bytes(s);
+    return STRUCT + program_team_bytes(s) + state_head_bytes(s);
 }
 
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
@@ -51,7 +59,7 @@ size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
 
 /* ---------------------------------------------------------------------------------------- stack */
 
-enum { RUN = 64, ALIGN = 56 /* to 64; of a stack to 8 */, PART = 192, TEAM = 256, WORD = 8 };
+enum { RUN = 64, ALIGN = 56 /* to 64; of a stack to 8 */, PART = 192, TURN = 256, WORD = 8 };
 
 static size_t host_bytes(const struct host_call *h)
 {
@@ -71,7 +79,7 @@ static size_t argument_bytes(const struct kernel *k)
 /* A kernel's call, with all frames between it and NAME_run(). */
 static size_t call_bytes(struct tgc *t, const struct kernel *k)
 {
-    size_t shared = k->is_shared ? argument_bytes(k) + PART + TEAM : 0;
+    size_t shared = k->is_shared ? argument_bytes(k) + PART + TURN : 0;
     return kernel_stack_nbytes(t, k) + argument_bytes(k) + shared;
 }
 

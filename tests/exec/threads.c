@@ -2,26 +2,45 @@
  * two contexts at once, no run at all, threads that cannot be started. Every way has to give the
  * same bits. Prints a hash of them, to be compared with a model that is compiled for one thread.
  *
- * net.c is included, so that pthread_create() in it can be made to fail.
+ * net.c is included, so that pthread_create() in it can be made to fail. With NET_OBJECT it is an object
+ * instead, which is linked with --wrap=pthread_create.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#ifdef NET_OBJECT
+#define create_or_fail __wrap_pthread_create
+#define start_thread __real_pthread_create
+int start_thread(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                 void *argument);
+int create_or_fail(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                   void *argument);
+#define OF_THE_LINKER
+#else
+#define start_thread pthread_create
+#define OF_THE_LINKER static
+#endif
 
 static int creations_left = -1; /* -1: no limit */
 
-static int create_or_fail(pthread_t *thread, const pthread_attr_t *attributes,
-                          void *(*start)(void *), void *argument)
+OF_THE_LINKER int create_or_fail(pthread_t *thread, const pthread_attr_t *attributes,
+                                 void *(*start)(void *), void *argument)
 {
     if (creations_left == 0)
         return 11;
     creations_left -= creations_left > 0;
-    return pthread_create(thread, attributes, start, argument);
+    return start_thread(thread, attributes, start, argument);
 }
 
+#ifdef NET_OBJECT
+#include "net.h"
+#else
 #define pthread_create create_or_fail
 #include "net.c"
 #undef pthread_create
+#endif
 #include "fill.c"
 
 enum { MOST = 8 };
@@ -163,7 +182,7 @@ static void run_in_new_threads(void *user, int count, void (*body)(void *context
     check(count <= 64, "few parts");
     for (int i = 0; i < count; i++) {
         call[i] = (struct call){body, context, i};
-        check(pthread_create(&thread[i], NULL, run_call, &call[i]) == 0, "a thread starts");
+        check(start_thread(&thread[i], NULL, run_call, &call[i]) == 0, "a thread starts");
     }
     for (int i = 0; i < count; i++)
         pthread_join(thread[i], NULL);
@@ -188,7 +207,7 @@ static void run_two(const struct session *want)
     for (int k = 0; k < 2; k++)
         check(open_session(&s[k], &(net_options){.threads = 2 + k}) == 0, "two contexts open");
     for (int k = 0; k < 2; k++)
-        check(pthread_create(&thread[k], NULL, run_often, &s[k]) == 0, "a thread starts");
+        check(start_thread(&thread[k], NULL, run_often, &s[k]) == 0, "a thread starts");
     for (int k = 0; k < 2; k++) {
         pthread_join(thread[k], &failed);
         check(failed == NULL, "both contexts run");

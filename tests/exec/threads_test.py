@@ -5,6 +5,7 @@ checks the answers against each other, this file compares those of the compilati
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import onnxruntime
 
 import graphs as G
 import tgc as T
-from suite import Suite, expect
+from suite import Skip, Suite, expect
 
 suite = Suite("threads")
 OPTIONS = suite.parse()
@@ -234,8 +235,55 @@ def by_llvm(name):
         T.compare(path.name, np.load(ours / path.name), np.load(path), 1e-5, 1e-6)
 
 
+def object_hash(model, threads, folder, compiler="gcc", triple=(), runner=()):
+    """What threads.c says of an object that LLVM has made."""
+    T.must(T.run([TGC, "compile", model, "-o", folder / "net.o", "--target=llvm", f"--threads={threads}", *triple],
+                 env={"CC": compiler}))
+    T.must(T.run([compiler, *T.WARNINGS, "-O1", "-DNET_OBJECT", f"-I{folder}", f"-I{T.ROOT / 'runtime'}",
+                  HERE / "threads.c", folder / "net.o", "-Wl,--wrap=pthread_create", "-o", folder / "program",
+                  "-lm", "-lpthread", *(["-static"] if triple else [])]))
+    return T.must(T.run([*runner, folder / "program"], timeout=120)).out.decode()
+
+
+def model_of(name):
+    folder = emit(name, 7, "llvm-object")
+    return folder, folder / "model.onnx" if name in MODELS else T.ROOT / "models" / f"{name}.tg"
+
+
+def by_llvm_object(name):
+    T.need_llvm(TGC)
+    folder, model = model_of(name)
+    hashes = [object_hash(model, n, folder) for n in (1, 7)]
+    expect(hashes[0] == hashes[1], f"compiled for one thread and for seven: {hashes}")
+
+
+def by_llvm_elsewhere(triple):
+    T.need_llvm(TGC)
+    compiler, emulator = f"{triple}-gcc", f"qemu-{triple.split('-')[0]}"
+    for tool in (compiler, emulator):
+        if not shutil.which(tool):
+            raise Skip(f"{tool} is not installed")
+    folder, model = model_of("rows")
+    object_hash(model, 7, folder, compiler, (f"--triple={triple}",), (emulator,))
+
+
+@suite.case("objects of LLVM that cannot have threads")
+def llvm_refusals():
+    T.need_llvm(TGC)
+    folder, model = model_of("rows")
+    for out in ("net.s", "net.ll"):
+        done = T.run([TGC, "compile", model, "-o", out, "--target=llvm", "--threads=2"], cwd=folder)
+        expect(done.status == 1 and "runtime" in done.err and not (folder / out).exists(), done.describe())
+    done = T.run([TGC, "compile", model, "-o", "none.o", "--target=llvm", "--threads=2"], cwd=folder,
+                 env={"CC": "/nowhere/cc"})
+    expect(done.status == 1 and "/nowhere/cc" in done.err and not (folder / "none.o").exists(), done.describe())
+
+
 for name in (*MODELS, *TEXTS):
     suite.add(f"{name}: the same bits by any number of threads (LLVM)", by_llvm, name)
+    suite.add(f"{name}: the same bits by any number of threads (LLVM's object)", by_llvm_object, name)
+for triple in ("aarch64-linux-gnu", "riscv64-linux-gnu"):
+    suite.add(f"rows: LLVM's object shared by threads on {triple}", by_llvm_elsewhere, triple)
 
 
 suite.main()
