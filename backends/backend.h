@@ -163,8 +163,13 @@ struct program_options {
     struct program_lines *lines;           /* NULL, or receives what lines belong to */
 };
 
-/* Receives bytes in order; false stops the writing. */
-struct byte_sink { bool (*write)(void *context, const void *p, size_t nbytes); void *context; };
+/* Receives bytes in order; false stops the writing. swapped: it wants a number's bytes in the order that
+ * this process has not. */
+struct byte_sink {
+    bool (*write)(void *context, const void *p, size_t nbytes);
+    void *context;
+    bool swapped;
+};
 
 /* sizes.c: whether a run takes at most `limit` bytes of stack; false: an error says what takes
  * more */
@@ -190,8 +195,8 @@ const char *program_piece_symbol(struct tgc *t, const char *name, const char *pi
 /* The weights at their offsets, gaps zeroed: the contents of NAME.weights. false: the sink
  * refused. */
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink);
-/* The same, to memory of schedule->weight_nbytes. */
-void program_copy_weights(struct tgc *t, const struct schedule *s, unsigned char *to);
+/* The same, to memory of schedule->weight_nbytes; swapped: as in a sink. */
+void program_copy_weights(struct tgc *t, const struct schedule *s, unsigned char *to, bool swapped);
 enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mode wanted);
 /* A C identifier for NAME from an output's stem or a model's name: never a keyword, never empty. */
 const char *program_name(struct tgc *t, const char *stem);

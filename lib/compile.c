@@ -196,11 +196,12 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     return !e->clang || check_by_clang(t, e->clang, &source);
 }
 
+/* swapped: as in struct byte_sink */
 static bool put_weights(struct tgc *t, const struct model *m, struct outputs *files,
-                        const char *path)
+                        const char *path, bool swapped)
 {
     FILE *f = outputs_open(files, path);
-    return f && weights_write_file(t, m->schedule, f, path);
+    return f && weights_write_file(t, m->schedule, f, path, swapped);
 }
 
 /* The C refers to NAME.weights by the C name, in the output's directory. */
@@ -224,7 +225,7 @@ static bool can_be_included(struct tgc *t, const struct options *o, const char *
 /* NAME.weights in the output's directory. Two outputs with the same --name share the path: the
  * existing file may be another output's. */
 static bool put_weights_beside(struct tgc *t, const struct options *o, const struct model *m,
-                               struct outputs *files, const char *name)
+                               struct outputs *files, const char *name, bool swapped)
 {
     const char *path = weights_path(t, o->output, name), *slash = strrchr(o->output, '/');
     const char *base = slash ? slash + 1 : o->output, *dot = strrchr(base, '.');
@@ -235,7 +236,7 @@ static bool put_weights_beside(struct tgc *t, const struct options *o, const str
                   "is replaced; another output that is called '%.100s' would read these weights, too: "
                   "give each its own --name or directory",
                   name);
-    return put_weights(t, m, files, path);
+    return put_weights(t, m, files, path, swapped);
 }
 
 static bool write_c(struct tgc *t, const struct options *o, const struct model *m,
@@ -253,7 +254,7 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
     if (strcmp(o->output, "-") == 0)
         return true;
     return put_text(t, files, sibling(t, o->output, "h"), &e.h) &&
-           (!e.beside || put_weights_beside(t, o, m, files, name));
+           (!e.beside || put_weights_beside(t, o, m, files, name, false));
 }
 
 /* What the compiler of a program's C is told. Where there is no system there are no threads but those of
@@ -311,7 +312,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
                                 .nlibrary = o->nlink};
     bool ok = put_text(t, inside, c_path, &e.c) &&
               put_text(t, inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
-              (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name))) &&
+              (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name), false)) &&
               outputs_commit(inside);
     double start = clock_seconds();
     ok = ok && compile_c(t, &r);
@@ -321,7 +322,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
         directory_keep(t, dir, o->keep, files);
     held_release(held);
     if (ok && e.beside && program_weights_mode(m->schedule, o->weights) == WEIGHTS_FILE)
-        ok = put_weights_beside(t, o, m, files, name);
+        ok = put_weights_beside(t, o, m, files, name, false);
     return ok;
 }
 
@@ -438,7 +439,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
     program_write_header(t, m->schedule, &po, &h);
     return put_text(t, files, sibling(t, o->output, "h"), &h) &&
            (!r.listing || put_text(t, files, listing, &code.listing)) &&
-           (!outside || put_weights_beside(t, o, m, files, name));
+           (!outside || put_weights_beside(t, o, m, files, name, code.swapped));
 }
 
 static bool write_view(struct tgc *t, const struct options *o, const struct model *m,

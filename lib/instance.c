@@ -30,9 +30,10 @@ static bool write_to_file(void *context, const void *p, size_t nbytes)
     return fwrite(p, 1, nbytes, context) == nbytes;
 }
 
-bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path)
+bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path,
+                        bool swapped)
 {
-    struct byte_sink sink = {write_to_file, f};
+    struct byte_sink sink = {write_to_file, f, swapped};
     return program_write_weights(t, s, &sink)
                ? true
                : diag_error(t, &(struct place){.file = path}, "cannot be written: %s",
@@ -76,7 +77,7 @@ static bool emit_files(struct tgc *t, const struct options *o, const struct mode
     const char *path = mem_printf(t, "%s/%s.weights", dir, name);
     struct held *held;
     FILE *f = held_fopen(t, path, "we", &held);
-    bool ok = f && weights_write_file(t, m->schedule, f, path) && fflush(f) == 0;
+    bool ok = f && weights_write_file(t, m->schedule, f, path, false) && fflush(f) == 0;
     held_release(held);
     return ok ||
            diag_error(t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));

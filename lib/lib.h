@@ -442,7 +442,8 @@ bool instance_restart(struct tgc *t, const struct options *o, struct instance *p
 /* With --target=clang: whether libclang, if it is here, finds no errors in the emitted program. */
 bool check_by_clang(struct tgc *t, struct clang *clang, const struct clang_source *source);
 /* Writes the weights; false: a diagnostic. */
-bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path);
+bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path,
+                        bool swapped);
 
 /* --------------------------------------------------------------------------------------- feed.c */
 

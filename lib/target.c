@@ -452,6 +452,6 @@ tgc_status tgc_program_weights(const tgc_program *p, void *to)
         return TGC_MISUSE;
     if (setjmp(copy->t->stop) != 0)
         return api_status(copy->t);
-    program_copy_weights(copy->t, copy->s, to);
+    program_copy_weights(copy->t, copy->s, to, false);
     return TGC_OK;
 }

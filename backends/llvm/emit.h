@@ -88,7 +88,7 @@ struct emit {
     value *kernel;               /* their functions, likewise: the portable one, if there are several */
     value *variant[ISA_COUNT];   /* likewise, by instruction set; NULL: none has one */
     int *slot, nslot;            /* likewise: where it is in the tables of dispatch.c; -1: it has no variant */
-    bool is_linux;
+    bool is_linux, swapped;      /* swapped: numbers have their bytes in the order that tgc has not */
     /* the functions of runtime/ that are called */
     const char **piece; int npiece; size_t cap_piece;
 

@@ -65,7 +65,12 @@ struct llvm_request {
     const char *listing;         /* debugging information names lines of this file; NULL: there is none */
 };
 /* What it needs of runtime/ beside it: functions that LLVM has none of (program_write_pieces()). */
-struct llvm_output { struct text code; const char *const *piece; int npiece; struct text listing; };
+struct llvm_output {
+    struct text code;
+    const char *const *piece; int npiece;
+    struct text listing;
+    bool swapped;                /* of NAME.weights, as in struct byte_sink */
+};
 /* false: an error says what is missing. */
 bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
                 const struct llvm_request *r, struct llvm_output *out);

@@ -29,7 +29,7 @@ const char *llvm_take(struct tgc *t, const struct llvm *l, char *message)
 static void register_targets(const struct llvm *l)
 {
     static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
-    static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM"};
+    static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM", "SystemZ"};
     static const char *const part[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter"};
     pthread_mutex_lock(&registering);
     for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
@@ -50,6 +50,16 @@ LLVMTargetMachineRef machine_again(const struct llvm *l, const struct llvm_machi
     enum { LEVEL_DEFAULT = 2, CODE_MODEL_DEFAULT = 0 };
     return l->CreateTargetMachine(m->target, m->triple, m->cpu, m->features, LEVEL_DEFAULT,
                                   m->relocation, CODE_MODEL_DEFAULT);
+}
+
+/* As LLVM names it. */
+static int own_order(void)
+{
+    enum { LEAST_LAST, LEAST_FIRST };
+    const uint16_t one = 1;
+    unsigned char first;
+    memcpy(&first, &one, 1);
+    return first ? LEAST_FIRST : LEAST_LAST;
 }
 
 struct open_machine { const struct llvm *l; LLVMTargetMachineRef machine; LLVMTargetDataRef layout; };
@@ -80,6 +90,7 @@ static bool machine_make(struct tgc *t, const struct llvm *l, const char *title,
     *open = (struct open_machine){l, machine_again(l, m), NULL};
     m->machine = open->machine;
     m->layout = open->layout = l->CreateTargetDataLayout(m->machine);
+    m->swapped = l->ByteOrder(m->layout) != own_order();
     return true;
 }
 

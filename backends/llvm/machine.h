@@ -21,6 +21,7 @@ struct llvm_machine {
     isa_set isa;                 /* kernels are written for each of them; 0: for what the machine has */
     LLVMTargetRef target;
     int relocation;
+    bool swapped;                /* another order of bytes than this process's */
     LLVMTargetMachineRef machine;
     LLVMTargetDataRef layout;
     struct held *held;           /* the two */

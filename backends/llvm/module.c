@@ -61,6 +61,7 @@ void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, 
     e->cpu = m->cpu;
     e->features = m->features;
     e->isa = m->isa;
+    e->swapped = m->swapped;
     e->is_linux = strstr(m->triple, "-linux") != NULL;
     e->i1 = l->IntTypeInContext(e->context, 1);
     e->i8 = l->IntTypeInContext(e->context, 8);

@@ -81,7 +81,7 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
     struct text listing = debug_end(&e);
     module_check(&e);
     bool ok = name_pieces(t, &e, r->file);
-    *out = (struct llvm_output){{.t = t}, e.piece, e.npiece, listing};
+    *out = (struct llvm_output){{.t = t}, e.piece, e.npiece, listing, m.swapped};
     if (ok && r->file == LLVM_FILE_IR)
         text_puts(&out->code, llvm_take(t, l, l->PrintModuleToString(e.module)));
     else

@@ -193,12 +193,17 @@ static value emit_begin(struct emit *e)
 }
 
 /* The first bytes of a block: a mark, the layout's version, a hash of the model, the block's size. */
-static void head_of_block(struct emit *e, int64_t *word)
+enum { HEAD_FIELDS = 4 };
+struct head_field { size_t at; value v; };
+static void head_of_block(struct emit *e, struct head_field field[HEAD_FIELDS])
 {
-    memcpy(word, "tgcstate", WORD);
-    word[1] = VERSION;
-    word[2] = (int64_t)e->s->graph->state_hash;
-    word[3] = (int64_t)program_state_bytes(e->t, e->s);
+    uint64_t mark;
+    memcpy(&mark, "tgcstate", sizeof mark);
+    mark = e->swapped ? __builtin_bswap64(mark) : mark;
+    field[0] = (struct head_field){0, const_i64(e, (int64_t)mark)};
+    field[1] = (struct head_field){WORD, const_int(e, e->i32, VERSION)};
+    field[2] = (struct head_field){2 * WORD, const_i64(e, (int64_t)e->s->graph->state_hash)};
+    field[3] = (struct head_field){3 * WORD, const_i64(e, (int64_t)program_state_bytes(e->t, e->s))};
 }
 
 /* The bytes of each piece of state k, of the length that kept[] at `kept` says. */
@@ -212,14 +217,14 @@ static value piece_bytes(struct emit *e, const struct state *st, value kept)
 
 static void emit_save(struct emit *e)
 {
-    int64_t head[STATE_BLOCK_HEAD / WORD];
+    struct head_field head[HEAD_FIELDS];
     begin_function(e, "save", 2);
     value self = e->l->GetParam(e->function, 0), block = e->l->GetParam(e->function, 1);
     value states = states_of(e, self), kept = at(e, self, kept_at(e, 0));
     head_of_block(e, head);
     clear(e, block, program_state_bytes(e->t, e->s));
-    for (size_t i = 0; i < STATE_BLOCK_HEAD / WORD; i++)
-        store_as(e, const_i64(e, head[i]), at(e, block, WORD * i), 1);
+    for (int i = 0; i < HEAD_FIELDS; i++)
+        store_as(e, head[i].v, at(e, block, head[i].at), 1);
     copy(e, at(e, block, STATE_BLOCK_HEAD), kept, size(e, WORD * (size_t)state_count_vars(e->s)));
     for (int i = 0; i < e->s->nstate; i++) {
         const struct state *st = e->s->state[i];
@@ -234,14 +239,13 @@ static void emit_save(struct emit *e)
 /* Whatever is no block of this model's is refused before anything changes. */
 static void check_block(struct emit *e, value block)
 {
-    int64_t head[STATE_BLOCK_HEAD / WORD];
+    struct head_field head[HEAD_FIELDS];
     const struct var **v = state_vars(e->t, e->s);
     value bad = const_status(e, PROGRAM_BAD_STATE);
     head_of_block(e, head);
-    for (size_t i = 0; i < STATE_BLOCK_HEAD / WORD; i++) {
-        LLVMTypeRef type = i == 1 ? e->i32 : e->i64;  /* the version */
-        value found = load_as(e, type, at(e, block, WORD * i), 1);
-        return_if(e, compare_ints(e, LLVM_NE, found, const_int(e, type, head[i])), bad);
+    for (int i = 0; i < HEAD_FIELDS; i++) {
+        value found = load_as(e, e->l->TypeOf(head[i].v), at(e, block, head[i].at), 1);
+        return_if(e, compare_ints(e, LLVM_NE, found, head[i].v), bad);
     }
     for (int i = 0; v[i]; i++) {
         value kept = load_as(e, e->i64, at(e, block, STATE_BLOCK_HEAD + WORD * (size_t)i), 1);

@@ -44,14 +44,30 @@ static const void *stored_bytes(struct tgc *t, const struct buffer *b, struct he
     return bytes;
 }
 
-/* Packed weights are written in pieces, so that no large weight is in memory twice. */
+static void swap_numbers(unsigned char *p, size_t nbytes, size_t of_one)
+{
+    for (size_t at = 0; at < nbytes; at += of_one)
+        for (size_t i = 0; i < of_one / 2; i++) {
+            unsigned char low = p[at + i];
+            p[at + i] = p[at + of_one - 1 - i];
+            p[at + of_one - 1 - i] = low;
+        }
+}
+
+/* What is not written as it is in memory is written in pieces, so that no large weight is there twice. */
 static bool write_stored(const struct buffer *b, const struct byte_sink *sink, unsigned char *piece)
 {
-    if (!b->storage || b->nbytes == 0)
+    bool swapped = sink->swapped && dtype_nbytes(b->dtype) > 1;
+    if (b->nbytes == 0 || (!b->storage && !swapped))
         return b->nbytes == 0 || sink->write(sink->context, b->data, b->nbytes);
     for (size_t at = 0, n; at < b->nbytes; at += n) {
         n = b->nbytes - at < PIECE_BYTES ? b->nbytes - at : PIECE_BYTES;
-        view_copy_stored(b, at, n, piece);
+        if (b->storage)
+            view_copy_stored(b, at, n, piece);
+        else
+            memcpy(piece, (const unsigned char *)b->data + at, n);
+        if (swapped)
+            swap_numbers(piece, n, dtype_nbytes(b->dtype));
         if (!sink->write(sink->context, piece, n))
             return false;
     }
@@ -92,9 +108,9 @@ static bool append(void *context, const void *p, size_t nbytes)
     return true;
 }
 
-void program_copy_weights(struct tgc *t, const struct schedule *s, unsigned char *to)
+void program_copy_weights(struct tgc *t, const struct schedule *s, unsigned char *to, bool swapped)
 {
-    (void)program_write_weights(t, s, &(struct byte_sink){append, &to});
+    (void)program_write_weights(t, s, &(struct byte_sink){append, &to, swapped});
 }
 
 /* ----------------------------------------------------------------------------------- the struct */
