@@ -38,6 +38,7 @@ MACHINES = (("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64", ("", 
             ("i686-linux-gnu", "i686-linux-gnu-gcc -msse2 -mfpmath=sse", "qemu-i386", ("generic",)),
             ("armv7-linux-gnueabihf", "arm-linux-gnueabihf-gcc", "qemu-arm", ("generic",)),
             ("riscv64-linux-gnu", "riscv64-linux-gnu-gcc", "qemu-riscv64", ("generic",)),
+            ("s390x-linux-gnu", "s390x-linux-gnu-gcc -fexcess-precision=fast", "qemu-s390x", ("generic",)),
             ("thumbv7em-none-eabihf", "arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfloat-abi=hard "
              "-mfpu=fpv4-sp-d16", "qemu-system-arm -M mps2-an386 -nographic -semihosting-config "
              "enable=on,target=native -kernel", ("generic",)))
@@ -49,7 +50,8 @@ SOFT = tuple((triple, f"arm-none-eabi-gcc -mcpu={cpu} -mthumb", f"qemu-system-ar
              for triple, cpu, board in (("thumbv7m-none-eabi", "cortex-m3", "mps2-an385"),
                                         ("thumbv7em-none-eabi", "cortex-m4", "mps2-an386")))
 VERSIONS = (14, 15, 16, 19)
-QUICK = ("aarch64-linux-gnu", "i686-linux-gnu")         # whose compilers scripts/setup.sh check installs
+NUMBERS = {"s390x-linux-gnu": ["--weights=array"]}       # bytes of weights would have the other order
+QUICK = ("aarch64-linux-gnu", "i686-linux-gnu", "s390x-linux-gnu")         # whose compilers scripts/setup.sh check installs
 TOO_LARGE = ("layer_norm", "mnist_cnn")                  # for the memory of qemu's mps2-an386
 # Before newlib's start: a vector table, and the floating-point unit.
 START = """#include <stdint.h>
@@ -174,6 +176,23 @@ def check_weights(tgc, folder):
         expect((mine / "m.weights").is_file(), "no m.weights")
         link(mine, mine / source)
         said.append(T.must(T.run([mine / "run", mine / "m.weights"])).out.decode())
+    compare(*reversed(said))
+
+
+def check_other_order(tgc, folder):
+    """--weights=file for a machine whose numbers have the most significant byte first."""
+    BY_LLVM.need(tgc)
+    triple, compiler, emulator, _ = next(machine for machine in MACHINES if machine[0] in NUMBERS)
+    for tool in (compiler, emulator):
+        if not shutil.which(tool.split()[0]):
+            raise Skip(f"{tool.split()[0]} is not installed")
+    said = []
+    for name, cc, runner, more in (("here", "gcc", [], []), ("there", compiler, [emulator], [f"--triple={triple}"])):
+        mine = T.scratch(folder / name)
+        T.must(T.run([tgc, "compile", ROOT / "models" / "mlp.tg", "-o", "m.o", LLVM, "--cpu=generic",
+                      "--weights=file", *more], cwd=mine, env={**os.environ, "CC": cc}))
+        link(mine, mine / "m.o", cc, ["-static"] if more else [])
+        said.append(T.must(T.run([*runner, mine / "run", mine / "m.weights"])).out.decode())
     compare(*reversed(said))
 
 
@@ -305,7 +324,7 @@ def check_machine(tgc, model, folder, triple, compiler, emulator, cpus, target=L
             raise Skip(f"{tool.split()[0]} is not installed")
     for cpu in cpus:
         said = []
-        for name, source, more in (("c", "m.c", ["--vectors=never"]),
+        for name, source, more in (("c", "m.c", ["--vectors=never", *NUMBERS.get(triple, [])]),
                                    ("there", "m.o", [target, f"--triple={triple}"])):
             mine = T.scratch(folder / name)
             more += [f"--cpu={cpu}"] if cpu else []
@@ -342,7 +361,7 @@ def check_refusals(tgc, folder):
     T.scratch(folder)
     for words, status, says in (
             (["-o", "m.o", LLVM, "--triple=pdp11-dec-unix"], 1, "--triple=pdp11-dec-unix"),
-            (["-o", "m.o", LLVM, "--triple=s390x-linux-gnu"], 1, "armv7"),
+            (["-o", "m.o", LLVM, "--triple=sparc64-linux-gnu"], 1, "armv7"),
             (["-o", "m.o", LLVM, "--triple=aarch64-linux-gnu", "--cpu=avx2"], 1, "--cpu=avx2"),
             (["-o", "m.o", LLVM, "--cpu=pentium"], 2, "--cpu=pentium"),
             (["-o", "m.o", "--triple=aarch64-linux-gnu"], 2, "--target=llvm"),
@@ -368,6 +387,7 @@ def main():
     suite.add("loader", check_loader, tgc, scratch / "loader")
     suite.add("texts", check_texts, tgc, scratch / "texts")
     suite.add("weights", check_weights, tgc, scratch / "weights")
+    suite.add("weights of the other order of bytes", check_other_order, tgc, scratch / "order")
     suite.add("interface", check_interface, tgc, scratch / "interface")
     suite.add("two programs", check_two, tgc, scratch / "two")
     for version in VERSIONS:

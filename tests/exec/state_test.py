@@ -4,6 +4,7 @@ by hand; and what is promised beside the numbers (state.c), with sanitizers, as 
 
 import ctypes as C
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from onnx import TensorProto
 import graphs as G
 import tgc as T
 from library import Library
-from suite import Suite, expect
+from suite import Skip, Suite, expect
 
 suite = Suite("state")
 OPTIONS = suite.parse()
@@ -53,18 +54,18 @@ def make_llvm(folder, states, *options):
     """The same model, in the same folder, as an object that LLVM writes."""
     T.must(T.run([TGC, "net.onnx", "-o", "llvm.o", "--name=net", "--target=llvm", *states_options(states),
                   *FEW, *options], cwd=folder))
-    T.must(T.run(["gcc", "-shared", "llvm.o", "-o", "llvm.so", "-lm"], cwd=folder))
+    T.must(T.run(["gcc", "-shared", "llvm.o", "-o", "llvm.so", "-lm", "-lpthread"], cwd=folder))
     return Library(folder / "llvm.so", "net")
 
 
 def follow(name, model, states, steps, *options, first=None, error=2e-5, sizes=(), flags=("-O1",)):
-    """As C, and as LLVM's object where that is there and one thread runs: each step's outputs are ONNX
-    Runtime's. steps: feeds of each."""
+    """As C, and as LLVM's object where that is there: each step's outputs are ONNX Runtime's. steps: feeds of
+    each."""
     folder, net = make(name, model, states, *options, flags=flags)
     session = onnxruntime.InferenceSession(str(folder / "net.onnx"),
                                            providers=["CPUExecutionProvider"])
     nets = [net]
-    if HAS_LLVM and not any(word.startswith("--threads") for word in options):
+    if HAS_LLVM:
         nets.append(make_llvm(folder, states, *options))
     for one in nets:
         follow_steps(one, session, states, steps, first, error, sizes)
@@ -105,7 +106,7 @@ def check_promises(folder, plus=False):
     """state.c, as C with sanitizers and, if told to, as C++; and with LLVM's object."""
     driver = HERE / "state.c"
     if HAS_LLVM:
-        T.must(T.run(["gcc", *T.WARNINGS, "-I.", driver, "llvm.o", "-o", "kept", "-lm"], cwd=folder))
+        T.must(T.run(["gcc", *T.WARNINGS, "-I.", driver, "llvm.o", "-o", "kept", "-lm", "-lpthread"], cwd=folder))
         T.must(T.run([folder / "kept"]))
     T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "-I.", driver, "net.c", "-o", "checked", "-lm",
                   "-lpthread"], cwd=folder))
@@ -209,6 +210,22 @@ def lstm():
                                  "grows": None} and info["state_bytes"] == net.info.state_bytes,
            f"info: {info}")
     expect(T.info(TGC, folder / "net.so")["states"] == info["states"], "info of the shared object")
+
+
+@suite.case("an LSTM by LLVM for a machine with the other order of bytes")
+def big_endian():
+    compiler = ["s390x-linux-gnu-gcc", "-fexcess-precision=fast"]
+    for tool in (compiler[0], "qemu-s390x"):
+        if not shutil.which(tool):
+            raise Skip(f"{tool} is not installed")
+    T.need_llvm(TGC)
+    folder = T.scratch(SCRATCH / "lstm-big-endian")
+    onnx.save(recurrent("LSTM"), folder / "net.onnx")
+    T.must(T.run([TGC, "net.onnx", "-o", "net.o", "--target=llvm", "--triple=s390x-linux-gnu",
+                  *states_options(LSTM_STATES)], cwd=folder, env={"CC": " ".join(compiler)}))
+    T.must(T.run([*compiler, *T.WARNINGS, "-I.", HERE / "state.c", "net.o", "-static", "-o", "kept", "-lm"],
+                 cwd=folder))
+    T.must(T.run(["qemu-s390x", folder / "kept"]))
 
 
 @suite.case("a GRU by two threads and with vectors")
