@@ -124,7 +124,7 @@ static const char *sibling(struct tgc *t, const char *path, const char *extensio
 }
 
 /* clang: checks the program; NULL: another target */
-struct emission { const char *name, *header; struct clang *clang; struct text c, h; bool beside; };
+struct emission { const char *name, *header; struct clang *clang; struct text c, h, kernels; bool beside; };
 
 /* Reports what happens to weights that no linker accepts. */
 static void mention_weights(struct tgc *t, const struct schedule *s, enum weights_mode wanted,
@@ -165,14 +165,13 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
 {
     double start = clock_seconds();
     struct program_options po = model_program_options(o, m, e->name);
-    struct text kernels = {.t = t};
     struct program_lines lines = {0};
     po.lines = e->clang ? &lines : NULL;
     po.header = e->header;
-    po.kernels = &kernels;
+    po.kernels = &e->kernels;
     po.no_main = o->emit != EMIT_C;
     bool to_stdout = strcmp(o->output, "-") == 0;
-    e->c.t = e->h.t = t;
+    e->c.t = e->h.t = e->kernels.t = t;
     if (to_stdout && po.weights == WEIGHTS_AUTO)
         po.weights = WEIGHTS_STRING;
     mention_weights(t, m->schedule, po.weights, e->name);
@@ -188,7 +187,7 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
                           "them into the C");
     mention_size(t, o, e);
     if (t->debug >= 3)
-        report_text(t, kernels.s);
+        report_text(t, e->kernels.s);
     report_stage(t, "emit C", start);
     struct clang_source source = {
         .subject = o->model, .c_name = mem_printf(t, "%s.c", e->name), .c = &e->c, .h = &e->h,
@@ -455,6 +454,14 @@ static bool write_view(struct tgc *t, const struct options *o, const struct mode
     return put_text(t, files, o->output, &x);
 }
 
+/* What the driver of a device compiles, and nothing of the host's. */
+static bool write_kernels(struct tgc *t, const struct options *o, const struct model *m,
+                          struct outputs *files, const char *name)
+{
+    struct emission e = {.name = name};
+    return emit(t, o, m, &e) && put_text(t, files, o->output, &e.kernels);
+}
+
 static size_t weight_nbytes(struct tgc *t, const struct graph *g)
 {
     struct uop **root = mem_array(t, (size_t)g->noutput, sizeof *root);
@@ -505,6 +512,8 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
     case EMIT_DOT:
     case EMIT_JSON:
         return write_view(t, o, m, files, name);
+    case EMIT_CL:
+        return write_kernels(t, o, m, files, name);
     case EMIT_TG:
         return write_graph(t, o, m, files);
     default:

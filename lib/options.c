@@ -351,6 +351,8 @@ static bool check_operands(struct parser *p)
         return usage(p, "--target=llvm writes .o, .so, .a, .s and .ll: '.c' is written by --target=c");
     if (o->target != TARGET_LLVM && (o->emit == EMIT_LL || o->emit == EMIT_ASM))
         return usage(p, "'.%s' is written by --target=llvm", emit_extension(o->emit));
+    if (o->command == COMMAND_COMPILE && o->target != TARGET_OPENCL && o->emit == EMIT_CL)
+        return usage(p, "'.cl' is written by --target=opencl");
     if (o->triple && o->target != TARGET_CLANG && o->target != TARGET_LLVM)
         return usage(p, "--triple is for --target=clang and --target=llvm; with --target=c CC=TRIPLE-gcc "
                         "compiles for another machine");

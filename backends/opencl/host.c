@@ -1,6 +1,8 @@
 /* host.c - the C around the kernels: the tables of kernels and weights, launches, copies. */
 #include "backends/opencl/opencl.h"
 
+#include <string.h>
+
 static void write_check(struct program *p, struct text *out)
 {
     text_printf(out, "if (status != %s_OK)\n    return status;\n", p->upper);
@@ -59,6 +61,27 @@ static const char *opencl_is_absent(struct program *p, const struct buffer *b)
 }
 
 /* ------------------------------------------------------------------------------------- the file */
+
+/* The text as strings, an element of kernel_text[] for each of its paragraphs. */
+static void write_strings(struct text *out, const char *s)
+{
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        struct text line = {.t = out->t};
+        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
+        s += n + (s[n] == '\n');
+        text_printf(out, "    %.*s\\n\"%s\n", (int)line.n - 1, line.s, n > 0 && *s ? "" : ",");
+    }
+}
+
+static void opencl_kernels(struct program *p, const char *text, struct text *out)
+{
+    (void)p;
+    text_puts(out, "/* The kernels in OpenCL C, and the functions that they call. */\n"
+                   "static const char *const kernel_text[] = {\n");
+    write_strings(out, text);
+    text_puts(out, "};\n\n");
+}
 
 static void opencl_types(struct program *p, struct text *out)
 {
@@ -151,6 +174,6 @@ static void opencl_close(struct program *p, struct text *out)
 }
 
 const struct device opencl_device = {
-    opencl_begin, opencl_types, opencl_fields, opencl_write_text, opencl_functions, opencl_open,
+    opencl_begin, opencl_types, opencl_fields, opencl_text, opencl_kernels, opencl_functions, opencl_open,
     opencl_close, opencl_host_view, opencl_to_host, opencl_is_absent, opencl_begin_run, opencl_launches,
     opencl_end_run};

@@ -95,20 +95,8 @@ static void swap_snippets(struct program *p)
     p->device_snippets = host;
 }
 
-/* A text as a string of several lines: an element of kernel_text[]. */
-static void write_string(struct text *out, const char *s)
-{
-    while (*s) {
-        size_t n = strcspn(s, "\n");
-        struct text line = {.t = out->t};
-        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
-        s += n + (s[n] == '\n');
-        text_printf(out, "    %.*s\\n\"%s\n", (int)line.n - 1, line.s, *s ? "" : ",");
-    }
-}
-
 void opencl_kernel(struct program *p, const struct kernel *k, const struct variant *v,
-                          struct text *out)
+                   struct text *out)
 {
     struct mem_mark mark = scratch_mark(p->t);
     struct signature s = {.f = {.p = p, .k = k, .v = v}};
@@ -134,7 +122,7 @@ void opencl_kernel(struct program *p, const struct kernel *k, const struct varia
     write_locals(&s, &kernel);
     text_lines(&kernel, body, 1);
     text_puts(&kernel, "}\n\n");
-    write_string(out, kernel.s);
+    text_puts(out, kernel.s);
     p->device_doubles |= v ? has_doubles(v->linear, v->nlinear)
                            : has_doubles(k->linear, k->nlinear);
     swap_snippets(p);
@@ -150,23 +138,19 @@ static void write_pieces(struct program *p, struct text *out)
         snippets_write(p, &piece, file[i], NULL);
         if (piece.n > 0) {
             p->device_doubles |= strstr(piece.s, "double") != NULL;
-            write_string(out, piece.s);
+            text_puts(out, piece.s);
         }
     }
 }
 
-void opencl_write_text(struct program *p, const char *kernels, struct text *out)
+const char *opencl_text(struct program *p, const char *kernels)
 {
-    struct text pieces = {.t = p->t};
+    struct text pieces = {.t = p->t}, all = {.t = p->t};
     swap_snippets(p);
     snippet_use(&p->snippets, "opencl_language");
     write_pieces(p, &pieces);
     swap_snippets(p);
-    text_puts(out, "/* The kernels in OpenCL C, and the functions that they call. */\n"
-                   "static const char *const kernel_text[] = {\n");
-    if (p->device_doubles)
-        text_puts(out, "    \"#pragma OPENCL EXTENSION cl_khr_fp64 : enable\\n\",\n");
-    text_puts(out, pieces.s);
-    text_puts(out, kernels);
-    text_puts(out, "};\n\n");
+    text_printf(&all, "%s%s%s", p->device_doubles ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" : "",
+                pieces.s, kernels);
+    return all.s;
 }

@@ -7,11 +7,10 @@
 /* opencl.c: where each buffer lies. false: reported, what devices do not have */
 bool opencl_begin(struct program *p);
 
-/* kernel.c: a kernel as a string, one of those of kernel_text[]; then that table, and the pieces of
- * runtime/ that kernels use. */
+/* kernel.c: a kernel; then all of them, behind the pieces of runtime/ that they use. */
 void opencl_kernel(struct program *p, const struct kernel *k, const struct variant *v,
                    struct text *out);
-void opencl_write_text(struct program *p, const char *kernels, struct text *out);
+const char *opencl_text(struct program *p, const char *kernels);
 
 /* launch.c: a run as a list. Of a tensor, the index of its place (struct place of the program), and
  * the byte there where it begins; a state's varies. */

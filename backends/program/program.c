@@ -343,7 +343,7 @@ static void write_kernels(struct program *p, const struct text *kernels, struct 
     if (p->backend->device) {
         text_puts(out, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n"
                        "#endif\n\n");
-        p->backend->device->kernels(p, kernels->s ? kernels->s : "", out);
+        p->backend->device->kernels(p, kernels->s, out);
         return;
     }
     text_puts(out, own_frame);
@@ -467,6 +467,11 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     if (p->tasks.n > 0) {
         text_printf(&kernels, "/* The kernels' parts, as threads call them. */\n%s", p->tasks.s);
         lines_move(p, &p->tasks, &kernels);
+    }
+    if (p->backend->device) {
+        const char *text = p->backend->device->text(p, kernels.s ? kernels.s : "");
+        kernels = (struct text){.t = t};
+        text_puts(&kernels, text);
     }
     write_lifetime(p, &lifetime);
 

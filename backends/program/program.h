@@ -173,8 +173,9 @@ struct device {
     bool (*begin)(struct program *p);
     void (*types)(struct program *p, struct text *out);          /* before struct NAME */
     void (*fields)(struct program *p, struct text *out);         /* of struct NAME */
-    /* The text of all kernels in the device's form. */
-    void (*kernels)(struct program *p, const char *kernels, struct text *out);
+    /* What the driver compiles, and the same in NAME.c. */
+    const char *(*text)(struct program *p, const char *kernels);
+    void (*kernels)(struct program *p, const char *text, struct text *out);
     /* The functions that open the device and launch kernels, and those of NAME.h but init, enqueue,
      * close; behind step(). */
     void (*functions)(struct program *p, struct text *out);

@@ -7,6 +7,7 @@ waited for; programs that the driver has compiled are kept by the caller; what a
 import ctypes as C
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -247,6 +248,21 @@ def refused():
             net = Library(so, options=hooks, status=status)
             expect(text is None or any(text in t for t in told), f"{options}: {told}")
             expect(net.model.value is None, "a model in spite of that")
+
+
+@suite.case("a .cl is what the driver compiles")
+def kernels():
+    tgc = T.find_tgc(suite.options.build)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for out in ("net.c", "net.cl"):
+            T.must(T.run([tgc, ROOT / "models/mnist_cnn.tg", "-o", out, "--name=net", "--target=opencl"], cwd=folder))
+        table = re.search(r"kernel_text\[\] = \{\n(.*?)\n\};", (folder / "net.c").read_text(), re.S)[1]
+        strings = re.findall(r'"((?:[^"\\]|\\.)*)"', table)
+        text = (folder / "net.cl").read_text()
+        expect("".join(strings).encode().decode("unicode_escape") == text and "kernel void net_" in text, "other kernels")
+        said = T.run([tgc, ROOT / "models/mnist_cnn.tg", "-o", "net.cl"], cwd=folder)
+        expect(said.status == 2 and "--target=opencl" in said.err, said.err)
 
 
 @suite.case("tgc devices lists what programs find")
