@@ -102,8 +102,8 @@ static void test_refusals(void **state)
 }
 
 /* The store of a matrix product over ranges of its own. */
-static uint64_t key_of(struct tgc *t, int64_t rows, int64_t columns, int64_t steps, bool swapped,
-                       enum buffer_kind kind)
+static struct uop *store_of(struct tgc *t, int64_t rows, int64_t columns, int64_t steps,
+                            bool swapped, enum buffer_kind kind)
 {
     struct uop *size[3] = {uop_int(t, rows), uop_int(t, columns), uop_int(t, steps)}, *r[3];
     for (int k = 0; k < 3; k++)
@@ -122,8 +122,14 @@ static uint64_t key_of(struct tgc *t, int64_t rows, int64_t columns, int64_t ste
                           uop_intern(t, OP_REDUCE, DTYPE_F32, sum, 2,
                                      (union arg){.i = REDUCE_BITS(OP_ADD, 0)}),
                           r[0], r[1]};
+    return uop_intern(t, OP_STORE, DTYPE_VOID, src, 5, (union arg){0});
+}
+
+static uint64_t key_of(struct tgc *t, int64_t rows, int64_t columns, int64_t steps, bool swapped,
+                       enum buffer_kind kind)
+{
     struct nest m;
-    assert_true(nest_find(t, uop_intern(t, OP_STORE, DTYPE_VOID, src, 5, (union arg){0}), &m));
+    assert_true(nest_find(t, store_of(t, rows, columns, steps, swapped, kind), &m));
     return tune_key_of_store(t, m.store);
 }
 
@@ -164,6 +170,49 @@ static void test_check(void **state)
     tgc_free(t);
 }
 
+/* Which loop of 8 rows and 64 columns a list's columns were, wherever the opts before have moved it:
+ * a loop that lanes or a cut leave one turn of is gone. */
+static void test_columns(void **state)
+{
+    (void)state;
+    enum { ROWS, COLUMNS, NONE = -1 };
+    const struct opt rows = {.op = OPT_LANES, .n = 8, .kind = AXIS_LANE},
+                     half = {.op = OPT_LANES, .n = 4, .kind = AXIS_LANE},
+                     two = {.op = OPT_LANES, .n = 2, .kind = AXIS_LANE},
+                     first = {.op = OPT_LANES, .n = 16, .kind = AXIS_VECTOR, .column = true},
+                     second = {.op = OPT_LANES, .axis = 1, .n = 16, .column = true},
+                     panel = {.op = OPT_PANEL, .n = 32}, swap = {.op = OPT_ORDER, .axis = 1},
+                     back = {.op = OPT_ORDER, .to = 1}, away = {.op = OPT_ORDER, .to = 2},
+                     one = {.op = OPT_CUT, .n = 1, .from = 1, .to = 1},
+                     four = {.op = OPT_CUT, .n = 4, .from = 4, .to = 1},
+                     sum = {.op = OPT_LANES, .of = OF_SUM, .n = 16, .column = true},
+                     other = {.op = OPT_LANES, .store = 1, .n = 16, .column = true},
+                     third = {.op = OPT_LANES, .axis = 2, .n = 16, .column = true};
+    const struct { struct opt opt[3]; int n, axis, panel; } cases[] = {
+        {{rows}, 0, NONE, 0}, {{rows}, 1, NONE, 0}, {{first}, 1, ROWS, 16},
+        {{second}, 1, COLUMNS, 16}, {{panel}, 1, ROWS, 32}, {{rows, first}, 2, COLUMNS, 16},
+        {{half, first}, 2, ROWS, 16}, {{half, two, first}, 3, COLUMNS, 16},
+        {{swap, panel}, 2, COLUMNS, 32}, {{back, panel}, 2, COLUMNS, 32},
+        {{swap, second}, 2, ROWS, 16}, {{swap, swap, panel}, 3, ROWS, 32},
+        {{away, panel}, 2, ROWS, 32}, {{one, panel}, 2, COLUMNS, 32},
+        {{four, panel}, 2, ROWS, 32}, {{four, half, panel}, 3, COLUMNS, 32},
+        {{sum, second}, 2, COLUMNS, 16}, {{other, second}, 2, COLUMNS, 16},
+        {{third}, 1, NONE, 0}, {{rows, second}, 2, NONE, 0},
+    };
+    struct tgc *t = tgc_new(0);
+    passes_init(t);
+    struct uop *store = store_of(t, 8, 64, 32, false, BUFFER_WEIGHT);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opt opt[3];
+        memcpy(opt, cases[i].opt, sizeof opt);
+        struct tile tile = opts_columns(store, &(struct opts){opt, cases[i].n});
+        int axis = tile.column_axis < 0 ? NONE : tile.column_axis - 3;
+        if (axis != cases[i].axis || tile.panel != cases[i].panel)
+            fail_msg("case %zu: axis %d, panel %d", i, axis, (int)tile.panel);
+    }
+    tgc_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_check),
+        cmocka_unit_test(test_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
