@@ -95,14 +95,15 @@ static uint64_t stamp(const struct launch *l, bool is_local, bool is_atomic)
 static uint32_t stamp_item(uint64_t s) { return s & ((1u << ITEM_BITS) - 1); }
 static uint64_t stamp_phase(uint64_t s) { return s >> ITEM_BITS & ((1u << PHASE_BITS) - 1); }
 
-/* Whether two accesses, one of them a write, are not ordered. */
-static bool races(const struct launch *l, uint64_t old, uint64_t now)
+/* Whether two accesses, one of them a write, are not ordered. Local memory is another one in each
+ * block. */
+static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t now)
 {
     const uint32_t a = stamp_item(old), b = stamp_item(now);
     if (old >> 48 != now >> 48 || a == b || (old & now & ATOMIC))
         return false;
     if (a / l->nitem != b / l->nitem)
-        return true;
+        return !is_local;
     if (stamp_phase(old) != stamp_phase(now))
         return false;
     const uint64_t parts = ((1u << SUBPHASE_BITS) - 1) * ((uint64_t)1 << (ITEM_BITS + PHASE_BITS));
@@ -111,10 +112,10 @@ static bool races(const struct launch *l, uint64_t old, uint64_t now)
 }
 
 /* Notes a reader: in its own slot, that of a stale one or of one that it follows, or in the second. */
-static void note_reader(const struct launch *l, struct cell *cell, uint64_t now)
+static void note_reader(const struct launch *l, bool is_local, struct cell *cell, uint64_t now)
 {
     for (int i = 0; i < 2; i++)
-        if (stamp_item(cell->reader[i]) == stamp_item(now) || !races(l, cell->reader[i], now)) {
+        if (stamp_item(cell->reader[i]) == stamp_item(now) || !races(l, is_local, cell->reader[i], now)) {
             cell->reader[i] = now;
             return;
         }
@@ -187,6 +188,14 @@ static _Noreturn void report_bounds(struct launch *l, uintptr_t at, size_t nbyte
     launch_abort();
 }
 
+static _Noreturn void report_alignment(const struct launch *l, const struct window *w, size_t at,
+                                       size_t nbytes, enum access kind)
+{
+    report("%s: misaligned: %s %s %zu bytes at byte %zu of %s '%s', at %s", l->kernel->signature.name,
+           item_name(l, l->now->number), verb(kind), nbytes, at - w->from, space(w), w->name, item_line());
+    launch_abort();
+}
+
 /* --------------------------------------------------------------------------------------- access */
 
 static const struct window *find(const struct launch *l, uintptr_t at, size_t nbytes, bool writes)
@@ -217,16 +226,16 @@ static bool check_byte(struct launch *l, const struct window *w, size_t at, size
                        enum access kind, uint64_t now)
 {
     struct cell *cell = &w->memory->cell[at];
-    if (races(l, cell->writer, now)) {
+    if (races(l, w->is_local, cell->writer, now)) {
         report_race(l, w, at, nbytes, kind, cell->writer, true);
         return false;
     }
     if (kind == ACCESS_READ) {
-        note_reader(l, cell, now);
+        note_reader(l, w->is_local, cell, now);
         return true;
     }
     for (int i = 0; i < 2; i++)
-        if (races(l, cell->reader[i], now)) {
+        if (races(l, w->is_local, cell->reader[i], now)) {
             report_race(l, w, at, nbytes, kind, cell->reader[i], false);
             return false;
         }
@@ -246,7 +255,7 @@ static void check_known(struct launch *l, const struct window *w, size_t at, siz
         }
 }
 
-void shadow_access(const void *address, size_t nbytes, enum access kind)
+static void check_access(const void *address, size_t nbytes, size_t alignment, enum access kind)
 {
     struct launch *l = launch_now();
     const uintptr_t at = (uintptr_t)address;
@@ -258,6 +267,8 @@ void shadow_access(const void *address, size_t nbytes, enum access kind)
     if (!w)
         report_bounds(l, at, nbytes, kind);
     const size_t offset = at - (uintptr_t)w->memory->at;
+    if (at % alignment)
+        report_alignment(l, w, offset, nbytes, kind);
     if (kind != ACCESS_WRITE)
         check_known(l, w, offset, nbytes);
     if (kind != ACCESS_READ)
@@ -270,22 +281,43 @@ void shadow_access(const void *address, size_t nbytes, enum access kind)
             return;
 }
 
+void shadow_access(const void *address, size_t nbytes, enum access kind)
+{
+    check_access(address, nbytes, 1, kind);
+}
+
 /* --------------------------------------------------------------------------------------- hooks */
 
+/* An access of a number or of a vector up to 16 bytes is aligned to its size. */
 #define HOOKS(size)                                                                                 \
     void emulator_load##size(const void *at);                                                       \
-    void emulator_load##size(const void *at) { shadow_access(at, size, ACCESS_READ); }              \
+    void emulator_load##size(const void *at) { check_access(at, size, size, ACCESS_READ); }         \
     void emulator_store##size(const void *at);                                                      \
-    void emulator_store##size(const void *at) { shadow_access(at, size, ACCESS_WRITE); }
+    void emulator_store##size(const void *at) { check_access(at, size, size, ACCESS_WRITE); }
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)
 HOOKS(8)
 HOOKS(16)
+
+/* Vectors of 32 bytes and more are, too; smaller ones come here if the compiler has made them of
+ * narrower ones. */
+static size_t alignment_of(size_t nbytes)
+{
+    return nbytes >= 32 && (nbytes & (nbytes - 1)) == 0 ? nbytes : 1;
+}
+
 void emulator_loadN(const void *at, size_t nbytes);
-void emulator_loadN(const void *at, size_t nbytes) { shadow_access(at, nbytes, ACCESS_READ); }
+void emulator_loadN(const void *at, size_t nbytes)
+{
+    check_access(at, nbytes, alignment_of(nbytes), ACCESS_READ);
+}
+
 void emulator_storeN(const void *at, size_t nbytes);
-void emulator_storeN(const void *at, size_t nbytes) { shadow_access(at, nbytes, ACCESS_WRITE); }
+void emulator_storeN(const void *at, size_t nbytes)
+{
+    check_access(at, nbytes, alignment_of(nbytes), ACCESS_WRITE);
+}
 
 void *emulator_memset(void *to, int value, size_t nbytes);
 void *emulator_memset(void *to, int value, size_t nbytes)

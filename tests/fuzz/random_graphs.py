@@ -6,6 +6,7 @@
     random_graphs.py --seed 1000 --count 500 --fast
     random_graphs.py --seed 1000 --count 500 --level "--threads=2 --cache=0" --only-compile
     random_graphs.py --seed 1000 --count 500 --run=--target=llvm --run="--target=clang -O0"
+    random_graphs.py --seed 1000 --count 500 --emulator
 
 Each graph is compiled by default, with -O0, and in a third way with sanitizers, and runs on the
 same inputs, at each size of a run-time dimension; the program's own reference vectors, which the
@@ -17,7 +18,8 @@ fewer outputs, and every value that can be an input becomes one.
 --fast is for thousands of graphs: C compilers do not optimize (tcc builds what has no vectors, if it
 is there), and one graph of 32 goes all three ways. --level names other ways to compile, and --only-compile
 ends there: what tgc's own checks find (ir/verify.c, ir/verify_scratch.c) is a failure. --run says how
-`tgc run` runs each graph, instead of all other ways.
+`tgc run` runs each graph, instead of all other ways. --emulator runs each by OpenCL on the emulated device
+(tests/emulator/), whose reports of races, bounds and misuse are failures, too.
 """
 
 import collections
@@ -34,6 +36,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+import emulator
 import generate
 import oracle
 import tgc as T
@@ -49,6 +52,7 @@ LEVELS = ((), ("-O0",))
 # With a cache of nothing, layers are made one, band by band, wherever that can be.
 OTHERS = (("--threads=2",), ("--cache=0",), ("--weights=array",), ("--weights=incbin", "--cache=0", "--cpu=generic"),
           ("-O3",), ("--cpu=generic",), ("--threads=3", "--weights=array", "--cache=0"))
+EMULATED = ((), ("-O0",), ("--cache=0",))
 TALLY = collections.Counter()
 LOCK = threading.Lock()
 
@@ -106,8 +110,11 @@ class Trial:
 class Tester:
     def __init__(self, tgc, folder):
         self.tgc, self.folder = tgc, folder
+        self.env = emulator.environment(OPTIONS.build, cache=folder / "kernels") if OPTIONS.emulator else None
 
     def levels(self, seed):
+        if OPTIONS.emulator:
+            return (("--target=opencl", *EMULATED[seed % len(EMULATED)]),)
         if OPTIONS.level:
             return tuple(tuple(level.split()) for level in OPTIONS.level)
         if not OPTIONS.fast or seed % FULL == 0:
@@ -119,7 +126,7 @@ class Tester:
         if OPTIONS.run:
             return [way.split() for way in OPTIONS.run]
         other = OTHERS[seed % len(OTHERS)] if seed % 2 else ("-O0",)
-        return [("--target=llvm",), ("--target=llvm", *other)] if HAS_LLVM and not OPTIONS.level else []
+        return [("--target=llvm",), ("--target=llvm", *other)] if HAS_LLVM and not OPTIONS.level and not OPTIONS.emulator else []
 
     def run_here(self, trial, way, dims, s):
         """The outputs at size s by `tgc run`."""
@@ -133,6 +140,9 @@ class Tester:
 
     def build(self, level, seed):
         source, exe = self.folder / "net.c", self.folder / "net"
+        if OPTIONS.emulator:
+            T.build(source, exe, "gcc", ("-O0",))
+            return
         if OPTIONS.fast and seed % FULL:
             if level and TCC:
                 T.must(T.run([TCC, "-std=c11", "-DNET_MAIN", source.name, "-o", exe, "-lm", "-lpthread"],
@@ -168,16 +178,18 @@ class Tester:
                 self.build(level, graph.seed)
             except Failure as why:
                 return f"cc of {' '.join(level) or 'default'}: {why}"
-            own = T.run([self.folder / "net", "--selftest"], timeout=30)
+            own = T.run([self.folder / "net", "--selftest"], timeout=30, env=self.env)
             if own.status not in (0, 1, 77) or (disagrees(own.out.decode()) and not amplifies(trial)):  # 77: it carries none
                 return f"selftest of {' '.join(level) or 'default'}: {own.describe()}"
-            program = T.Program(self.folder / "net", trial.outputs)
+            program = T.Program(self.folder / "net", trial.outputs, env=self.env)
             for s, size in enumerate(graph.sizes):
                 try:
                     got = program.run([graph.values[n].tracks[s][0] for n in trial.inputs],
                                       timeout=30)
                 except Failure as why:
                     return f"run of {' '.join(level) or 'default'} at n={size}: {why}"
+                if "emulator: " in program.said:
+                    return f"{' '.join(level)}, n={size}: {program.said}"
                 wrong = self.wrong(trial, got, s)
                 if wrong:
                     return f"{' '.join(level) or 'default'}, n={size}: {wrong}"
@@ -357,6 +369,7 @@ def options(parser):
     parser.add_argument("--level", action="append", help="tgc's options, instead of the usual ones; more than once: each in turn")
     parser.add_argument("--run", action="append", help="tgc's options for `tgc run`, instead of the usual ways; more than once: each in turn")
     parser.add_argument("--only-compile", action="store_true", help="by tgc, not by a C compiler; nothing runs")
+    parser.add_argument("--emulator", action="store_true", help="by OpenCL on the emulated device, instead of the usual ways")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
 

@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import tgc as T
@@ -31,7 +32,7 @@ def need_clang():
 
 @functools.cache
 def key(clang):
-    text = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file())
+    text = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.suffix in (".c", ".h", ".cl", ".def", ".flags"))
     version = subprocess.run([clang, "--version"], capture_output=True, check=True).stdout
     return hashlib.sha256(text + version).hexdigest()[:16]
 
@@ -41,24 +42,35 @@ def library(build):
     clang = need_clang()
     folder = Path(build).resolve() / "test-scratch" / "emulated" / key(clang)
     with BUILDING:
-        if not (folder / "libOpenCL.so.1").exists():
-            shutil.rmtree(folder.parent, ignore_errors=True)
+        if not folder.exists():
+            remove_old(folder.parent)
             make(clang, folder)
     return folder / "libOpenCL.so.1"
 
 
+def remove_old(folder):
+    """Those of an hour ago: another suite may use a younger one."""
+    for old in folder.iterdir() if folder.exists() else ():
+        if time.time() - old.stat().st_mtime > 3600:
+            shutil.rmtree(old, ignore_errors=True)
+
+
 def make(clang, folder):
-    folder.mkdir(parents=True)
+    part = folder.with_name(f"{folder.name}.{os.getpid()}")
+    part.mkdir(parents=True)
     flags = ["-std=c11", "-O2", "-g", "-fPIC", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wpedantic",
              "-Wshadow", "-Wconversion", "-Werror", f'-DTGC_EMULATOR_SOURCES="{SOURCES}"']
-    jobs = [["gcc", *flags, "-c", source, "-o", folder / f"{source.stem}.o"] for source in SOURCES.glob("*.c")]
+    jobs = [["gcc", *flags, "-c", source, "-o", part / f"{source.stem}.o"] for source in SOURCES.glob("*.c")]
     jobs.append([clang, f"@{SOURCES}/opencl.flags", *HALVES, "-O0", "-g0", "-cl-std=CL1.2", "-include",
-                 SOURCES / "opencl.h", "-c", SOURCES / "opencl.cl", "-o", folder / "opencl_cl.o"])
+                 SOURCES / "opencl.h", "-c", SOURCES / "opencl.cl", "-o", part / "opencl_cl.o"])
     for job in jobs:
         T.must(T.run(job, timeout=300))
-    T.must(T.run(["gcc", "-shared", "-Wl,-soname,libOpenCL.so.1", *folder.glob("*.o"), "-o", folder / "part",
+    T.must(T.run(["gcc", "-shared", "-Wl,-soname,libOpenCL.so.1", *part.glob("*.o"), "-o", part / "libOpenCL.so.1",
                   "-lm", "-ldl", "-lpthread"]))
-    (folder / "part").rename(folder / "libOpenCL.so.1")
+    try:
+        part.rename(folder)
+    except OSError:                     # another suite was first
+        shutil.rmtree(part)
 
 
 def environment(build, **more):

@@ -148,10 +148,12 @@ def is_float(array):
 class Program:
     """An emitted C file, compiled to a program that maps .npy files to .npy files."""
 
-    def __init__(self, exe, output_names, runner=()):
+    def __init__(self, exe, output_names, runner=(), env=None):
         self.exe = Path(exe)
         self.runner = runner            # an emulator's words
         self.output_names = output_names
+        self.env = env
+        self.said = ""                  # by the last run, on standard error
 
     def run(self, arrays, timeout=120):
         """Runs on the arrays, in the graph's order of inputs; returns the outputs by name."""
@@ -161,7 +163,8 @@ class Program:
                 files.append(f"{folder}/in{number}.npy")
                 np.save(files[-1], as_npy(array))
             Path(folder, "out").mkdir()
-            must(run([*self.runner, self.exe, *files, "-o", f"{folder}/out"], timeout=timeout))
+            self.said = must(run([*self.runner, self.exe, *files, "-o", f"{folder}/out"], timeout=timeout,
+                                 env=self.env)).err
             return read_outputs(Path(folder, "out"), self.output_names)
 
 

@@ -1,0 +1,85 @@
+"""Kernels and hosts for the emulator, written by hand: right ones, and the same with one mistake, by which each of its checks is seen
+to fire. Each mistake is a kernel's text, how it is launched, and words of the report."""
+
+HEAD = "kernel void k(global float *y, global const float *x, int n)\n{\n    const int i = get_global_id(0), l = get_local_id(0);\n"
+
+SUM = HEAD + """    local float part[64];
+    part[l] = x[i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int step = 32; step > 0; step /= 2) {
+        if (l < step)
+            part[l] += part[l + step];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (l == 0)
+        y[get_group_id(0)] = part[0];
+}
+"""
+SHUFFLED = HEAD + """    float sum = x[i];
+    for (uint step = 16; step > 0; step /= 2)
+        sum += sub_group_shuffle_xor(sum, step);
+    if (l % 32 == 0)
+        y[i / 32] = sum;
+}
+"""
+REVERSED = HEAD + """    y[i] = x[i];
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    const float other = y[i ^ 1];
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    y[i] = other;
+}
+"""
+COPY = HEAD + """    y[i] = x[i];
+}
+"""
+VECTORS = HEAD + """    vstore4(vload4(i, x), i, y);
+}
+"""
+WIDE = HEAD + """    if (i < 8)
+        *(global float8 *)(y + 8 * i) = *(global const float8 *)(x + 8 * i);
+}
+"""
+COUNT = HEAD + """    atomic_inc((volatile global int *)y);
+}
+"""
+IN_TURNS = HEAD + """    local float shared[64];
+    shared[l] = x[i];
+    sub_group_barrier(CLK_LOCAL_MEM_FENCE);
+    y[i] = shared[l ^ 1];
+}
+"""
+# 128 floats each, blocks of 64: kernels without a mistake, and what y is then, of x = 0, 1, ... (None: the first element is so many)
+RIGHT = {
+    "a sum in local memory": (SUM, lambda x: [*x.reshape(2, 64).sum(1)]),
+    "a sum by shuffles": (SHUFFLED, lambda x: [*x.reshape(4, 32).sum(1)]),
+    "an exchange in global memory": (REVERSED, lambda x: [*x.reshape(64, 2)[:, ::-1].ravel()]),
+    "a copy": (COPY, lambda x: [*x]),
+    "a copy of vectors": (WIDE, lambda x: [*x[:64]]),
+    "an exchange in sub-groups": (IN_TURNS, lambda x: [*x.reshape(64, 2)[:, ::-1].ravel()]),
+}
+LOCAL_BARRIER = "    barrier(CLK_LOCAL_MEM_FENCE);\n"
+# name, text, what it becomes, words of the report
+WRONG = [
+    ("a barrier removed", SUM, (LOCAL_BARRIER, ""), "race: .* of local memory 'part', which .* without a barrier between, at line [58]: "),
+    ("the barrier of a loop removed", SUM, ("    " + LOCAL_BARRIER, ""), "race: .*local memory 'part'"),
+    ("a fence of the other memory", REVERSED, ("GLOBAL", "LOCAL"), "race: .* memory 'y', which .* without a barrier between, at line 6: "),
+    ("a sub-group's barrier removed", IN_TURNS, ("    sub_group_barrier(CLK_LOCAL_MEM_FENCE);\n", ""), "which nobody has written|race"),
+    ("a sub-group's barrier for more than a sub-group", IN_TURNS, ("l ^ 1", "l ^ 32"), "race|which nobody has written"),
+    ("two blocks write one element", COPY, ("y[i]", "y[l]"), "race: work-item 0 of block 1 writes .*'y', which work-item 0 of block 0 writes in the same launch, at line 4: y"),
+    ("one block reads what another writes", COPY, ("x[i]", "y[0] + x[i]"), "race|which nobody has written"),
+    ("atomic and plain access", COUNT, ("}", "    y[0] = 1;\n}"), "race: .*memory 'y'"),
+    ("an index off by one", COPY, ("x[i]", "x[i + 1]"), "out of bounds: work-item 63 of block 1 reads 4 bytes, 0 bytes behind the end of memory 'x' .512 bytes., at line 4"),
+    ("an index before the first", COPY, ("y[i]", "y[i - 1]"), "out of bounds: work-item 0 of block 0 writes 4 bytes, 4 bytes before memory 'y'"),
+    ("a misaligned vector", WIDE, ("x + 8 * i)", "x + 8 * i + 65)"), "misaligned: work-item 0 of block 0 reads 32 bytes at byte 260 of memory 'x'"),
+    ("a vector over the end", COPY, ("y[i] = x[i]", "vstore4(0, i, y + 1)"), "out of bounds: work-item 31 of block 0 writes 4 bytes, 0 bytes behind the end of memory 'y'"),
+    ("vectors beyond the end", VECTORS, ("", ""), "out of bounds: work-item 32 of block 0 reads 4 bytes, 0 bytes behind the end of memory 'x'"),
+    ("an address of nothing", COPY, ("y[i] = x[i]", "y[i] = *(global float *)(ulong)(8 + i)"), "out of bounds: .* none of its arguments'"),
+    ("local memory too short", SUM, ("part[64]", "part[63]"), "out of bounds: .*local memory 'part'"),
+    ("a write to what is read only", COPY, ("y[i] = x[i]", "*(global float *)x = 1"), "writes 4 bytes of memory 'x', which it may only read"),
+    ("local memory read before it is written", SUM, ("    part[l] = x[i];\n", ""), "reads .* of local memory 'part', which nobody has written, at line"),
+    ("global memory read before it is written", COPY, ("x[i]", "y[i] + x[i]"), "reads .* of memory 'y', which nobody has written"),
+    ("a barrier for some", SUM, (LOCAL_BARRIER, "    if (l < 32)\n    " + LOCAL_BARRIER), "divergent barrier: work-item 0 of block 0 waits at line 7: .*; work-item 32 of block 0 waits at line 11: "),
+    ("a barrier behind a return", SUM, (LOCAL_BARRIER, "    if (l == 5)\n        return;\n" + LOCAL_BARRIER), "divergent barrier: work-item 0 of block 0 waits at .*; work-item 5 of block 0 has returned"),
+    ("barriers as often as an item's number", REVERSED, ("    const float", "    for (int k = 0; k < l; k++)\n        barrier(CLK_LOCAL_MEM_FENCE);\n    const float"), "divergent barrier"),
+    ("a shuffle for some", SHUFFLED, ("        sum += ", "        if (l % 4 < 3)\n            sum += "), "divergent operation of a sub-group: work-item 0 of block 0 waits at line 7"),
+]
