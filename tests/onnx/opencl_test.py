@@ -1,6 +1,6 @@
 """The OpenCL target, on a processor by PoCL: the onnx package's tests that pass by the C target, and
 the models of models/. What devices do not have (strings) is refused with a message, and nothing
-else is. Quick: every seventh test. The models are shared objects in this process, since a driver's compiler
+else is. Each by two rows of devices: generic-gpu's portable kernels, pocl's vectors. Quick: every seventh test, by one of them. The models are shared objects in this process, since a driver's compiler
 takes longer to load than to compile."""
 
 import os
@@ -23,6 +23,7 @@ from suite import Failure, Suite, expect
 
 EVERY = 7
 OPTIONS = ("--target=opencl",)
+DEVICES = ("generic-gpu", "pocl")
 STRING = onnx.TensorProto.STRING
 
 
@@ -45,10 +46,10 @@ def symbols(library, arrays):
     return found
 
 
-def run_case(tgc, case, folder, told, flags=("-O1",)):
+def run_case(tgc, case, folder, told, flags=("-O1",), device="generic-gpu"):
     """The case by the device whose driver libOpenCL.so.1 is."""
     try:
-        N.emit_case(tgc, case, folder, OPTIONS, told)
+        N.emit_case(tgc, case, folder, (*OPTIONS, f"--cpu={device}"), told)
         T.must(T.run(["gcc", *flags, "-shared", "-fPIC", "node.c", "-o", "node.so",
                       *N.libraries_of(case)], cwd=folder))
         library = Library(folder / "node.so", "node")
@@ -75,16 +76,16 @@ def run_case(tgc, case, folder, told, flags=("-O1",)):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_case(tgc, case, folder, told):
+def check_case(tgc, case, folder, told, device):
     keep_context()
-    run_case(tgc, case, folder, told)
+    run_case(tgc, case, folder, told, device=device)
 
 
-def check_model(tgc, path, folder):
+def check_model(tgc, path, folder, device):
     """The program's own check of its reference vectors."""
     need_device()
     T.scratch(folder)
-    T.must(T.run([tgc, path, "-o", "m.c", *OPTIONS], cwd=folder))
+    T.must(T.run([tgc, path, "-o", "m.c", *OPTIONS, f"--cpu={device}"], cwd=folder))
     T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
     done = T.run([folder / "m", "--selftest"], cwd=folder, timeout=120)
     if done.status == 0:
@@ -110,14 +111,15 @@ def main():
     tgc = T.find_tgc(options.build)
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "opencl")
     for path in sorted((ROOT / "models").glob("*.tg")):
-        suite.add(path.name, check_model, tgc, path, scratch / path.stem)
+        for device in DEVICES:
+            suite.add(f"{path.name}, {device}", check_model, tgc, path, scratch / f"{path.stem}-{device}", device)
     suite.add("no driver", check_missing_driver, tgc, scratch / "none")
     cases = N.load_cases(options.build)
     passing, _ = N.read_lists()
     for number, (name, told) in enumerate(passing.items()):
-        if name in cases:
-            suite.add(name, check_case, tgc, cases[name], scratch / N.flat(name), told,
-                      slow=number % EVERY != 0)
+        for which, device in enumerate(DEVICES if name in cases else ()):
+            suite.add(f"{name}, {device}", check_case, tgc, cases[name], scratch / f"{N.flat(name)}-{device}", told, device,
+                      slow=number % EVERY != 0 or number // EVERY % 2 != which)
     suite.main()
 
 
