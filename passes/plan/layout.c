@@ -11,7 +11,8 @@
  * kernels shows which axes correspond: a range whose stride in a buffer is the row-major stride of
  * an axis runs along that axis.
  *
- * Only buffers that nothing but kernels access, of fixed sizes, can have another order.
+ * Only buffers that nothing but kernels access can have another order. An axis whose size only the
+ * run knows, a batch, stays where it is, and so do the axes outside of it, whose strides depend on it.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/plan/plan.h"
@@ -46,7 +47,7 @@ static int axis_along(struct tgc *t, const struct buffer *b, struct uop *offset,
     int64_t stride, step = 1, size;
     if (!uop_const_int(r->src[0], &size) || !index_stride(t, offset, r, &stride))
         return NO_AXIS;
-    for (int a = b->ndim - 1; a >= 0; a--) {
+    for (int a = b->ndim - 1; a >= 0 && b->dim[a]->op == OP_CONST; a--) {
         int64_t dim = b->dim[a]->arg.i;
         if (dim > 1 && step == stride)
             return size <= dim ? a : NO_AXIS;
@@ -328,7 +329,7 @@ static void vote_gathers(struct layout *l, const struct buffer *b)
     enum { GATHERED = 16 };                           /* the cost of an element, in products */
     double nelem = 1;
     for (int a = 0; a < b->ndim; a++)
-        nelem *= (double)b->dim[a]->arg.i;
+        nelem *= dim_extent(b->dim[a]);
     for (int a = 0; a < b->ndim; a++) {
         const struct gathered *g = &l->gathered[(size_t)b->id * MAX_RANK + (size_t)a];
         if (g->nread > 0 && gather_gain(l->p->t, g, nelem) > 0)
@@ -371,10 +372,10 @@ static bool follow(struct layout *l, const struct stored *s)
     return any;
 }
 
-static bool has_fixed_sizes(const struct buffer *b)
+static bool may_be_filled(const struct buffer *b)
 {
     for (int a = 0; a < b->ndim; a++)
-        if (b->dim[a]->op != OP_CONST || b->dim[a]->arg.i < 1)
+        if (b->dim[a]->vmax < 1)
             return false;
     return b->ndim > 1;
 }
@@ -405,7 +406,7 @@ static void find_free(struct layout *l)
         enum op op = n->u->op;
         if (n->buffer && n->buffer->kind == BUFFER_TEMP && !n->in_order &&
             rank_stored(n->u) == n->buffer->ndim && op != OP_GET && op != OP_PARAM &&
-            op != OP_BUFFER && has_fixed_sizes(n->buffer) && !is_in_groups(n->u))
+            op != OP_BUFFER && may_be_filled(n->buffer) && !is_in_groups(n->u))
             l->is_free[n->buffer->id] = true;
     }
     for (int i = 0; i < p->nsegment; i++) {
@@ -423,7 +424,7 @@ static void pad_rows(struct tgc *t, struct buffer *b, int inner)
     int64_t size = (int64_t)dtype_nbytes(b->dtype), nrow = 1;
     int64_t row = sat_mul(b->dim[inner]->arg.i, size);
     for (int a = 0; a < b->ndim; a++)
-        nrow = sat_mul(nrow, a == inner ? 1 : b->dim[a]->arg.i);
+        nrow = sat_mul(nrow, a == inner ? 1 : b->dim[a]->vmax);
     if (row % cost_alias_nbytes(m) || nrow < m->level[LEVEL_L1].ways)
         return;
     if (!b->is_ordered)
