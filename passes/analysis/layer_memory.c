@@ -38,11 +38,12 @@ static struct held *tensor_of(const struct room *r, const struct uop *u)
     return &r->tensor[r->at[u->id]];
 }
 
+/* Sizes do not count: a weight that is expanded by a size that only the run knows stays what it is. */
 static bool varies(const struct room *r, const struct uop *u)
 {
     if (u->op == OP_BUFFER)
         return !buffer_is_stationary(uop_buffer_of(u));
-    bool any = u->nsrc == 0 && u->op != OP_CONST && u->op != OP_IOTA;
+    bool any = u->nsrc == 0 && u->op != OP_CONST && u->op != OP_IOTA && u->op != OP_VAR;
     for (int k = 0; k < u->nsrc; k++)
         any |= tensor_of(r, u->src[k])->varies;
     return any;
