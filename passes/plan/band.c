@@ -87,6 +87,19 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
     return halo_part(t, n, producer, axis, &m->kept[k], &m->part[k]);
 }
 
+/* Whether all sizes of what scratch would hold are fixed. */
+static bool is_fixed_part(const struct member *m, int nband)
+{
+    for (int a = 0; a < m->node->u->ndim; a++) {
+        bool within = false;
+        for (int k = 0; k < nband; k++)
+            within |= m->part[k].axis == a;
+        if (!within && m->node->u->dim[a]->op != OP_CONST)
+            return false;
+    }
+    return true;
+}
+
 /* The parts of a value that the bands need, along one axis for each band. */
 static bool find_parts(struct banding *w, const struct group *g, const struct node *n,
                        struct segment *producer, struct member *m)
@@ -100,7 +113,7 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
             band_repeats(w, producer, m->part[k].axis) ||
             band_is_column(w, producer, m->part[k].axis))
             return false;
-    return true;
+    return is_fixed_part(m, g->nband);
 }
 
 /* ------------------------------------------------------------------------------------ the group */
@@ -167,32 +180,34 @@ static bool reads_candidates(const struct banding *w, const struct segment *s)
     return false;
 }
 
-/* Adds a band: along axis a of the last segment's value, `size` elements in steps of `rows`. */
-static void add_band(struct tgc *t, struct group *g, int a, int64_t size, int64_t rows)
+/* Adds a band: along axis a of the last segment's value, so many rows of it. */
+static void add_band(struct tgc *t, struct group *g, int a, int64_t rows)
 {
-    struct uop *nband = uop_int(t, size / rows);
+    struct uop *size = g->member[0].s->axis[a]->src[0];
     struct band *b = &g->member[0].part[g->nband++];
     b->axis = a;
     b->extent = rows;
-    b->range = uop_axis(t, nband, AXIS_BAND, WORKER_EACH);
+    b->range = uop_axis(t, sym_div(t, size, uop_int(t, rows)), AXIS_BAND, WORKER_EACH);
     b->start = sym_muli(t, b->range, rows);
     b->inner = rows > 1 ? uop_range(t, uop_int(t, rows), t->next_range++) : uop_int(t, 0);
-    g->nbands *= (double)(size / rows);
+    g->nbands *= dim_extent(b->range->src[0]);
     g->n = 1;
 }
 
-static bool may_split(struct banding *w, struct segment *s, int a, int64_t *size)
+static bool may_split(struct banding *w, struct segment *s, int a)
 {
-    return s->axis[a]->op == OP_RANGE && uop_const_int(s->axis[a]->src[0], size) &&
-           a != band_innermost(s) && !band_chooses(w, s, a) && !band_repeats(w, s, a) &&
-           !band_is_column(w, s, a);
+    return s->axis[a]->op == OP_RANGE && a != band_innermost(s) && !band_chooses(w, s, a) &&
+           !band_repeats(w, s, a) && !band_is_column(w, s, a);
 }
 
-/* The next divisor of size above n (step 1) or below (step -1) that is valid for a band; 0:
- * none. */
-static int64_t next_divisor(int64_t size, int64_t n, int step)
+/* The next divisor of `dim` above n (step 1) or below (step -1) that is valid for a band; 0: none.
+ * A size that only the run knows, as that of a batch, has bands of one. */
+static int64_t next_divisor(const struct uop *dim, int64_t n, int step)
 {
     enum { MOST = 1 << 16 };     /* no cache holds as many rows */
+    int64_t size;
+    if (!uop_const_int(dim, &size))
+        return dim->vmax > 1 && n != 1 ? 1 : 0;
     n = step < 0 && n > MOST + 1 ? MOST + 1 : n;
     for (n += step; n > 0 && n < size && n <= MOST; n += step)
         if (size % n == 0)
@@ -203,12 +218,11 @@ static int64_t next_divisor(int64_t size, int64_t n, int step)
 bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes)
 {
     double cache = cost_cache_nbytes(t), room = cache > 0 ? RATIO_STORED * cache : HUGE_VAL;
-    int64_t size;
     if (nbytes <= room)
         return true;
-    if (!nrow || !uop_const_int(nrow, &size))
+    if (!nrow || nrow->op != OP_CONST)
         return false;
-    int64_t n = next_divisor(size, (int64_t)RATIO_BAND_ROWS - 1, 1);
+    int64_t n = next_divisor(nrow, (int64_t)RATIO_BAND_ROWS - 1, 1);
     return n > 0 && (double)n * row_nbytes <= room;
 }
 
@@ -217,23 +231,25 @@ static void find_group(struct banding *w, struct segment *sink, struct group *be
 {
     struct tgc *t = w->p->t;
     double most = 0;
-    int64_t size, across;
     best->n = 0;
     for (int a = 0; a < sink->value->ndim; a++) {
-        if (!may_split(w, sink, a, &size))
+        if (!may_split(w, sink, a))
             continue;
+        const struct uop *size = sink->axis[a]->src[0];
         for (int64_t rows = 0; (rows = next_divisor(size, rows, 1)) > 0;) {
             struct group g = {.nbands = 1, .n = 1, .member = {{.s = sink}}};
-            add_band(t, &g, a, size, rows);
+            add_band(t, &g, a, rows);
             grow(w, &g, best, &most);
             for (int b = a + 1; b < sink->value->ndim && g.n > 1 && group_is_too_large(w, &g);
                  b++) {
-                if (!may_split(w, sink, b, &across))
+                if (!may_split(w, sink, b))
                     continue;
-                for (int64_t columns = across; (columns = next_divisor(across, columns, -1)) > 0;) {
+                const struct uop *across = sink->axis[b]->src[0];
+                for (int64_t columns = across->vmax;
+                     (columns = next_divisor(across, columns, -1)) > 0;) {
                     struct group h = {.nbands = 1, .n = 1, .member = {{.s = sink}}};
-                    add_band(t, &h, a, size, rows);
-                    add_band(t, &h, b, across, columns);
+                    add_band(t, &h, a, rows);
+                    add_band(t, &h, b, columns);
                     grow(w, &h, best, &most);
                 }
             }
@@ -356,7 +372,7 @@ static struct segment *find_producer(const struct plan *p, const struct node *n)
     return s->start && value->op == OP_REDUCE ? NULL : s;
 }
 
-/* Finds the buffers of fixed size that one segment fills, and these segments. */
+/* Finds the buffers that one segment fills, and these segments. */
 static void find_candidates(struct banding *w)
 {
     const double addressed = 0x1p47;                  /* bytes of any arena */
@@ -366,7 +382,7 @@ static void find_candidates(struct banding *w)
         bool plain = n->buffer && n->is_private && !n->must && !n->within && !n->hosts &&
                      n->buffer->kind == BUFFER_TEMP && buffer_most_nbytes(n->buffer) < addressed;
         for (int a = 0; plain && a < n->buffer->ndim; a++)
-            plain = n->buffer->dim[a]->op == OP_CONST && n->buffer->dim[a]->arg.i > 0;
+            plain = n->buffer->dim[a]->vmax > 0;
         w->producer[i] = plain ? find_producer(p, n) : NULL;
     }
 }

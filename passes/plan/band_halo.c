@@ -35,12 +35,27 @@ static bool has_fixed_border(const struct node *n)
     return true;
 }
 
+/* The same along an axis whose size only the run knows: one element, without a border. */
+static bool part_of_unknown(struct tgc *t, struct kept *kept, int axis, int64_t border, struct band *part)
+{
+    if (border || kept->extent > 1)
+        return false;
+    part->axis = axis;
+    part->start = kept->start = kept->begin;
+    part->extent = kept->slots = 1;
+    part->inner = uop_int(t, 0);
+    return true;
+}
+
 bool halo_part(struct tgc *t, const struct node *pad, const struct segment *inside, int axis,
                struct kept *kept, struct band *part)
 {
     int64_t size, lo = border(pad, axis, false), hi = border(pad, axis, true);
-    if (!uop_const_int(pad->u->dim[axis], &size) || inside->axis[axis]->op != OP_RANGE ||
-        kept->extent >= size || !has_fixed_border(pad))
+    if (inside->axis[axis]->op != OP_RANGE || !has_fixed_border(pad))
+        return false;
+    if (!uop_const_int(pad->u->dim[axis], &size))
+        return part_of_unknown(t, kept, axis, lo + hi, part);
+    if (kept->extent >= size)
         return false;
     int64_t length = size - lo - hi, extent = kept->extent < length ? kept->extent : length;
     kept->begin = clamp(t, kept->begin, 0, size - kept->extent);
