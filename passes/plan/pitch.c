@@ -2,7 +2,8 @@
  *
  * Winograd's tensors are an example: all xi of a tile are computed together, and their stride is
  * the number of all tiles. If that is a multiple of half a page, they map to a few cache sets and
- * evict each other; padded by one line, they do not. (band.c pads a band's scratch.)
+ * evict each other; padded by one line, they do not. (band.c pads a band's scratch.) Axes whose sizes
+ * only the run knows, a batch, go outside of the places, whose stride is a constant then.
  */
 #include "passes/plan/plan.h"
 #include "passes/analysis/access.h"
@@ -66,39 +67,57 @@ static bool is_read_place_by_place(const struct node *n, int axis)
     return nuse >= PLACES;
 }
 
+/* The axes of a buffer, outermost first: those whose sizes only the run knows, then the others as
+ * they are. *nunknown: of the former. false: there is nothing to store. */
+static bool find_axes(const struct buffer *b, int *axis, int *nunknown)
+{
+    int n = 0;
+    for (int fixed = 0; fixed <= 1; fixed++) {
+        for (int i = 0; i < b->ndim; i++) {
+            int a = b->is_ordered ? b->order[i] : i;
+            if (b->dim[a]->vmax < 1)
+                return false;
+            if ((b->dim[a]->op == OP_CONST) == fixed)
+                axis[n++] = a;
+        }
+        *nunknown = fixed ? *nunknown : n;
+    }
+    return true;
+}
+
 static void spread(struct plan *p, struct node *n, struct segment *s)
 {
     struct tgc *t = p->t;
     struct buffer *b = n->buffer;
-    int axis[MAX_RANK], first = 0;
+    int axis[MAX_RANK], nunknown = 0;
     const struct machine *m = machine_of(t);
-    int64_t size = (int64_t)dtype_nbytes(b->dtype), line = m->line / size, stride = 1;
-    for (int a = 0; a < b->ndim; a++) {
-        if (b->dim[a]->op != OP_CONST || b->dim[a]->arg.i < 1)
-            return;
-        axis[a] = b->is_ordered ? b->order[a] : a;
-    }
+    int64_t size = (int64_t)dtype_nbytes(b->dtype), line = m->line / size, apart = 1, places;
+    if (!find_axes(b, axis, &nunknown) || nunknown == b->ndim)
+        return;
+    int first = nunknown;
     while (first < b->ndim - 1 && b->dim[axis[first]]->arg.i == 1)
         first++;
     for (int i = first + 1; i < b->ndim; i++)
-        stride = sat_mul(stride, b->dim[axis[i]]->arg.i);
-    int64_t places = b->dim[axis[first]]->arg.i;
+        apart = sat_mul(apart, b->dim[axis[i]]->arg.i);
+    places = b->dim[axis[first]]->arg.i;
     int along = value_axis(n->u, axis[first]);
-    if (places < PLACES || stride > INT64_MAX / 2 / places / size ||
-        stride * size % cost_alias_nbytes(m) ||
+    if (places < PLACES || apart > INT64_MAX / 2 / places / size)
+        return;
+    int64_t padding = apart * size % cost_alias_nbytes(m) ? 0 : line;
+    if ((!padding && !nunknown) ||
         (!is_read_place_by_place(n, along) && !is_stack_along(p, s, along)))
         return;
     struct view *v = MEM_NEW(t, struct view);
     v->ndim = b->ndim;
     v->offset = uop_int(t, 0);
-    stride = 1;
+    struct uop *stride = uop_int(t, 1);
     for (int i = b->ndim - 1; i >= 0; i--) {
+        stride = sym_addi(t, stride, i == first ? padding : 0);
         v->dim[axis[i]] = b->dim[axis[i]];
-        v->stride[axis[i]] = uop_int(t, stride += i == first ? line : 0);
-        stride *= i == first ? 1 : b->dim[axis[i]]->arg.i;      /* outer axes have size 1 */
+        v->stride[axis[i]] = stride;
+        stride = sym_mul(t, stride, b->dim[axis[i]]);
     }
-    stride -= line;
-    b->dim[axis[first]] = uop_int(t, places + (places * line + stride - 1) / stride);
+    b->dim[axis[first]] = uop_int(t, places + (places * padding + apart - 1) / apart);
     b->storage = v;
 }
 
