@@ -248,28 +248,39 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
     return *values && *weights;
 }
 
+/* The store with `n` turns of range `axis`, from `start` on. */
+static struct uop *store_part(struct tgc *t, struct uop *store, int axis, struct uop *n,
+                              struct uop *start)
+{
+    struct uop *r = store->src[axis], *src[80];
+    struct uop *own = uop_is_int(n, 1) ? uop_int(t, 0) : uop_axis(t, n, AXIS_LOOP, WORKER_EACH);
+    struct uop *by = sym_add(t, own, start);
+    int nsrc = 0;
+    if (own->op == OP_RANGE && uop_get_axes(t, r))
+        uop_name_axes(t, own, uop_get_axes(t, r));
+    for (int i = 0; i < store->nsrc; i++)
+        if (i != axis)
+            src[nsrc++] = uop_substitute(t, store->src[i], r, by);
+        else if (own->op == OP_RANGE)
+            src[nsrc++] = own;
+    return uop_intern(t, OP_STORE, store->dtype, src, nsrc, (union arg){0});
+}
+
 void store_cut(struct tgc *t, struct uop *store, int axis, int64_t n, int64_t from,
                struct uop **first, struct uop **rest)
 {
-    struct uop *r = store->src[axis], *part[2];
-    int64_t size[2] = {n, r->src[0]->arg.i - from}, start[2] = {0, from};
-    for (int k = 0; k < 2; k++) {
-        struct uop *src[80];
-        struct uop *own = size[k] == 1 ? uop_int(t, 0)
-                                       : uop_axis(t, uop_int(t, size[k]), AXIS_LOOP, WORKER_EACH);
-        struct uop *by = sym_addi(t, own, start[k]);
-        int nsrc = 0;
-        if (own->op == OP_RANGE && uop_get_axes(t, r))
-            uop_name_axes(t, own, uop_get_axes(t, r));
-        for (int i = 0; i < store->nsrc; i++)
-            if (i != axis)
-                src[nsrc++] = uop_substitute(t, store->src[i], r, by);
-            else if (own->op == OP_RANGE)
-                src[nsrc++] = own;
-        part[k] = uop_intern(t, OP_STORE, store->dtype, src, nsrc, (union arg){0});
-    }
-    *first = part[0];
-    *rest = part[1];
+    int64_t size = store->src[axis]->src[0]->arg.i;
+    *first = store_part(t, store, axis, uop_int(t, n), uop_int(t, 0));
+    *rest = store_part(t, store, axis, uop_int(t, size - from), uop_int(t, from));
+}
+
+void store_round(struct tgc *t, struct uop *store, int axis, int64_t n, struct uop **first,
+                 struct uop **rest)
+{
+    struct uop *size = store->src[axis]->src[0], *by = uop_int(t, n);
+    struct uop *whole = sym_mul(t, sym_div(t, size, by), by);
+    *first = store_part(t, store, axis, whole, uop_int(t, 0));
+    *rest = store_part(t, store, axis, sym_mod(t, size, by), whole);
 }
 
 void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,

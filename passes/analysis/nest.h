@@ -70,5 +70,8 @@ void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct 
 /* The same, and the rest begins at `from`, which may be before n: both have what lies between. */
 void store_cut(struct tgc *t, struct uop *store, int axis, int64_t n, int64_t from,
                struct uop **first, struct uop **rest);
+/* The same of a range whose size only the run knows: as many whole multiples of n as it has. */
+void store_round(struct tgc *t, struct uop *store, int axis, int64_t n, struct uop **first,
+                 struct uop **rest);
 
 #endif

@@ -281,11 +281,20 @@ static void try_columns(const struct nest *m, enum isa isa, const struct pairing
         const struct pairing *by = &p[i];
         int64_t most = by->size < VECTOR_ROWS_MAX ? by->size : VECTOR_ROWS_MAX;
         tile.row_axis = by->axis;
-        for (tile.rows = by->axis < 0 ? 1 : 2; tile.rows <= most; tile.rows++) {
+        for (tile.rows = by->axis < 0 ? 1 : 2; tile.rows <= most;
+             tile.rows += by->unknown ? tile.rows : 1) {
             tile.gain = tile_gain(m, isa, by, column_steps, &tile, used);
             consider(m, s, tile);
         }
     }
+}
+
+/* How many rows a tile along r may have: what a contraction's whole tiles leave of a number that
+ * only the run knows becomes stores of half as many rows, outside of stages. */
+static int64_t rows_most(const struct nest *m, const struct uop *r)
+{
+    int64_t n = range_fixed_size(r);
+    return n > 0 || !m->contraction || m->staged ? n : r->src[0]->vmax;
 }
 
 /* The ranges for rows that go with columns along that axis: each that fits, and none. */
@@ -296,10 +305,15 @@ static int list_pairs(const struct nest *m, int axis, struct pairing *p)
     int n = 0;
     for (int a = m->first; a < m->store->nsrc; a++) {
         struct uop *row = m->store->src[a];
-        if (range_fixed_size(row) >= 2 && a != axis && rows_fit(m, row) &&
+        if (rows_most(m, row) >= 2 && a != axis && rows_fit(m, row) &&
             (m->reduce || (turned && a == m->store->nsrc - 1)))
             p[n++] = tile_pair(m, column, a);
     }
+    bool fixed = false;
+    for (int i = 0; i < n; i++)
+        fixed |= !p[i].unknown;
+    for (int i = 0; i < n; i++)                          /* a run may have one of them */
+        p[i].worth = p[i].unknown && fixed ? RATIO_ROWS_UNKNOWN : 1;
     p[n++] = tile_pair(m, column, -1);
     return n;
 }

@@ -98,23 +98,28 @@ static bool open_nest(struct work *w, const struct opt *opt)
     return true;
 }
 
-bool work_take_axis(struct work *w, const struct opt *opt, struct uop **range, int64_t *size)
+bool work_take_range(struct work *w, const struct opt *opt, struct uop **range)
 {
     if (!open_nest(w, opt))
         return false;
     if (opt->axis < 0 || opt->axis >= w->open.n)
         return work_refuse(w, "the nest has no such loop");
     *range = w->open.range[opt->axis];
-    *size = range_fixed_size(*range);
     if (range_is(*range, AXIS_BAND))
         return work_refuse(w, "a band's loop is that of other stores, too");
     if (range_is_shared(*range) || range_is_of_block(*range))
         return work_refuse(w, "threads share the loop");
-    if (*size < 1)
-        return work_refuse(w, "only the run knows how many turns the loop has");
     if (w->open.n >= RANGES_MAX)
         return work_refuse(w, "there are too many loops in each other");
     return true;
+}
+
+bool work_take_axis(struct work *w, const struct opt *opt, struct uop **range, int64_t *size)
+{
+    if (!work_take_range(w, opt, range))
+        return false;
+    *size = range_fixed_size(*range);
+    return *size > 0 || work_refuse(w, "only the run knows how many turns the loop has");
 }
 
 static int loops_before_lanes(const struct open *o)
@@ -240,12 +245,11 @@ static bool vectors_fit(struct work *w, struct uop *r)
 static bool apply_lanes(struct work *w, const struct opt *opt)
 {
     struct uop *r;
-    int64_t size;
-    if (!work_take_axis(w, opt, &r, &size))
+    if (!work_take_range(w, opt, &r))
         return false;
-    struct uop *was = w->open.was[opt->axis];
+    struct uop *was = w->open.was[opt->axis], *size = r->src[0];
     bool inner = range_is_lane(r);
-    if (opt->n < 1 || size % opt->n)
+    if (opt->n < 1 || !uop_is_int(sym_mod(w->t, size, uop_int(w->t, opt->n)), 0))
         return work_refuse(w, "the lanes do not divide the loop: it is to be cut before");
     if (inner && !range_is(r, AXIS_LANE))
         return work_refuse(w, "such a lane is not divided");
@@ -255,7 +259,10 @@ static bool apply_lanes(struct work *w, const struct opt *opt)
         return work_refuse(w, "a stage depends on the loop");
     if (opt->kind == AXIS_VECTOR && !vectors_fit(w, was))
         return work_refuse(w, "something along the loop is no vector");
-    struct uop *outer = work_new_range(w->t, size / opt->n, RANGE_AXIS(r->arg.i)),
+    struct uop *turns = sym_div(w->t, size, uop_int(w->t, opt->n));
+    struct uop *outer = uop_is_int(turns, 1)
+                            ? uop_int(w->t, 0)
+                            : uop_axis(w->t, turns, RANGE_AXIS(r->arg.i), WORKER_EACH),
                *lane = work_new_range(w->t, opt->n, opt->kind);
     work_name_like(w->t, outer, r);
     if (inner && outer->op == OP_RANGE)
@@ -454,6 +461,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_MERGE: return apply_merge(w, o);
     case OPT_ORDER: return apply_order(w, o);
     case OPT_CUT: return apply_cut(w, o);
+    case OPT_ROUND: return apply_round(w, o);
     case OPT_DIVIDE: return apply_divide(w, o);
     case OPT_PANEL: return apply_panel(w, o);
     case OPT_LANES: return apply_lanes(w, o);

@@ -27,6 +27,19 @@ struct uop *store_as_stage(struct tgc *t, const struct uop *store)
                       (union arg){.p = uop_buffer_of(store->src[0])});
 }
 
+static bool rest_has_place(struct work *w, const struct opt *opt)
+{
+    return (opt->to > opt->store && opt->to <= w->ast->nsrc) ||
+           work_refuse(w, "the rest is a store behind the first part");
+}
+
+static void put_parts(struct work *w, const struct opt *opt, struct uop *const *part)
+{
+    work_put_stores(w, opt->store, part, 1);
+    struct uop *before_rest[2] = {w->ast->src[opt->to - 1], part[1]};
+    work_put_stores(w, opt->to - 1, before_rest, 2);
+}
+
 bool apply_cut(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -41,15 +54,35 @@ bool apply_cut(struct work *w, const struct opt *opt)
     if (opt->from < opt->n && t->threads > 1)
         return work_refuse(w, "two threads would store the same element");
     work_close(w);
-    if (opt->to <= opt->store || opt->to > w->ast->nsrc)
-        return work_refuse(w, "the rest is a store behind the first part");
+    if (!rest_has_place(w, opt))
+        return false;
     struct uop *store = w->ast->src[opt->store];
     int axis = store_first_range(store) + opt->axis;
     store_cut(t, store, axis, opt->n, opt->from, &part[0], &part[1]);
-    work_put_stores(w, opt->store, part, 1);
-    struct uop *before_rest[2] = {w->ast->src[opt->to - 1], part[1]};
-    work_put_stores(w, opt->to - 1, before_rest, 2);
+    put_parts(w, opt, part);
     w->stores_twice |= opt->from < opt->n;
+    return true;
+}
+
+bool apply_round(struct work *w, const struct opt *opt)
+{
+    struct uop *r, *part[2];
+    if (!work_take_range(w, opt, &r))
+        return false;
+    if (w->open.stage || range_is_lane(r))
+        return work_refuse(w, "a store's loops are cut, no stage's, and no lane");
+    if (r->src[0]->op == OP_CONST)
+        return work_refuse(w, "the number of the loop's turns is known: it is to be cut");
+    if (opt->n < 2 || r->src[0]->vmax < opt->n)
+        return work_refuse(w, "the loop never has so many turns");
+    if (uop_is_int(sym_mod(w->t, r->src[0], uop_int(w->t, opt->n)), 0))
+        return work_refuse(w, "whole multiples leave no rest");
+    work_close(w);
+    if (!rest_has_place(w, opt))
+        return false;
+    struct uop *store = w->ast->src[opt->store];
+    store_round(w->t, store, store_first_range(store) + opt->axis, opt->n, &part[0], &part[1]);
+    put_parts(w, opt, part);
     return true;
 }
 

@@ -37,6 +37,8 @@ void work_put_stores(struct work *w, int at, struct uop *const *store, int n);
 void work_close(struct work *w);
 /* The range of the opt's axis, in a nest that is open then. false: the nest has no such loop, or it
  * may not be divided or become something else. */
+bool work_take_range(struct work *w, const struct opt *opt, struct uop **range);
+/* The same of a loop that has as many turns in each run. */
 bool work_take_axis(struct work *w, const struct opt *opt, struct uop **range, int64_t *size);
 /* In the open nest. A range that is constant, since it has one turn, is left out. */
 void work_remove_range(struct open *o, int at);
@@ -65,6 +67,7 @@ bool apply_rows(struct work *w, const struct opt *opt);
 bool apply_points(struct work *w, const struct opt *opt);
 bool apply_group(struct work *w, const struct opt *opt);
 bool apply_cut(struct work *w, const struct opt *opt);
+bool apply_round(struct work *w, const struct opt *opt);
 bool apply_fill(struct work *w, const struct opt *opt);
 bool apply_join(struct work *w, const struct opt *opt);
 /* fragment.c */

@@ -273,7 +273,7 @@ int tile_opts(const struct nest *m, const struct tile *tile, const struct opt *l
     for (int k = first; k < m->store->nsrc; k++)
         p.loop[p.nloop++] = m->store->src[k];
     if (tile->rows > 1 &&
-        !push_lanes(&p, tile->row_axis - first, m->store->src[tile->row_axis]->src[0]->arg.i,
+        !push_lanes(&p, tile->row_axis - first, range_fixed_size(m->store->src[tile->row_axis]),
                     tile->rows, tile->vector ? AXIS_LANE : AXIS_KEPT, false))
         axis -= tile->row_axis < tile->column_axis;
     int n = push_columns(&p, tile, axis, column->src[0]->arg.i);

@@ -57,13 +57,14 @@ static void find_window(const struct nest *m, const struct uop *column, const st
 
 struct pairing tile_pair(const struct nest *m, struct uop *column, int axis)
 {
-    struct pairing p = {.axis = axis, .size = 1};
+    struct pairing p = {.axis = axis, .size = 1, .worth = 1};
     int64_t step;
     p.strided = index_stride(m->t, m->store->src[1], column, &p.stride);
     if (axis < 0)
         return p;
     struct uop *row = m->store->src[axis];
-    p.size = range_fixed_size(row);
+    p.size = row->src[0]->vmax;
+    p.unknown = range_fixed_size(row) < 1;
     p.differ = columns_differ(m, column, row);
     p.share_set = rows_share_set(m, row);
     p.crosses = m->first == 3 && m->store->dtype == DTYPE_F32 &&
@@ -130,15 +131,22 @@ static double vector_gain(const struct steps *of, int64_t rows, int64_t blocks)
     return (double)(rows * blocks * of->vector) / cost_of_step(of->machine, &step);
 }
 
-/* How well a tile of `rows` does on `size` of them, the last one being smaller, per lane that is
+/* The rows that tiles leave; half a tile, of a number that only the run knows. */
+static int64_t rows_left(const struct pairing *p, int64_t rows)
+{
+    return p->unknown ? rows / 2 : p->size % rows;
+}
+
+/* How well a tile of `rows` does on all of them, the last one being smaller, per lane that is
  * used. */
-static double rows_gain(const struct steps *of, int64_t size, int64_t rows, int64_t blocks)
+static double rows_gain(const struct steps *of, const struct pairing *p, int64_t rows,
+                        int64_t blocks)
 {
     double full = vector_gain(of, rows, blocks);
-    int64_t rest = size % rows;
+    int64_t size = p->size, rest = rows_left(p, rows);
     if (rest == 0 || full == 0)
         return full;
-    double last = vector_gain(of, rest, blocks);
+    double last = vector_gain(of, p->unknown ? 1 : rest, blocks);
     double time = (double)(size - rest) / full + (double)rest / last;
     return RATIO_REMAINDER * (double)size / time;        /* two loop nests instead of one */
 }
@@ -186,7 +194,7 @@ static double store_lane(const struct nest *m, const struct pairing *p, int64_t 
 static double store_cost(const struct nest *m, const struct pairing *p, int64_t rows,
                          int64_t vector)
 {
-    int64_t size = p->size, rest = size % rows;
+    int64_t size = p->size, rest = rows_left(p, rows);
     double cost = (double)(size - rest) * store_lane(m, p, rows, vector), steps = 1;
     if (rest)
         cost += (double)rest * store_lane(m, p, rest, vector);
@@ -222,9 +230,10 @@ double tile_gain(const struct nest *m, enum isa isa, const struct pairing *p, in
     const int64_t rows = tile->rows, blocks = tile->columns / tile->vector;
     struct steps of = {machine_of(m->t), isa, m->reduce != NULL, m->bytes, p->differ,
                        m->bytes && isa_centers_bytes(isa), column_steps, tile->vector};
-    double gain = used * rows_gain(&of, p->size, rows, blocks);
+    double gain = used * rows_gain(&of, p, rows, blocks);
     gain = gain > 0 ? 1 / (1 / gain + store_cost(m, p, rows, tile->vector)) : 0;
     gain *= tile_evenness(m, tile->column_axis, tile->columns, tile->row_axis, rows);
     gain *= rows_apart(m, p, rows);
+    gain *= p->worth;
     return gain * window_fits(m, isa, p, rows, blocks);
 }

@@ -8,7 +8,9 @@
  * without rows: computed once, not for each size of a tile. */
 struct pairing {
     int axis;                    /* the rows', of store->src; -1: one row */
-    int64_t size;                /* of the row's range */
+    int64_t size;                /* of the row's range, at most */
+    bool unknown;                /* only the run knows it: tiles have 2, 4, 8 or 16 rows */
+    double worth;                /* of tiles of these rows, as many may be too many for them */
     bool strided; int64_t stride;               /* the store's stride along the columns */
     bool crosses;                /* its rows are contiguous, so they may be stored by columns */
     bool differ;                 /* see columns_differ() */

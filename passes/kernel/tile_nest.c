@@ -186,6 +186,20 @@ static void cut(struct tgc *t, struct kernel *k, struct variant *v, int at, int 
     opt_must(t, k, v, &opt, 1);
 }
 
+/* The rows that whole tiles leave become the next store. */
+static void cut_rows(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                     const struct tile *tile)
+{
+    const struct uop *store = v->ast->src[at];
+    int64_t size = range_fixed_size(store->src[tile->row_axis]);
+    struct opt opt = {.op = OPT_ROUND, .store = at, .n = tile->rows, .to = at + 1,
+                      .axis = tile->row_axis - store_first_range(store)};
+    if (size > 0)
+        cut(t, k, v, at, tile->row_axis, size - size % tile->rows);
+    else
+        opt_must(t, k, v, &opt, 1);
+}
+
 /* STACKs become straight-line code around one vector, since the expressions to choose from share
  * much. Remainder columns are a store of their own, with a partial vector. Returns the next
  * store. */
@@ -268,15 +282,14 @@ static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, in
         pick->told.column_axis -= m.first;
         pick->told.row_axis = tile.rows > 1 ? tile.row_axis - m.first : -1;
     }
-    int64_t size = tile.column_axis >= 0 && tile.row_axis >= 0
-                       ? range_fixed_size(store->src[tile.row_axis])
-                       : 0;
+    bool rest = tile.column_axis >= 0 && tile.rows > 1 &&
+                !uop_is_int(sym_mod(t, store->src[tile.row_axis]->src[0],
+                                    uop_int(t, tile.rows)), 0);
     if (tile.column_axis >= 0 && !keep)
         *like = tile;
     struct tile of_rest = *like;
-    bool rest = tile.column_axis >= 0 && size % tile.rows;
     if (rest) {
-        cut(t, k, v, at, tile.row_axis, size - size % tile.rows);
+        cut_rows(t, k, v, at, &tile);
         if (!nest_find(t, v->ast->src[at], &m))
             TGC_BUG(t, "a part of a nest is none");
         /* one row has no range */
@@ -291,7 +304,7 @@ static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, in
 }
 
 /* The rows that a tile leaves of store `at`, behind it: fewer than a tile has, so that they leave
- * none. A panel of weights that is in the cache serves both. */
+ * none, unless only the run knows how many they are. A panel of weights that is in the cache serves both. */
 static int optimize_rest(struct tgc *t, struct kernel *k, struct variant *v, int at,
                          struct tile *like)
 {

@@ -38,10 +38,8 @@ int opts_choice_width(const struct opts_choice *c)
     return width > 1 ? width : 0;
 }
 
-static bool names_store(enum opt_op op)
-{
-    return op == OPT_CUT || op == OPT_JOIN;
-}
+static bool makes_store(enum opt_op op) { return op == OPT_CUT || op == OPT_ROUND; }
+static bool names_store(enum opt_op op) { return makes_store(op) || op == OPT_JOIN; }
 
 /* A list with its stores counted from `by` on. */
 static struct opts moved(struct tgc *t, const struct opt *from, int n, int by)
@@ -96,9 +94,9 @@ static const char *forbids(const struct opts_choice *c, const struct opt *o, int
         return "the instruction set has no such vectors";
     if (o->op == OPT_FILL && !fits)
         return "the instruction set has no such vectors";
-    if (o->store >= *n || (o->op == OPT_JOIN && o->to >= *n) || (o->op == OPT_CUT && o->to > *n))
+    if (o->store >= *n || (o->op == OPT_JOIN && o->to >= *n) || (makes_store(o->op) && o->to > *n))
         return "that is another nest";
-    *n += o->op == OPT_CUT;
+    *n += makes_store(o->op);
     return NULL;
 }
 

@@ -305,6 +305,42 @@ def sliding():
         expect(worst < 1e-4, f"with {n} rows before the image: wrong by {worst}")
 
 
+IMAGES = """tg 1
+graph "images"
+input %x : f32[n<=9, 16, 12, 12]
+weight %w : f32[32, 16, 3, 3] = kaiming_uniform(seed=1)
+weight %b : f32[32] = uniform(low=-0.1, high=0.1, seed=2)
+weight %v : f32[32, 32, 3, 3] = kaiming_uniform(seed=3)
+weight %d : f32[8, 512] = kaiming_uniform(seed=4)
+%c = conv2d(%x, %w, %b)
+%r = relu(%c)
+%e = conv2d(%r, %v)
+%p = max_pool2d(%e) {kernel=2}
+%f = flatten(%p) {axis=1}
+%y = linear(%f, %d)
+output %y
+"""
+
+
+@suite.case("a batch that the run knows: images are bands, and rows are tiled")
+def images():
+    folder = T.scratch(SCRATCH / "images")
+    (folder / "net.tg").write_text(IMAGES)
+    x = np.random.default_rng(6).standard_normal((9, 16, 12, 12)).astype(np.float32)
+    programs = []
+    for options in (("-O0",), ("--cache=64K",), ("--cache=64K", "--threads=2"), ("--cache=8M",), ("--cpu=generic",)):
+        T.emit(TGC, folder / "net.tg", folder / "net.c", *options)
+        T.build(folder / "net.c", folder / f"net{len(programs)}", flags=("-O1",), main_by=TGC)
+        programs.append(T.Program(folder / f"net{len(programs)}", ["y"]))
+    T.emit(TGC, folder / "net.tg", folder / "net.c", "--cache=64K", "--cpu=avx512")
+    text = (folder / "net.c").read_text()
+    expect("i < n / 4;" in text and "i < n / 2 % 2;" in text and "i < n % 2;" in text, "no tiles of the images' rows")
+    for n in (0, 1, 2, 3, 7, 9):
+        want, *have = (p.run([x[:n]])["y"] for p in programs)
+        worst = max((float(np.abs(h - want).max()) for h in have if n), default=0)
+        expect(worst < 1e-4 and all(h.shape == (n, 8) for h in have), f"{n} images: wrong by {worst}")
+
+
 @suite.case("a huge size is refused at once")
 def huge():
     folder = T.scratch(SCRATCH / "huge")
