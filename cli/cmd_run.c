@@ -14,6 +14,8 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
     struct outputs *files = outputs_new(t);
     model_protect_files(o, m, files);
     for (int i = 0; i < p->info->output_count; i++) {
+        if (!instance_has(p, true, i))
+            continue;
         const char *path = mem_printf(t, "%s/%s.npy", o->out_dir,
                                       file_name_of(t, p->output[i].name));
         FILE *f = outputs_open(files, path);
@@ -28,6 +30,8 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
 static void print_summary(struct tgc *t, const struct instance *p)
 {
     for (int i = 0; i < p->info->output_count; i++) {
+        if (!instance_has(p, true, i))
+            continue;
         struct text x = {.t = t};
         array_summary(&x, &p->output[i]);
         print_escaped(stdout, p->output[i].name);
@@ -44,7 +48,8 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
     struct feed f;
     struct instance p;
     struct kernel_times times;
-    if (!instance_obtain(t, &o, &m, &f, feed_read, &p) || !feed_instance(t, &f, &p))
+    if (!instance_obtain(t, &o, &m, &f, feed_read, &p) || !feed_instance(t, &f, &p) ||
+        !instance_choose_entry(t, &o, &m, &p))
         return EXIT_FAILED;
     if (t->debug >= 2)
         times_hook(t, &times, &p);

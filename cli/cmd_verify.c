@@ -361,6 +361,14 @@ static bool compare_models(struct tgc *t, const struct options *o, const struct 
     return true;
 }
 
+/* Outputs of several entries are no outputs of one run. */
+static bool has_one_run(struct tgc *t, const struct options *o, const struct model *m)
+{
+    return !m->graph || m->graph->nentry == 0 ||
+           diag_error(t, &(struct place){.file = o->model},
+                      "it has %d entries, and tgc verify compares a single run: take tgc run --entry", m->graph->nentry);
+}
+
 enum exit_status cmd_verify(struct tgc *t, const struct options *given)
 {
     struct options o = *given;
@@ -371,7 +379,7 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     struct kernel_times times;
     int nbad;
     if (!instance_obtain(t, &o, &m, &f, o.data ? read_inputs : feed_read, &p) ||
-        !feed_instance(t, &f, &p))
+        !feed_instance(t, &f, &p) || !has_one_run(t, &o, &m))
         return EXIT_FAILED;
     if (t->debug >= 2)
         times_hook(t, &times, &p);

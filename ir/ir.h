@@ -334,6 +334,7 @@ struct state_part {
     /* the part of `in` behind which the rows are appended; NULL: there is none */
     struct uop *past;
     int axis;                    /* the axis of `out` along which it grows */
+    int entry;                   /* the runs that store it; -1: all */
     int64_t first;               /* the element of the place at which it begins */
 };
 
@@ -846,6 +847,11 @@ struct uop *path_up(struct tgc *t, const struct path *p, struct uop *x);
 
 /* ---------------------------------------------------------------------------------------- graph */
 struct graph_output { const char *name; struct uop *value; };
+/* One of several runs that a program has over one context and its states. Inputs, outputs and host
+ * calls of the graph that belong to it: from these on, as many. */
+struct graph_entry { const char *name; int input, ninput, output, noutput, host, nhost; };
+/* A state that the graph declares itself, and what an entry stores into it; entry -1: the run. */
+struct graph_kept { struct uop *in; int entry; };
 /* What passes/graph/narrow_weights.c did to the weights; nweight 0: nothing. Errors are those of
  * the narrowed weights: the root of the mean square relative to that of their values; and the
  * largest of one value, relative to its own (BF16) or to the largest of its channel (I8). */
@@ -868,6 +874,11 @@ struct graph {
      * grows. */
     int nstate; struct state **state;
     int npart; struct state_part **part;
+    /* Before passes/graph/state.c: the last `ndeclared` inputs are states, and the last `nkept`
+     * outputs are stored into these. */
+    int ndeclared, nkept; struct graph_kept *kept;
+    /* 0: the graph is one run; else `entry_number` is the symbol whose value says which it is */
+    int nentry; struct graph_entry *entry; struct var *entry_number;
     uint64_t state_hash;  /* of the model and its states: checked when a saved state is loaded */
     int nvar; struct var **var;                                   /* dimensions that stay symbols */
     /* HOST uops that are no operand of any value: those that find a symbol's value, which run
@@ -882,6 +893,9 @@ struct graph {
 };
 
 /* uop.c: the values of all outputs, then host[]; in the arena. */
+/* How many inputs and outputs are the caller's. */
+int graph_count_inputs(const struct graph *g);
+int graph_count_outputs(const struct graph *g);
 struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n);
 /* uop_rewrite() of all roots; the results become the graph's. */
 void graph_rewrite(struct tgc *t, struct graph *g, uop_rewriter fn, void *ctx);

@@ -569,6 +569,10 @@ const char *uop_get_axes(const struct tgc *t, const struct uop *u)
     return u->id < t->cap_uop_axes ? t->uop_axes[u->id] : NULL;
 }
 
+int graph_count_inputs(const struct graph *g) { return g->ninput - (g->nstate ? g->nstate : g->ndeclared); }
+
+int graph_count_outputs(const struct graph *g) { return g->noutput - (g->npart ? g->npart : g->nkept); }
+
 struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n)
 {
     struct uop **root = mem_array(t, (size_t)(g->noutput + g->nhost) + 1, sizeof *root);

@@ -402,6 +402,10 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
 {
     bool to_stdout = strcmp(o->output, "-") == 0;
     const char *listing = sibling(t, o->output, "uops");
+    if (m->graph->nentry)
+        return diag_error(t, &(struct place){.file = o->model},
+                          "--target=llvm writes programs of one entry yet, and this text has %d: take --target=c",
+                          m->graph->nentry);
     struct program_options po = model_program_options(o, m, name);
     struct llvm_request r = {.file = o->emit == EMIT_LL    ? LLVM_FILE_IR
                                      : o->emit == EMIT_ASM ? LLVM_FILE_ASM
@@ -485,6 +489,9 @@ static bool write_graph(struct tgc *t, const struct options *o, const struct mod
     enum { INLINE_NBYTES = 1 << 20 };
     struct text x = {.t = t}, side = {.t = t};
     bool to_stdout = strcmp(o->output, "-") == 0;
+    if (m->graph->nentry || m->graph->ndeclared)
+        return diag_error(t, &(struct place){.file = o->output},
+                          "entries and states are not written as text yet: keep %s", m->base);
     bool beside = o->weights == WEIGHTS_FILE ||
                   (o->weights == WEIGHTS_AUTO && weight_nbytes(t, m->graph) > INLINE_NBYTES);
     const char *path = sibling(t, o->output, "safetensors"), *slash = strrchr(path, '/');
@@ -545,7 +552,7 @@ bool compile_model(struct tgc *t, const struct options *given, struct outputs *f
         return false;
     if (o->emit == EMIT_TG && o->nstate)
         return diag_error(t, &(struct place){.file = o->output},
-                          "a text graph has no states; give --state where it is compiled");
+                          "a text graph has no states of --state; give it where that is compiled");
     if (o->nlink && o->emit != EMIT_SHARED)
         return diag_error(t, &(struct place){.file = o->output},
                           "%s is for a .so; leave it out here, and give the file to your linker",

@@ -9,7 +9,7 @@
 struct tally { const char *name; int n; };
 struct report {
     const char *name;
-    struct text inputs, outputs, states; /* JSON lists, or lines */
+    struct text inputs, outputs, states, entries;    /* JSON lists, or lines */
     struct text functions;          /* C functions of the user's that it calls, likewise */
     size_t state_bytes;
     struct tally *tally; size_t ntally, cap_tally;
@@ -74,6 +74,30 @@ static void put_passes(struct text *x, bool json, const struct pass_record *reco
                         counts ? mem_printf(x->t, "%d", record[i].changes) : "-",
                         record[i].seconds * 1e3, record[i].uops);
     }
+}
+
+/* An entry: which of the inputs and outputs are its own. */
+static void put_entry(struct text *x, bool json, const struct graph *g, int index)
+{
+    const struct graph_entry *e = &g->entry[index];
+    text_puts(x, json ? index ? ",{\"name\":" : "{\"name\":" : "    ");
+    if (json)
+        text_json(x, e->name);
+    else
+        text_printf(x, "%s: ", e->name);
+    for (int output = 0; output < 2; output++) {
+        text_puts(x, json ? output ? "],\"outputs\":[" : ",\"inputs\":[" : output ? " -> " : "");
+        for (int i = 0; i < (output ? e->noutput : e->ninput); i++) {
+            const char *name = output ? g->output[e->output + i].name
+                                      : ((const struct buffer *)g->input[e->input + i]->arg.p)->name;
+            text_puts(x, i ? json ? "," : ", " : "");
+            if (json)
+                text_json(x, name);
+            else
+                text_puts(x, name);
+        }
+    }
+    text_puts(x, json ? "]}" : "\n");
 }
 
 /* An output that is the next run's input; axis: the one along which it grows, or -1. */
@@ -311,6 +335,8 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
         put_state(&r->states, o->json, i == 0, st->from, st->name, dtype_name(st->in->dtype),
                   &shape, st->length ? st->axis : -1);
     }
+    for (int i = 0; i < m.graph->nentry; i++)
+        put_entry(&r->entries, o->json, m.graph, i);
     put_functions(&r->functions, o->json, m.schedule);
     r->state_bytes = program_state_bytes(t, m.schedule);
     for (int i = 0; i < m.schedule->noutput; i++)
@@ -390,6 +416,8 @@ static void put_json(struct text *x, const struct options *o, const struct repor
     else
         text_printf(x, ",\"arena_bytes\":%zu,\"stack_bytes\":%zu,\"kernels\":%d,\"flop\":%.17g",
                     r->arena_bytes, r->stack_bytes, r->kernels, r->flop);
+    if (r->entries.n)
+        text_printf(x, ",\"entries\":[%s]", r->entries.s);
     if (r->states.n)
         text_printf(x, ",\"states\":[%s],\"state_bytes\":%zu", r->states.s, r->state_bytes);
     if (!r->open.n && !r->is_artefact)
@@ -434,6 +462,8 @@ static void put_text(struct text *x, const struct report *r)
     text_printf(x, "%s\n", r->name);
     put_lines(x, "inputs", &r->inputs);
     put_lines(x, "outputs", &r->outputs);
+    if (r->entries.n)
+        put_lines(x, "entries, with inputs and outputs of their own", &r->entries);
     if (r->states.n)
         put_lines(x, "states, from output to next input", &r->states);
     if (r->functions.n)
@@ -476,6 +506,7 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o)
 {
     struct report r = {.open = {.t = t},
                        .states = {.t = t},
+                       .entries = {.t = t},
                        .functions = {.t = t},
                        .why = {.t = t},
                        .opts = {.t = t},

@@ -621,6 +621,36 @@ static void close_model(void *what)
         open->close(open->model);
 }
 
+bool instance_choose_entry(struct tgc *t, const struct options *o, const struct model *m,
+                           struct instance *p)
+{
+    const struct graph *g = m->graph;
+    struct place at = {.file = o->model};
+    struct text names = {.t = t};
+    p->entry = NULL;
+    if (!g || g->nentry == 0)            /* found in the cache, where no model with entries is */
+        return !o->entry || diag_error(t, &at, "--entry %.100s: the model has no entries", o->entry);
+    for (int i = 0; i < g->nentry; i++) {
+        text_printf(&names, "%s--entry=%.100s", i == 0 ? "" : i + 1 < g->nentry ? ", " : " or ", g->entry[i].name);
+        if (o->entry && strcmp(o->entry, g->entry[i].name) == 0)
+            p->entry = &g->entry[i];
+    }
+    if (!p->entry)
+        return diag_error(t, &at, "%s: give %s", o->entry ? mem_printf(t, "it has no entry '%.100s'", o->entry)
+                                                          : "it has several entries", names.s);
+    for (int i = 0; i < p->info->symbol_count; i++)
+        if (strcmp(p->info->symbols[i].name, g->entry_number->name) == 0)
+            p->symbol[i] = p->entry - g->entry;
+    return true;
+}
+
+bool instance_has(const struct instance *p, bool output, int i)
+{
+    const struct graph_entry *e = p->entry;
+    int from = !e ? 0 : output ? e->output : e->input, n = !e ? 0 : output ? e->noutput : e->ninput;
+    return !e || (i >= from && i < from + n);
+}
+
 bool instance_is_of_device(const struct instance *p)
 {
     const struct backend *b = backend_find(p->info->target);

@@ -346,7 +346,7 @@ bool instance_obtain(struct tgc *t, struct options *o, struct model *m, struct f
         struct model_facts *facts = k ? model_facts(t, m) : NULL;
         ok = read(t, o, m, f) && model_schedule(t, o, name, m) && instance_build(t, o, m, p);
         int step = 0;
-        bool is_ours = ok && !schedule_next_external(m->schedule, &step);
+        bool is_ours = ok && !schedule_next_external(m->schedule, &step) && m->graph->nentry == 0;
         if (is_ours && k && p->library && t->ndiag == ndiag)
             keep(k, o, m, facts, p);
     }

@@ -87,6 +87,7 @@ struct options {
     const char **inner; int ninner; size_t cap_inner; /* of --value */
     const char **library; int nlibrary; size_t cap_library; /* files of --library */
     const char **link; int nlink; size_t cap_link;    /* files of --link */
+    const char *entry;              /* NULL: none is named */
     int steps;                      /* of tgc run */
     struct onnx_load_options load;
     int nchwc_block;                /* 0: as the model implies */
@@ -384,6 +385,7 @@ struct instance {
     /* likewise, of programs for devices alone: told each kernel's time by the device's clock */
     void (*on_kernel_time)(void *user, int index, const char *kernel, double ns);
     void *user;
+    const struct graph_entry *entry;           /* that runs; NULL: the model has none */
     struct tgc *t;
     const char *why;                /* what a device has said, with t's memory; NULL: nothing */
 };
@@ -398,6 +400,11 @@ struct device_facts {
 /* devices.c: those that are here. Returns NULL, or why there are none, as a sentence. */
 const char *devices_list(struct tgc *t, struct device_facts **list, int *n);
 
+/* The entry that --entry names, which a text with several needs. false: reported, with their names. */
+bool instance_choose_entry(struct tgc *t, const struct options *o, const struct model *m,
+                           struct instance *p);
+/* Whether input or output i belongs to the entry that runs. */
+bool instance_has(const struct instance *p, bool output, int i);
 /* Whether it runs on a device, in memory of its own. */
 bool instance_is_of_device(const struct instance *p);
 /* Writes a file in a directory of ours. false: a diagnostic. */

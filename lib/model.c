@@ -25,13 +25,64 @@ static enum model_format format_of(const struct options *o, const char *base)
     return dot && strcmp(dot, ".tg") == 0 ? FORMAT_TG : FORMAT_ONNX;
 }
 
+/* What the reader of a text gives back to its callers. */
+struct importing { struct tgc *t; const struct options *o; struct model *m; };
+
+static struct importing *importing_new(struct tgc *t, const struct options *o, struct model *m)
+{
+    struct importing *x = MEM_NEW(t, struct importing);
+    *x = (struct importing){t, o, m};
+    return x;
+}
+
 static void note_file(void *user, const char *path)
 {
-    struct model *m = user;
+    struct model *m = ((const struct importing *)user)->m;
     for (int i = 0; i < m->ntext_file; i++)
         if (strcmp(m->text_file[i], path) == 0)
             return;
     VEC_PUSH(m->tgc, m->text_file, m->ntext_file, m->cap_text_file, path);
+}
+
+static bool is_filled(const GraphProto *g, const char *name)
+{
+    for (size_t k = 0; k < g->n_initializer; k++)
+        if (strcmp(g->initializer[k]->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* An ONNX file that a text imports. */
+struct imported { struct onnx_model *onnx; const char *path; };
+
+static void *import_model(void *user, const char *path, const void *bytes, size_t nbytes)
+{
+    const struct importing *x = user;
+    struct imported *i = MEM_NEW(x->t, struct imported);
+    i->path = path;
+    i->onnx = onnx_load_bytes(x->t, path, bytes, nbytes, &x->o->load);
+    return i->onnx ? i : NULL;
+}
+
+/* Lowered for operands of these sizes, by position. */
+static struct graph *lower_import(void *user, void *imported, struct uop *const *operand, int n)
+{
+    const struct importing *x = user;
+    const struct imported *i = imported;
+    const GraphProto *g = i->onnx->proto->graph;
+    struct onnx_shape_option *shape = mem_array(x->t, (size_t)n + 1, sizeof *shape);
+    int nshape = 0;
+    for (size_t k = 0; k < g->n_input && nshape < n; k++) {
+        if (is_filled(g, g->input[k]->name))
+            continue;
+        const struct uop *u = operand[nshape];
+        struct onnx_shape_option *s = &shape[nshape++];
+        *s = (struct onnx_shape_option){.input = g->input[k]->name, .ndim = u->ndim};
+        for (int a = 0; a < u->ndim; a++)
+            s->dim[a] = u->dim[a]->arg.i;
+    }
+    struct onnx_graph_options options = {.shape = shape, .nshape = nshape, .library = x->m->library};
+    return onnx_lower(x->t, i->onnx, &options);
 }
 
 static bool read_text(struct tgc *t, const struct options *o, struct model *m,
@@ -44,8 +95,10 @@ static bool read_text(struct tgc *t, const struct options *o, struct model *m,
                                    .inner = o->inner,
                                    .ninner = o->ninner,
                                    .on_file = note_file,
-                                   .user = m,
-                                   .library = m->library};
+                                   .user = importing_new(t, o, m),
+                                   .library = m->library,
+                                   .import = import_model,
+                                   .lower = lower_import};
     m->ntext_file = 0;
     passes_init(t);
     m->graph = tg_read_bytes(t, strcmp(o->model, "-") ? o->model : "<stdin>", m->text,
@@ -127,7 +180,7 @@ static void allow_for_nodes(struct tgc *t, const struct options *o, size_t nnode
 
 static bool load_libraries(struct tgc *t, const struct options *o, struct model *m)
 {
-    struct tg_library_options options = {o->load.no_external_data, note_file, m};
+    struct tg_library_options options = {o->load.no_external_data, note_file, importing_new(t, o, m)};
     m->library = o->nlibrary ? tg_library_new(t, &options) : NULL;
     for (int i = 0; i < o->nlibrary; i++)
         if (!tg_library_read(t, m->library, o->library[i]))
@@ -206,14 +259,6 @@ static struct model_input input_of_onnx(const ValueInfoProto *p)
     return v;
 }
 
-static bool is_filled(const GraphProto *g, const char *name)
-{
-    for (size_t k = 0; k < g->n_initializer; k++)
-        if (strcmp(g->initializer[k]->name, name) == 0)
-            return true;
-    return false;
-}
-
 struct model_value *model_border(struct tgc *t, const struct model *m, bool outputs, int *n)
 {
     if (m->facts) {
@@ -222,7 +267,7 @@ struct model_value *model_border(struct tgc *t, const struct model *m, bool outp
     }
     const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
     size_t count = g ? (outputs ? g->n_output : g->n_input)
-                     : (size_t)(outputs ? m->graph->noutput : m->graph->ninput);
+                     : (size_t)(outputs ? graph_count_outputs(m->graph) : graph_count_inputs(m->graph));
     struct model_value *v = mem_array(t, count + 1, sizeof *v);
     *n = 0;
     for (size_t i = 0; i < count; i++) {
@@ -257,7 +302,7 @@ static const struct onnx_list_option *find_list(const struct options *o, const c
 static struct model_input *declared_inputs(struct tgc *t, const struct model *m, int *n)
 {
     const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
-    size_t count = g ? g->n_input : (size_t)m->graph->ninput;
+    size_t count = g ? g->n_input : (size_t)graph_count_inputs(m->graph);
     struct model_input *input = mem_array(t, count + 1, sizeof *input);
     *n = 0;
     for (size_t i = 0; i < count; i++)

@@ -296,6 +296,9 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_LINK:
         VEC_PUSH(p->t, o->link, o->nlink, o->cap_link, g->value);
         return *g->value || bad_value(p, g);
+    case OPTION_ENTRY:
+        o->entry = g->value;
+        return true;
     case OPTION_STEPS:
         if (!read_int(g->value, &end, 1, INT32_MAX, &n) || *end)
             return bad_value(p, g);

@@ -84,6 +84,7 @@ SUITES = [
     ("object", "tests/exec/object_test.py", 600, 3600),
     ("local", "tests/exec/local_test.py", 120, 120),
     ("device", "tests/exec/device_test.py", 120, 120),
+    ("entries", "tests/exec/entries_test.py", 120, 120),
     ("models", "tests/models/models_test.py", 1800, 10800),
 ]
 # Those whose quick form takes minutes, the longest first, whatever their limits are.

@@ -3,8 +3,8 @@
  *
  *      arena   struct NAME · kept[], odd | states | intermediates
  *
- * kept[] and odd (whether runs of odd number come next, which read the other of a state's two places)
- * are the last words of struct NAME. backends/program/state.c has the layout of both arena and block,
+ * kept[] and odd (whether runs of odd number come next, which read the other of a state's two places;
+ * where there are several entries, a bit for each state) are the last words of struct NAME. backends/program/state.c has the layout of both arena and block,
  * and writes the same functions as C.
  */
 #include "backends/llvm/emit.h"
@@ -42,9 +42,31 @@ static value states_of(struct emit *e, value self) { return at(e, self, program_
 
 /* ------------------------------------------------------------------------------------------ run */
 
-static value odd(struct emit *e, value self)
+static value odd(struct emit *e, value self, const struct state *st)
 {
-    return compare_ints(e, LLVM_NE, load_word(e, self, odd_at(e)), const_i64(e, 0));
+    value word = load_word(e, self, odd_at(e));
+    int i = 0;
+    while (e->s->state[i] != st)
+        i++;
+    if (schedule_count_entries(e->s))
+        word = binary(e, LLVM_AND, word, const_i64(e, (int64_t)(UINT64_C(1) << i)));
+    return compare_ints(e, LLVM_NE, word, const_i64(e, 0));
+}
+
+/* After a run: all states with two places have changed them, or those that its entry stores. */
+static void turn(struct emit *e, value self)
+{
+    int n = schedule_count_entries(e->s);
+    value word = load_word(e, self, odd_at(e));
+    if (n == 0)
+        word = binary(e, LLVM_XOR, word, const_i64(e, 1));
+    for (int i = 0; i < n; i++) {
+        value is = compare_ints(e, LLVM_EQ, load_as(e, e->i64, e->var[e->s->graph->entry_number->id], WORD),
+                                const_i64(e, i));
+        value stored = const_i64(e, (int64_t)state_turns(e->s, i));
+        word = binary(e, LLVM_XOR, word, choose(e, is, stored, const_i64(e, 0)));
+    }
+    store_word(e, word, self, odd_at(e));
 }
 
 static void bind_place(struct emit *e, value self, const struct buffer *b, size_t first)
@@ -53,7 +75,7 @@ static void bind_place(struct emit *e, value self, const struct buffer *b, size_
     int next = b != st->in;
     value place = size(e, st->place[0] + first);
     if (state_has_two_places(st))
-        place = choose(e, odd(e, self), size(e, st->place[!next]), size(e, st->place[next]));
+        place = choose(e, odd(e, self, st), size(e, st->place[!next]), size(e, st->place[next]));
     e->place[b->id] = pointer_at(e, states_of(e, self), e->i8, place);
 }
 
@@ -104,8 +126,7 @@ void state_end_run(struct emit *e, value self)
                    kept_at(e, i));
     }
     if (states_have_two_places(e->s))
-        store_word(e, cast_to(e, LLVM_ZEXT, e->l->BuildNot(e->at, odd(e, self), ""), e->i64), self,
-                   odd_at(e));
+        turn(e, self);
 }
 
 /* ------------------------------------------------------------------------------------ functions */
@@ -229,7 +250,7 @@ static void emit_save(struct emit *e)
     for (int i = 0; i < e->s->nstate; i++) {
         const struct state *st = e->s->state[i];
         struct state_pieces p = state_pieces(st);
-        value place = choose(e, odd(e, self), size(e, st->place[1]), size(e, st->place[0]));
+        value place = choose(e, odd(e, self, st), size(e, st->place[1]), size(e, st->place[0]));
         copy_pieces(e, p.parts, at(e, block, state_block_offset(e->t, e->s, i)), p.stride,
                     pointer_at(e, states, e->i8, place), p.stride, piece_bytes(e, st, kept));
     }

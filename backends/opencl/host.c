@@ -34,25 +34,36 @@ static const char *size_of(struct program *p, const struct buffer *b)
     return s.s;
 }
 
-static void copy(struct program *p, const char *how, const struct buffer *b, const char *side,
-                 struct text *out)
+/* Copies an input or a result, in runs of its entry. */
+static void copy(struct program *p, bool output, int i, struct text *out)
 {
+    const struct buffer *b = output ? p->s->output[i] : p->s->input[i];
+    const char *how = output ? "get" : "put";
+    int entry = output ? entry_of_output(p->s, i) : entry_of_input(p->s, i);
+    struct text body = {.t = p->t};
     snippet_use(&p->snippets, mem_printf(p->t, "opencl_%s", how));
-    text_printf(out, "status = %s(self, %d, %s->%s, %s);\n", how, opencl_place(p, b), side,
+    text_printf(&body, "status = %s(self, %d, %s->%s, %s);\n", how, opencl_place(p, b), output ? "out" : "in",
                 p->buffer_name[b->id], size_of(p, b));
-    write_check(p, out);
+    write_check(p, &body);
+    if (entry < 0) {
+        text_puts(out, body.s);
+        return;
+    }
+    text_printf(out, "if (%s) {\n", entry_condition(p, entry));
+    text_lines(out, body.s, 1);
+    text_puts(out, "}\n");
 }
 
 static void opencl_begin_run(struct program *p, struct text *out)
 {
     for (int i = 0; i < p->s->ninput; i++)
-        copy(p, "put", p->s->input[i], "in", out);
+        copy(p, false, i, out);
 }
 
 static void opencl_end_run(struct program *p, struct text *out)
 {
     for (int i = 0; i < p->s->noutput; i++)
-        copy(p, "get", p->s->output[i], "out", out);
+        copy(p, true, i, out);
 }
 
 static const char *opencl_is_absent(struct program *p, const struct buffer *b)

@@ -46,7 +46,7 @@ const char *opencl_offset(struct program *p, const struct buffer *b, bool *varie
         bool next = root != st->in;
         *varies = true;
         at = p->device_states;
-        text_printf(&more, " + (self->odd ? %zu : %zu)", st->place[!next], st->place[next]);
+        text_printf(&more, " + (%s ? %zu : %zu)", state_is_odd(p, st), st->place[!next], st->place[next]);
     }
     for (; b->base; b = b->base) {
         if (!b->base_offset)

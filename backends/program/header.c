@@ -291,6 +291,7 @@ void header_write(struct program *p, struct text *out)
     program_write_text(p, out, functions_text);
     if (p->backend->device)
         program_write_text(p, out, device_functions_text);
+    entries_write_header(p, out);
     externals_write_header(p, out);
     state_write_header(p, out);
     program_write_text(p, out, info_text);

@@ -222,6 +222,7 @@ void program_name_all(struct program *p)
             p->task_name[i] = names_unique(p->file, mem_printf(p->t, "%s_task", name), "task");
             p->part_name[i] = names_unique(p->file, mem_printf(p->t, "%s_part", name), "part");
         }
+    entries_name(p);
     p->run = names_new(p->t, p->file);
     name_vars(p);
     name_buffers(p);

@@ -150,6 +150,7 @@ struct program {
     const char **task_name, **part_name;
     /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */
     const char **buffer_name;
+    const char **entry_name;     /* by entry: "lenet_warp", of its structs and functions */
     const char **var_name;       /* by var->id: "batch"; in NAME_run a local of that name */
     bool *buffer_used;           /* by buffer->id: NAME_run uses it */
     int nbuffer_id, nvar_id;
@@ -253,6 +254,10 @@ const struct state *state_of_length(const struct schedule *s, const struct var *
 /* Whether runs read a state alternately in two places; whether any is. */
 bool state_has_two_places(const struct state *st);
 bool states_have_two_places(const struct schedule *s);
+/* Which of the states with two places a run of the entry has stored: bit i is state i. */
+uint64_t state_turns(const struct schedule *s, int entry);
+/* Whether runs read it from its second place now, as an expression. */
+const char *state_is_odd(struct program *p, const struct state *st);
 /* A state that grows is `parts` pieces with stride `stride` bytes, of rows of `row` bytes. */
 struct state_pieces { size_t parts, stride, row; };
 struct state_pieces state_pieces(const struct state *st);
@@ -270,6 +275,20 @@ void state_write_end(struct program *p, struct text *out);
 void state_write_macro(struct program *p, struct text *out);
 void state_write_header(struct program *p, struct text *out);
 void state_write_info(struct program *p, struct text *out);
+
+/* ----------------------------------------------------------------------------------- entries.c */
+
+/* 0: the graph is one run. */
+int schedule_count_entries(const struct schedule *s);
+/* The entry of input or output i; -1: there are none. */
+int entry_of_input(const struct schedule *s, int i);
+int entry_of_output(const struct schedule *s, int i);
+void entries_name(struct program *p);
+/* "in->dim_entry == 1", in NAME_run() */
+const char *entry_condition(struct program *p, int entry);
+/* Structs and functions of the entries, in NAME.h and behind NAME_run(). */
+void entries_write_header(struct program *p, struct text *out);
+void entries_write_functions(struct program *p, struct text *out);
 
 /* ------------------------------------------------------------------------------------- naming.c */
 

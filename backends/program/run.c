@@ -15,22 +15,34 @@
 
 #include <string.h>
 
-/* "if (!in->a || !in->b)", wrapped */
-static void write_missing(struct program *p, struct text *out, struct buffer *const *b, int n,
-                          const char *side, const char *status)
+/* "if (!in->a || !in->b)", wrapped; of an entry's, "if (in->dim_entry == 0 && (...))". */
+static void write_missing_of(struct program *p, struct text *out, int entry, bool output)
 {
-    if (n == 0)
-        return;
-    struct text_list list = {
-        .out = out, .separator = " ||", .line = out->n, .indent = 8, .tail = strlen(")")};
-    text_puts(out, "    if (");
+    const struct schedule *s = p->s;
+    struct buffer *const *b = output ? s->output : s->input;
+    int n = output ? s->noutput : s->ninput, count = 0;
+    struct text_list list = {.out = out, .separator = " ||", .line = out->n, .indent = 8, .tail = strlen("))")};
     for (int i = 0; i < n; i++) {
-        const char *null = mem_printf(p->t, "!%s->%s", side, p->buffer_name[b[i]->id]);
+        if ((output ? entry_of_output(s, i) : entry_of_input(s, i)) != entry)
+            continue;
+        if (count++ == 0 && entry < 0)
+            text_puts(out, "    if (");
+        else if (count == 1)
+            text_printf(out, "    if (%s && (", entry_condition(p, entry));
+        const char *null = mem_printf(p->t, "!%s->%s", output ? "out" : "in", p->buffer_name[b[i]->id]);
         if (p->backend->device)
             null = mem_printf(p->t, "(%s%s)", null, p->backend->device->is_absent(p, b[i]));
         list_put(&list, null);
     }
-    text_printf(out, ")\n        return %s_%s;\n", p->upper, status);
+    if (count > 0)
+        text_printf(out, "%s)\n        return %s_%s;\n", entry < 0 ? "" : ")", p->upper,
+                    output ? "MISSING_OUTPUT" : "MISSING_INPUT");
+}
+
+static void write_missing(struct program *p, struct text *out, bool output)
+{
+    for (int e = schedule_count_entries(p->s) ? 0 : -1; e < schedule_count_entries(p->s); e++)
+        write_missing_of(p, out, e, output);
 }
 
 static void write_checks(struct program *p, struct text *out)
@@ -39,8 +51,8 @@ static void write_checks(struct program *p, struct text *out)
     text_printf(out, "    if (!self || !in || !out)\n        return %s_NULL_ARGUMENT;\n", p->upper);
     text_printf(out, "    if (self->opened != self)\n        return %s_NOT_INITIALIZED;\n",
                 p->upper);
-    write_missing(p, out, s->input, s->ninput, "in", "MISSING_INPUT");
-    write_missing(p, out, s->output, s->noutput, "out", "MISSING_OUTPUT");
+    write_missing(p, out, false);
+    write_missing(p, out, true);
     for (int i = 0; i < s->nvar; i++) {
         const struct var *v = s->var[i];
         if (program_is_field(p, v))
@@ -236,4 +248,5 @@ void run_write(struct program *p, struct text *out)
     state_write_end(p, out);
     text_puts(out, "    step(self, -1);\n    return ");
     text_printf(out, of_device ? "mark(self, event);\n}\n\n" : "%s_OK;\n}\n\n", p->upper);
+    entries_write_functions(p, out);
 }

@@ -97,7 +97,7 @@ static const struct program_vectors *compute_vectors(struct program *p)
 {
     const struct schedule *s = p->s;
     const struct graph *g = s->graph;
-    if (!g || s->noutput == 0)
+    if (!g || s->noutput == 0 || g->nentry)
         return NULL;
     struct program_vectors *v = MEM_NEW(p->t, struct program_vectors);
     int64_t *by_id = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *by_id),

@@ -110,8 +110,9 @@ void state_write_fields(struct program *p, struct text *out)
         text_puts(out, " */\n");
     }
     if (states_have_two_places(p->s))
-        text_puts(out,
-                  "    int odd;                        /* the number of runs: who lies where */\n");
+        text_puts(out, schedule_count_entries(p->s)
+                           ? "    uint64_t odd;                   /* of each state: how often it was stored */\n"
+                           : "    int odd;                        /* the number of runs: who lies where */\n");
 }
 
 static void write_table(struct program *p, struct text *out)
@@ -307,7 +308,7 @@ void state_write_functions(struct program *p, struct text *out)
         {"SAVE_KEPT", n ? "    memcpy(to + 32, self->kept, sizeof self->kept);\n" : ""},
         {"SAVED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)self->kept[s->length])" : size},
         {"RESTORED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)kept[s->length])" : size},
-        {"WHICH", two ? "self->odd" : "0"},
+        {"WHICH", !two ? "0" : schedule_count_entries(s) ? "self->odd >> i & 1" : "self->odd"},
         {"DECLARE_KEPT", n ? mem_printf(p->t, "    int64_t kept[%d];\n", n) : ""},
         {"CHECK_KEPT", n ? check_kept_text : ""},
         {"RESTORE_KEPT",
@@ -362,7 +363,7 @@ static void write_place(struct program *p, struct text *out, const struct buffer
     text_printf(out, "    %s *const %s = (%s *)(void *)(states + ", dtype_ctype(b->dtype),
                 p->buffer_name[b->id], dtype_ctype(b->dtype));
     if (state_has_two_places(st))
-        text_printf(out, "(self->odd ? %zu : %zu));", st->place[!next], st->place[next]);
+        text_printf(out, "(%s ? %zu : %zu));", state_is_odd(p, st), st->place[!next], st->place[next]);
     else
         text_printf(out, "%zu);", st->place[0] + first);
     text_pad(out, start, 72);
@@ -395,6 +396,32 @@ void state_write_places(struct program *p, struct text *out)
     }
 }
 
+uint64_t state_turns(const struct schedule *s, int entry)
+{
+    uint64_t stored = 0;
+    for (int i = 0; i < s->nstate; i++)
+        for (int k = 0; k < s->state[i]->npart; k++)
+            if (s->state[i]->part[k].entry == entry && state_has_two_places(s->state[i]))
+                stored |= UINT64_C(1) << i;
+    return stored;
+}
+
+static void write_turns(struct program *p, int entry, struct text *out)
+{
+    uint64_t stored = state_turns(p->s, entry);
+    if (stored)
+        text_printf(out, "    if (%s)\n        self->odd ^= UINT64_C(%llu);\n", entry_condition(p, entry),
+                    (unsigned long long)stored);
+}
+
+const char *state_is_odd(struct program *p, const struct state *st)
+{
+    int i = 0;
+    while (p->s->state[i] != st)
+        i++;
+    return schedule_count_entries(p->s) ? mem_printf(p->t, "self->odd >> %d & 1", i) : "self->odd";
+}
+
 void state_write_end(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -407,7 +434,9 @@ void state_write_end(struct program *p, struct text *out)
         else
             text_printf(out, "    self->kept[%d] = in->dim_%s;\n", i, program_var(p, v[i]));
     }
-    if (states_have_two_places(s))
+    for (int e = 0; e < schedule_count_entries(s); e++)
+        write_turns(p, e, out);
+    if (states_have_two_places(s) && !schedule_count_entries(s))
         text_puts(out, "    self->odd = !self->odd;\n");
 }
 

@@ -244,7 +244,10 @@ bool read_call(struct reader *r, struct call *c)
     bool quoted = c->at.kind == TOKEN_STRING;
     const struct function *f = quoted ? NULL : find_function(c->name);
     const struct custom *custom = f ? NULL : tg_library_find(r->library, c->name);
+    const struct import *import = f || quoted ? NULL : import_find(r, c->name);
     int min, max;
+    if (import)
+        return operands_are_defined(c) && import_run(c, import);
     if (custom)
         return operands_are_defined(c) && custom_run(c, custom);
     if (!f)

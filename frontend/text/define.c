@@ -106,7 +106,9 @@ static void enter_origin(struct reader *r, const struct tail *tail, const char *
 static void note_value(struct reader *r, const struct token *name, struct uop *value)
 {
     struct named_value v = {.name = name->text, .from = mem_printf(r->t, "line %d", name->line)};
-    if (r->region)
+    if (r->in_entry && !region_depth(r))
+        v.refusal = "it belongs to an entry";
+    else if (r->region)
         v.refusal = mem_printf(r->t, "line %d defines it inside of a branch or a loop; only values "
                                "outside of them can be outputs", name->line);
     else if (value->dtype == DTYPE_INDEX)
@@ -348,7 +350,7 @@ static bool read_host(struct reader *r, const struct result *v, int n)
         return false;
     if (r->custom && nresult > 0)
         return read_error(r, &at, "'%s' finds a size, which a definition cannot", f->name);
-    if (n == 0 && r->region)
+    if (n == 0 && region_depth(r))
         return read_error(r, &at, "'%s' has no result and would run once, whatever the loop or the "
                                   "branch does: write it outside of them", f->name);
     enter_origin(r, &tail, NULL, "");
@@ -356,7 +358,7 @@ static bool read_host(struct reader *r, const struct result *v, int n)
                                 nparam, result, nresult);
     for (int i = 0; i < n && call; i++)
         value[i] = v[i].at.kind == TOKEN_REF ? lib_get(&r->lib, call, i) : NULL;
-    if (call && !r->region && (n == 0 || nresult > 0))
+    if (call && !region_depth(r) && (n == 0 || nresult > 0))
         VEC_PUSH(r->t, r->host, r->nhost, r->cap_host, call);
     return call && define_results(r, v, n, value, &tail);
 }

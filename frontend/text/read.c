@@ -6,6 +6,10 @@
  *                | "input" %x ":" type [ "as" string ]
  *                | "weight" %w ":" type [ "as" string ] "=" init   see weight.c
  *                | "output" operand [ "as" string ]
+ *                | "import" name "=" string                        an ONNX file: see entry.c
+ *                | "state" %x ":" type [ "as" string ] [ "=" init ]
+ *                | "keep" %x "=" operand                           what the next run finds in a state
+ *                | "entry" string "{" { statement } "}"            one of several runs
  *                | result { "," result } "=" value                 see define.c
  *                | "host" string arguments tail                    of no result: a check, a size that is found
  *      result    = ( %x | "_" ) [ ":" type ]                       a host call needs the type
@@ -75,7 +79,7 @@ static bool read_input(struct reader *r)
     const char *name;
     if (!read_named_type(r, "input", &at, &type, &name))
         return at.kind == TOKEN_REF && define_name(r, &at, NULL) && false;
-    if (r->region)
+    if (region_depth(r))
         return read_error(r, &at, "an input inside a region");
     struct buffer *b = buffer_new(r->t, BUFFER_INPUT, type.dtype, type.dim, type.ndim, name);
     struct uop *x = uop_buffer(r->t, b);
@@ -106,9 +110,9 @@ static bool read_output(struct reader *r)
                                               : mem_printf(r->t, "output%d", r->noutput);
     if (accept_word(r, "as") && !read_text(r, &name, "a name"))
         return false;
-    if (r->region)
+    if (region_depth(r))
         return read_error(r, &o.at, "an output inside a region");
-    for (int i = 0; i < r->noutput; i++)
+    for (int i = r->in_entry ? r->entry[r->nentry - 1].output : 0; i < r->noutput; i++)
         if (!strcmp(r->output[i].name, name))
             return read_error(r, &o.at, "there is an output '%.100s' already", name);
     VEC_PUSH(r->t, r->output, r->noutput, r->cap_output, ((struct graph_output){name, o.value}));
@@ -118,7 +122,8 @@ static bool read_output(struct reader *r)
 /* What stands in graphs alone. */
 static bool is_of_graph(const struct token *at)
 {
-    static const char *const words[] = {"input", "output", "dim", "host", "graph", "def", "extern"};
+    static const char *const words[] = {"input", "output", "dim", "host", "graph", "def", "extern",
+                                        "import", "state", "keep", "entry"};
     for (size_t i = 0; at->kind == TOKEN_NAME && i < sizeof words / sizeof *words; i++)
         if (!strcmp(at->text, words[i]))
             return true;
@@ -150,6 +155,14 @@ static bool read_statement(struct reader *r)
         return read_weight_statement(r);
     if (accept_word(r, "output"))
         return read_output(r);
+    if (accept_word(r, "import"))
+        return read_import(r);
+    if (accept_word(r, "state"))
+        return read_state(r);
+    if (accept_word(r, "keep"))
+        return read_keep(r);
+    if (accept_word(r, "entry"))
+        return read_entry(r);
     if (accept_word(r, "dim"))
         return read_dimension_decl(r);
     if (accept_word(r, "host"))
@@ -160,15 +173,17 @@ static bool read_statement(struct reader *r)
     return at.kind == TOKEN_BAD ? false
                                 : read_error(r, &at,
                                              "found %s, expected input, weight, output, dim, "
-                                             "host, graph, def, extern, or a result: %%name = ...",
+                                             "host, graph, def, extern, import, state, keep, entry, or "
+                                             "a result: %%name = ...",
                                              token_describe(r, &at));
 }
 
 static bool begins_statement(const struct reader *r)
 {
     static const char *const words[] = {"input", "weight", "output", "dim",  "host", "graph",
-                                        "def",   "extern", "_",      "next", "yield"};
-    int n = (int)(sizeof words / sizeof *words) - (r->region ? 0 : 2);
+                                        "def",   "extern", "import", "state", "keep", "entry",
+                                        "_",     "next",   "yield"};
+    int n = (int)(sizeof words / sizeof *words) - (region_depth(r) ? 0 : 2);
     for (int i = 0; r->token.kind == TOKEN_NAME && i < n; i++)
         if (!strcmp(r->token.text, words[i]))
             return true;
@@ -185,7 +200,8 @@ static void recover(struct reader *r, int line)
         for (const char *s = r->token.start - 1;
              s >= r->token.start - (r->token.column - 1) && first; s--)
             first = *s == ' ' || *s == '\t';
-        if (first && r->token.line > line && begins_statement(r))
+        bool ends = r->in_entry && r->token.kind == TOKEN_PUNCT && r->token.punct == '}';
+        if (first && r->token.line > line && (begins_statement(r) || ends))
             return;
         lex_next(r);
     }
@@ -229,10 +245,13 @@ static struct graph *finish(struct reader *r)
                         .output = r->output,
                         .nhost = r->nhost,
                         .host = r->host};
-    g->var = mem_array(r->t, (size_t)r->nsymbol + 1, sizeof *g->var);
+    entries_finish(r, g);
+    g->var = mem_array(r->t, (size_t)r->nsymbol + 2, sizeof *g->var);
     for (int i = 0; i < r->nsymbol; i++)
         if (r->symbol[i].value->op == OP_VAR)
             g->var[g->nvar++] = (struct var *)r->symbol[i].value->arg.p;
+    if (g->nentry)
+        g->var[g->nvar++] = g->entry_number;
     return g;
 }
 
@@ -280,6 +299,8 @@ struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, 
         return NULL;
     read_statements(r, NULL, NULL);
     check_dimensions(r);
+    if (t->nerror == before)
+        entries_check(r);
     if (t->nerror == before && r->noutput == 0)
         read_error(r, &r->token, "the graph has no output; add a line such as: output %%y");
     struct graph *g = t->nerror == before ? finish(r) : NULL;

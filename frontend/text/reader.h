@@ -84,7 +84,24 @@ struct reader {
     size_t cap_found;
     const char *graph_name, *producer;
     struct side_file *side;
+
+    /* entry.c */
+    struct import { const char *name; struct token at; void *model; } *import;
+    int nimport;
+    size_t cap_import;
+    struct graph_entry *entry;
+    int nentry;
+    size_t cap_entry;
+    bool in_entry;                       /* the last one is being read: it is the outermost region */
+    struct uop **state;                  /* inputs that the context keeps */
+    int nstate;
+    size_t cap_state;
+    struct kept_value { struct graph_kept to; struct uop *value; } *kept;
+    int nkept;
+    size_t cap_kept;
 };
+/* How deep in regions the statement is, of its graph's or entry's. */
+static inline int region_depth(const struct reader *r) { return r->region - r->in_entry; }
 
 void lex_start(struct reader *r, const char *bytes, size_t nbytes);
 void lex_next(struct reader *r);
@@ -305,7 +322,26 @@ bool custom_value(struct reader *r, const struct custom_part *p, const struct at
 /* A call by a statement. */
 bool custom_run(struct call *c, const struct custom *custom);
 
+/* -------------------------------------------------------------------------------------- entry.c */
+
+/* Statements, after their first word. */
+bool read_import(struct reader *r);
+bool read_state(struct reader *r);
+bool read_keep(struct reader *r);
+bool read_entry(struct reader *r);
+/* The graph imported by that name; NULL: there is none. */
+const struct import *import_find(const struct reader *r, const char *name);
+/* A call of it. */
+bool import_run(struct call *c, const struct import *import);
+/* The entries and states of a whole text. false: reported */
+bool entries_check(struct reader *r);
+void entries_finish(struct reader *r, struct graph *g);
+
 /* ------------------------------------------------------------------------------------- weight.c */
+
+/* Maps a file that the text names at `at`. false: reported */
+bool map_file(struct reader *r, const struct token *at, const char *location, void **base,
+              size_t *nbytes);
 
 /* After '=': values, base64, file or initializer, as a uop named `name`. */
 bool read_weight(struct reader *r, const struct type *type, const char *name, struct uop **w);

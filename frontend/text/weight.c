@@ -187,16 +187,16 @@ static bool read_base64(struct weight *w)
 
 /* ---- files */
 
-static bool map_file(struct reader *r, const struct token *at, const char *location,
+static bool find_file(struct reader *r, const struct token *at, const char *location,
                      struct side_file **file)
 {
     struct place place = lex_place(r, at);
     if (r->options.no_external_data)
         return read_error(
-            r, at, "the weight is in another file, and --no-external-data forbids to read it");
+            r, at, "it is in another file, and --no-external-data forbids to read it");
     if (!r->options.external_data_dir && !strcmp(r->path, "<stdin>"))
         return read_error(r, at,
-                          "the weight is in another file, and the graph came from standard input; "
+                          "it is in another file, and the graph came from standard input; "
                           "name its directory with "
                           "--external-data-dir");
     for (*file = r->side; *file; *file = (*file)->next)
@@ -213,6 +213,17 @@ static bool map_file(struct reader *r, const struct token *at, const char *locat
                            strcmp(dir, ".") ? mem_printf(r->t, "%s/%s", dir, location) : location);
     f->next = r->side;
     *file = r->side = f;
+    return true;
+}
+
+bool map_file(struct reader *r, const struct token *at, const char *location, void **base,
+              size_t *nbytes)
+{
+    struct side_file *file;
+    if (!find_file(r, at, location, &file))
+        return false;
+    *base = file->base;
+    *nbytes = file->nbytes;
     return true;
 }
 
@@ -262,7 +273,7 @@ static bool read_file(struct weight *w)
                               token_describe(r, &r->token));
         }
     }
-    if (!expect(r, ')', "after the file") || !map_file(r, &at, at.text, &file))
+    if (!expect(r, ')', "after the file") || !find_file(r, &at, at.text, &file))
         return false;
     if (key.text) {
         struct safetensor s;

@@ -251,7 +251,7 @@ static bool add_part(struct states *s, struct state *st, const struct piece *p,
     int axis = (int)p->u->arg.i;
     struct uop *past = p->u->src[0];
     struct view *view = find_view(t, st, p->at);
-    struct state_part part = {.state = st, .out = st->out, .past = past, .axis = axis};
+    struct state_part part = {.state = st, .out = st->out, .past = past, .axis = axis, .entry = -1};
     if (!view || !sym_equal(t, past->dim[axis], st->in->dim[st->axis]) ||
         !is_where_it_was(t, st, past, p->at, index))
         return false;
@@ -381,7 +381,7 @@ static bool add_state(struct states *s, const char *option)
     if (axis >= 0 && !make_growing(s, st, value, axis))
         return false;
     if (axis < 0) {
-        struct state_part all = {.state = st, .out = st->out, .axis = -1};
+        struct state_part all = {.state = st, .out = st->out, .axis = -1, .entry = -1};
         bool update = value->op == OP_SCATTER && value->src[0] == uop_buffer(t, st->in);
         VEC_PUSH(t, st->part, st->npart, st->cap_part, all);
         VEC_PUSH(t, s->stored, s->nstored, s->cap_stored,
@@ -519,7 +519,7 @@ static void move_to_end(struct states *s)
         if (!uop_buffer_of(g->input[i])->state)
             input[nin++] = g->input[i];
     for (int i = 0; i < g->noutput; i++) {
-        bool kept = false;
+        bool kept = i >= g->noutput - g->nkept;
         for (int k = 0; k < s->n; k++)
             kept |= s->state[k]->from == g->output[i].name;
         if (!kept)
@@ -540,12 +540,56 @@ static void move_to_end(struct states *s)
     g->nstate = s->n;
 }
 
+/* The states that a text declares, and what its entries store into them. */
+static bool declare_states(struct states *s)
+{
+    enum { MOST_TURNS = 64 };    /* bits of NAME.odd */
+    struct tgc *t = s->t;
+    struct graph *g = s->g;
+    if (g->nentry && g->ndeclared > MOST_TURNS)
+        return diag_error(t, &s->at, "%d states of several entries, more than %d: join some", g->ndeclared,
+                          MOST_TURNS);
+    s->state = mem_array(t, (size_t)g->ndeclared, sizeof(struct state *));
+    s->whole = mem_array(t, (size_t)g->ndeclared, sizeof *s->whole);
+    for (int i = 0; i < g->ndeclared; i++) {
+        struct uop *in = g->input[g->ninput - g->ndeclared + i];
+        struct state *st = MEM_NEW(t, struct state);
+        st->in = (struct buffer *)(uintptr_t)uop_buffer_of(in);
+        st->name = st->from = st->in->name;
+        st->out = buffer_new(t, BUFFER_OUTPUT, in->dtype, in->dim, in->ndim, st->from);
+        if (in->dtype == DTYPE_STRING)
+            return diag_error(t, &s->at, "the state '%.100s' holds strings, whose text is a run's", st->name);
+        for (int k = 0; k < g->nkept; k++) {
+            if (g->kept[k].in != in)
+                continue;
+            struct state_part part = {.state = st, .out = st->out, .axis = -1, .entry = g->kept[k].entry};
+            struct uop *value = g->output[g->noutput - g->nkept + k].value;
+            VEC_PUSH(t, st->part, st->npart, st->cap_part, part);
+            VEC_PUSH(t, s->stored, s->nstored, s->cap_stored, ((struct stored){value, NULL}));
+            s->whole[s->n] = value;
+        }
+        st->in->state = st->out->state = st;
+        s->state[s->n++] = st;
+    }
+    return true;
+}
+
 bool state_apply(struct tgc *t, struct graph *g, const char *const *option, int noption,
                  const char *file)
 {
     struct states s = {.t = t, .g = g, .at = {.file = file}};
-    if (noption == 0)
+    if (noption > 0 && g->ndeclared > 0)
+        return diag_error(t, &s.at, "--state: the text declares states itself: make this one so, too");
+    if (noption == 0 && g->ndeclared == 0)
         return true;
+    if (g->ndeclared > 0) {
+        if (!declare_states(&s))
+            return false;
+        g->state_hash = hash_model(&s);
+        move_to_end(&s);
+        g->nkept = g->ndeclared = 0;
+        return true;
+    }
     s.state = mem_array(t, (size_t)noption, sizeof(struct state *));
     s.whole = mem_array(t, (size_t)noption, sizeof *s.whole);
     for (int i = 0; i < noption; i++)

@@ -15,7 +15,7 @@
 enum { MAX_RANGES = 64, MAX_SEGMENT_NODES = 2048, MAX_SEGMENT_DEPTH = 256 };
 typedef uint64_t range_set;      /* bit b: the segment's b-th range */
 
-enum block_kind { BLOCK_TOP, BLOCK_THEN, BLOCK_ELSE, BLOCK_BODY };
+enum block_kind { BLOCK_TOP, BLOCK_ENTRY, BLOCK_THEN, BLOCK_ELSE, BLOCK_BODY };
 struct block {
     enum block_kind kind;
     struct block *parent;
@@ -137,6 +137,7 @@ struct plan {
     struct segment **segment; int nsegment; size_t cap_segment;
     struct loop *loop[64]; struct uop *loop_node[64]; int nloop;
     struct block *top;
+    struct block **entry;                    /* [graph->nentry]: of what one entry alone computes */
 };
 
 /* schedule.c: an empty plan, with an empty schedule. */

@@ -173,14 +173,39 @@ static void join_into(struct plan *p, struct uop *u, struct block *b)
     n->block = block_join(n->block, b);
 }
 
+/* The block of output or host call i of the graph. */
+static struct block *block_of_output(const struct plan *p, int i)
+{
+    const struct graph *g = p->graph;
+    int part = i - graph_count_outputs(g);
+    if (part >= 0)
+        return g->part[part]->entry < 0 ? p->top : p->entry[g->part[part]->entry];
+    for (int e = 0; e < g->nentry; e++)
+        if (i >= g->entry[e].output && i < g->entry[e].output + g->entry[e].noutput)
+            return p->entry[e];
+    return p->top;
+}
+
+static struct block *block_of_host(const struct plan *p, int i)
+{
+    const struct graph *g = p->graph;
+    for (int e = 0; e < g->nentry; e++)
+        if (i >= g->entry[e].host && i < g->entry[e].host + g->entry[e].nhost)
+            return p->entry[e];
+    return p->top;
+}
+
 void plan_blocks(struct plan *p)
 {
     p->top = block_new(p, BLOCK_TOP, NULL, NULL);
+    p->entry = mem_array(p->t, (size_t)p->graph->nentry + 1, sizeof *p->entry);
+    for (int e = 0; e < p->graph->nentry; e++)
+        p->entry[e] = block_new(p, BLOCK_ENTRY, p->top, NULL);
     for (int i = 0; i < p->graph->noutput; i++)
-        join_into(p, p->graph->output[i].value, p->top);
+        join_into(p, p->graph->output[i].value, block_of_output(p, i));
     for (int i = 0; i < p->graph->nhost; i++)
         if (uop_is_check(p->graph->host[i]))
-            join_into(p, p->graph->host[i], p->top);
+            join_into(p, p->graph->host[i], block_of_host(p, i));
     for (int i = p->nnode - 1; i >= 0; i--) {
         struct node *n = &p->node[i];
         struct uop *u = n->u;
@@ -337,12 +362,13 @@ static void plan_state(struct plan *p, int k)
         const struct node *reader = plan_node(p, uop_buffer(p->t, i ? st->out : part->out));
         pos = reader && reader->pos < pos ? reader->pos : pos;
     }
-    st->is_updated = is_update(p, st, value, pos);
+    struct block *block = block_of_output(p, g->noutput - g->npart + k);
+    st->is_updated = part->entry < 0 && is_update(p, st, value, pos);
     if (st->is_updated) {
-        plan_update(p, p->top, pos, value, part->out);
+        plan_update(p, block, pos, value, part->out);
         return;
     }
-    struct segment *s = store_to(p, p->top, pos, value, part->out);
+    struct segment *s = store_to(p, block, pos, value, part->out);
     if (!st->length)
         return;
     s->start = mem_array(p->t, (size_t)value->ndim, sizeof *s->start);
@@ -360,7 +386,7 @@ void plan_fuse(struct plan *p)
         struct buffer *b = buffer_new(p->t, BUFFER_OUTPUT, o->value->dtype, o->value->dim,
                                       o->value->ndim, o->name);
         s->output[i] = b;
-        store_to(p, p->top, p->nnode + i, o->value, b);
+        store_to(p, block_of_output(p, i), p->nnode + i, o->value, b);
     }
     for (int i = p->nnode - 1; i >= 0; i--) {
         struct node *n = &p->node[i];
@@ -422,8 +448,8 @@ struct plan *plan_new(struct tgc *t, struct graph *g, bool noopt)
                        .mask = {.t = t}};
     struct schedule *s = p->schedule = MEM_NEW(t, struct schedule);
     *s = (struct schedule){.graph = g,
-                           .ninput = g->ninput - g->nstate,
-                           .noutput = g->noutput - g->npart,
+                           .ninput = graph_count_inputs(g),
+                           .noutput = graph_count_outputs(g),
                            .state = g->state,
                            .nstate = g->nstate,
                            .part = g->part,

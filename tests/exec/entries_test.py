@@ -1,0 +1,270 @@
+"""A text with several entries: runs over one context and its states, ONNX files that it imports.
+
+Each model is built as C and for a device, and runs in this process by LLVM; a reference in NumPy follows the states.
+"""
+
+import ctypes as C
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+import tgc as T  # noqa: E402
+from library import Library, pointer  # noqa: E402
+from opencl import need_device  # noqa: E402
+from suite import Skip, Suite, expect  # noqa: E402
+
+suite = Suite("entries", jobs=1)     # a driver is one of the process
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "entries")
+TWO = """tg 1
+weight %w : f32[4, 4] = [1,2,3,4, 5,6,7,8, 1,0,1,0, 0,1,0,1]
+state %queue : f32[3, 4]
+state %count : i32[1] = [10]
+entry "push" {
+    input %frame : f32[1, 4] as "frame"
+    %old = shrink(%queue) {begin=[1, 0], size=[2, 4]}
+    %next = concat(%old, %frame) {axis=0}
+    keep %queue = %next
+    output %next as "queue"
+}
+entry "run" {
+    input %frame : f32[1, 4] as "frame"
+    input %scale : f32[1] as "scale"
+    %old = shrink(%queue) {begin=[1, 0], size=[2, 4]}
+    %next = concat(%old, %frame) {axis=0}
+    keep %queue = %next
+    %c = add(%count, 1)
+    keep %count = %c
+    %p = matmul(%next, %w)
+    %y = mul(%p, %scale)
+    output %y as "y"
+    output %c as "count"
+}
+entry "look" {
+    %s = reduce_sum(%queue) {axes=[0], keep=false}
+    output %s as "sum"
+}
+"""
+
+
+class Two:
+    """What TWO computes."""
+    W = np.array([1, 2, 3, 4, 5, 6, 7, 8, 1, 0, 1, 0, 0, 1, 0, 1], np.float32).reshape(4, 4)
+
+    def __init__(self):
+        self.queue, self.count = np.zeros((3, 4), np.float32), np.array([10], np.int32)
+
+    def push(self, frame):
+        self.queue = np.concatenate([self.queue[1:], frame])
+        return {"queue": self.queue}
+
+    def run(self, frame, scale):
+        self.queue, self.count = np.concatenate([self.queue[1:], frame]), self.count + 1
+        return {"y": self.queue @ self.W * scale, "count": self.count}
+
+    def look(self):
+        return {"sum": self.queue.sum(0)}
+
+
+class Entries(Library):
+    """The functions of the entries: their structs are pointers, in the order of the text."""
+
+    def enter(self, entry, feeds, results):
+        held = [np.ascontiguousarray(a) for a in feeds]
+        given = np.array([a.ctypes.data for a in held] + [0], np.uint64)
+        taken = np.array([a.ctypes.data for a in results] + [0], np.uint64)
+        status = self.function(f"{entry}_run")(self.model, pointer(given), pointer(taken))
+        expect(status == 0, f"{entry}: status {status}")
+        return results
+
+
+def build(name, text, *options, flags=("-O1",)):
+    folder = T.scratch(SCRATCH / name)
+    (folder / "net.tg").write_text(text)
+    for path in (SCRATCH / "onnx").glob("*.onnx"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    T.must(T.run([TGC, "net.tg", "-o", "net.c", *options], cwd=folder))
+    T.must(T.run(["gcc", *T.WARNINGS, *flags, "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
+    return folder, Entries(folder / "net.so")
+
+
+def follow(net, seed=0):
+    """Entries in a random order, with a reset, a block that is saved and one that is taken back."""
+    random = np.random.default_rng(seed)
+    model, saved = Two(), None
+    for step in range(40):
+        frame, scale = random.standard_normal((1, 4), np.float32), random.standard_normal(1, np.float32)
+        what = ("push", "run", "look", "save", "restore", "reset")[random.choice(6, p=[.3, .3, .2, .08, .08, .04])]
+        if what == "reset":
+            net.reset()
+            model = Two()
+        elif what == "save":
+            saved = net.save(), model.queue, model.count
+        elif what == "restore" and saved:
+            net.restore(saved[0])
+            _, model.queue, model.count = saved
+        elif what in ("push", "run", "look"):
+            feeds = {"push": (frame,), "run": (frame, scale), "look": ()}[what]
+            wanted = getattr(model, what)(*feeds)
+            got = net.enter(what, feeds, [np.zeros_like(a) for a in wanted.values()])
+            for (name, want), have in zip(wanted.items(), got):
+                expect(np.allclose(have, want, rtol=1e-5, atol=1e-5), f"step {step}, {what}: {name} is {have}, not {want}")
+
+
+@suite.case("three entries follow their states, in C")
+def in_c():
+    folder, net = build("c", TWO)
+    follow(net)
+    flags = [w.replace("c11", "c++17") for w in T.WARNINGS if w != "-Wvla"]
+    T.must(T.run(["g++", "-x", "c++", *flags, "-O0", "-c", "net.c", "-o", "plus.o"], cwd=folder))
+    follow(build("threads", TWO, "--threads=2", "-O0")[1], 1)
+
+
+@suite.case("on a device")
+def on_device():
+    need_device()
+    follow(build("device", TWO, "--target=opencl")[1], 2)
+
+
+@suite.case("what is missing, and an entry that there is not")
+def statuses():
+    _, net = build("statuses", TWO)
+    nothing = np.zeros(8, np.uint64)
+    run = net.function("run_run")
+    expect(net.function("push_run")(net.model, pointer(nothing), pointer(nothing)) == 4, "an input is missing")
+    expect(run(net.model, None, pointer(nothing)) == 1 and run(None, pointer(nothing), pointer(nothing)) == 1, "no structs, no model")
+    follow(net, 3)                          # what failed has changed nothing
+    symbol = net.info.symbols[0]
+    expect(symbol.name == b"entry" and symbol.max == 2, "the entry's number is a symbol")
+    given, taken = np.zeros(net.info.inputs_bytes, np.uint8), np.zeros(net.info.outputs_bytes, np.uint8)
+    given[symbol.offset:symbol.offset + 8] = np.frombuffer(np.int64(3).tobytes(), np.uint8)
+    expect(net.function("run")(net.model, pointer(given), pointer(taken)) == 6, "entry 3")
+
+
+@suite.case("tgc run, bench and info")
+def command_line():
+    folder, _ = build("commands", TWO)
+    ways = [[], ["--target=c"]]
+    for way in ways:
+        done = T.must(T.run([TGC, "run", "net.tg", "--entry=run", "--steps", "3", "--out-dir", "out", *way], cwd=folder))
+        got = np.load(folder / "out" / "count.npy")
+        expect(got == [13] and not (folder / "out" / "sum.npy").exists(), f"{way}: {got} {done.out}")
+    T.must(T.run([TGC, "bench", "net.tg", "--entry=look"], cwd=folder))
+    info = json.loads(T.must(T.run([TGC, "info", "net.tg", "--json"], cwd=folder)).out)
+    expect(info["entries"] == [{"name": "push", "inputs": ["frame"], "outputs": ["queue"]},
+                               {"name": "run", "inputs": ["frame", "scale"], "outputs": ["y", "count"]},
+                               {"name": "look", "inputs": [], "outputs": ["sum"]}], f"{info['entries']}")
+    for words, text in ((["run", "net.tg"], "--entry=push, --entry=run or --entry=look"),
+                        (["run", "net.tg", "--entry=x"], "no entry 'x'"),
+                        (["verify", "net.tg", "net.tg"], "3 entries"),
+                        (["net.tg", "-o", "net.ll", "--target=llvm"], "one entry yet"),
+                        (["net.tg", "-o", "again.tg"], "not written as text yet")):
+        done = T.run([TGC, *words], cwd=folder)
+        expect(done.status == 1 and text in done.err, f"{words}: {done.status} {done.err}")
+
+
+def vision():
+    """A small network in ONNX, whose batch is open."""
+    weight = np.random.default_rng(5).standard_normal((4, 3, 3, 3)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "conv", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["r"], "relu"),
+             helper.make_node("GlobalAveragePool", ["r"], ["p"], "pool"), helper.make_node("Flatten", ["p"], ["f"], "flat")]
+    graph = helper.make_graph(nodes, "vision", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])],
+                              [helper.make_tensor_value_info("f", TensorProto.FLOAT, ["n", 4])], [numpy_helper.from_array(weight, "w")])
+    folder = T.scratch(SCRATCH / "onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "vision.onnx")
+    return weight
+
+
+def features(weight, x):
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    return np.maximum(np.einsum("nchwij,ocij->nohw", windows, weight), 0).mean((2, 3))
+
+
+IMPORT = """tg 1
+import vision = "vision.onnx"
+state %past : f32[3, 4]
+entry "look" {{
+    input %image : f32[{n}, 3, 8, 8]
+    %f = vision(%image)
+    %one = reduce_mean(%f) {{axes=[0], keep=true}}
+    %old = shrink(%past) {{begin=[1, 0], size=[2, 4]}}
+    %next = concat(%old, %one) {{axis=0}}
+    keep %past = %next
+    output %f as "features"
+}}
+entry "twice" {{
+    input %a : f32[1, 3, 8, 8]
+    input %b : f32[2, 3, 8, 8]
+    %f = vision(%a)
+    %g = vision(%b)
+    %both = concat(%f, %g) {{axis=0}}
+    output %both
+}}
+"""
+
+
+@suite.case("ONNX files as functions, for different sizes")
+def imports():
+    weight = vision()
+    random = np.random.default_rng(7)
+    for options in ([], ["--target=opencl"]):
+        try:
+            need_device()
+        except Skip:
+            options = []
+        folder, net = build("import", IMPORT.format(n=2), *options)
+        image, one = random.standard_normal((2, 3, 8, 8)).astype(np.float32), random.standard_normal((1, 3, 8, 8)).astype(np.float32)
+        got, = net.enter("look", [image], [np.zeros((2, 4), np.float32)])
+        expect(np.allclose(got, features(weight, image), atol=1e-5), f"{options} look: {got}")
+        got, = net.enter("twice", [one, image], [np.zeros((3, 4), np.float32)])
+        expect(np.allclose(got, features(weight, np.concatenate([one, image])), atol=1e-5), f"{options} twice: {got}")
+    said = T.must(T.run([TGC, "info", "net.tg"], cwd=folder)).out.decode()
+    expect('Conv "conv"' in said, said)     # kernels are named after the model's nodes
+    T.must(T.run([TGC, "net.tg", "-o", "net.c", "-MD", "-MF", "net.d"], cwd=folder))
+    expect("vision.onnx" in (folder / "net.d").read_text(), "the file is a dependency")
+
+
+WRONG = {
+    "entry inside": ('entry "a" {\nentry "b" {\n}\n}\n', "2:7", "inside an entry"),
+    "a name twice": ('entry "a" {\ninput %x : f32[1]\noutput %x\n}\nentry "a" {\n}\n', "5:7", "already"),
+    "an input outside": ('input %x : f32[1]\nentry "a" {\noutput %x\n}\n', "2:7", "outside of its entries"),
+    "an output behind": ('weight %w : f32[1] = [1]\nentry "a" {\noutput %w\n}\noutput %w as "z"\n', "", "outside of its entries"),
+    "an entry's name outside": ('entry "a" {\ninput %x : f32[1]\noutput %x as "x"\n}\nentry "b" {\noutput %x\n}\n', "6:8", "%x"),
+    "a state never kept": ('state %s : f32[2]\noutput %s\n', "", "nothing keeps"),
+    "kept twice": ('state %s : f32[2]\nkeep %s = %s\nkeep %s = %s\noutput %s\n', "3:6", "already"),
+    "another shape": ('state %s : f32[2]\ninput %x : f32[3]\nkeep %s = %x\noutput %x\n', "3:11", "f32[2]"),
+    "no state": ('input %x : f32[3]\nkeep %x = %x\noutput %x\n', "2:6", "expected a state"),
+    "a run-time size": ('state %s : f32[N<=4]\nkeep %s = %s\noutput %s\n', "1:17", "fixed size"),
+    "no such file": ('import a = "none.onnx"\noutput %a\n', "1:17", "none.onnx"),
+    "a path above": ('import a = "../net.onnx"\noutput %a\n', "1:17", ".."),
+    "no model": ('import a = "net.tg"\noutput %a\n', "net.tg", "ModelProto"),
+    "a function's name": ('import relu = "vision.onnx"\noutput %a\n', "1:13", "function already"),
+    "operands": ('import v = "vision.onnx"\ninput %x : f32[1, 3, 8, 8]\n%y = v(%x, %x)\noutput %y\n', "3:6", "1 inputs, and 2 operands"),
+    "shapes": ('import v = "vision.onnx"\ninput %x : f32[1, 4, 8, 8]\n%y = v(%x)\noutput %y\n', "vision.onnx", "4"),
+    "results": ('import v = "vision.onnx"\ninput %x : f32[1, 3, 8, 8]\n%y, %z = v(%x)\noutput %y\n', "3:10", "1 outputs, and 2 results"),
+    "an end is missing": ('entry "a" {\ninput %x : f32[1]\noutput %x\n', "", "expected '}'"),
+}
+
+
+@suite.case("texts that are wrong")
+def wrong():
+    vision()
+    folder = T.scratch(SCRATCH / "wrong")
+    (folder / "vision.onnx").write_bytes((SCRATCH / "onnx" / "vision.onnx").read_bytes())
+    for name, (text, place, said) in WRONG.items():
+        (folder / "net.tg").write_text("tg 1 " + text)
+        done = T.run([TGC, "net.tg", "-o", "net.c"], cwd=folder)
+        expect(done.status == 1 and place in done.err and said in done.err and not (folder / "net.c").exists(),
+               f"{name}: status {done.status}, {done.err}")
+
+
+if __name__ == "__main__":
+    suite.main()
