@@ -193,6 +193,10 @@ __attribute__((destructor)) static void end(void)
     for (struct object *o = driver.live; o; o = o->next)
         if (o->references > 0)
             report("%s %u is not released", kinds[o->kind].name, o->number);
+    for (unsigned i = 0; i < DEAD; i++)
+        free(driver.dead[i]);
+    if (driver.log)
+        fclose(driver.log);
 }
 
 /* What is not released now. */

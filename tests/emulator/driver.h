@@ -100,6 +100,7 @@ struct mapping {
     unsigned char *copy, *before;    /* before: what it was, if the host may only read it */
     size_t from, nbytes;             /* bytes of the object */
     uint64_t flags;
+    bool is_excused;                 /* the host has tried to give it back */
 };
 
 enum { MEM_WRITE_ONLY = 1 << 1, MEM_READ_ONLY = 1 << 2, MEM_USE_HOST = 1 << 3,
@@ -114,6 +115,8 @@ bool memory_is_mapped(const struct cl_memory *m);
 struct mapping *mapping_create(struct cl_memory *m, size_t from, size_t nbytes, uint64_t flags);
 void mapping_fill(struct cl_memory *m, struct mapping *a);
 void mapping_write_back(struct cl_memory *m, struct mapping *a);
+/* The host could not give this part back, since the driver was told to fail. */
+void mapping_excuse(void *handle, const void *at);
 /* The mapping with this address, which is the host's no longer; NULL: there is none. */
 struct mapping *mapping_take(struct cl_memory *m, void *at);
 

@@ -17,6 +17,7 @@ import numpy as np
 
 import emulator
 import host as H
+import hosts
 import kernels as K
 import node_test as N
 import opencl_test as O
@@ -58,6 +59,23 @@ def wrong(device, text, change, words):
     reported(device, words)
 
 
+# --------------------------------------------------------------------------------------------------- hosts
+
+def right_host(device, act, properties):
+    with device.watch(), H.Host(device.library, properties) as host:
+        act(host)
+
+
+def wrong_host(device, act, facts, status, words):
+    device.begin(facts)
+    with H.Host(device.library) as host:
+        got = act(host)
+        expect(got == status, f"status {got}, not {status}: {device.found()}")
+    reported(device, words)
+    while device.library.emulator_live():       # what a mistake has left
+        device.library.clReleaseContext(host.context)
+
+
 def main():
     suite.parse()
     build = suite.options.build
@@ -67,6 +85,10 @@ def main():
         suite.add(f"right: {name}", right, device, text, wanted)
     for name, text, change, words in K.WRONG:
         suite.add(f"wrong: {name}", wrong, device, text, change, words)
+    for name, act, properties in hosts.RIGHT:
+        suite.add(f"right host: {name}", right_host, device, act, properties)
+    for name, act, *expected in hosts.WRONG:
+        suite.add(f"wrong host: {name}", wrong_host, device, act, *expected)
     suite.main()
 
 

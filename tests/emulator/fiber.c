@@ -52,6 +52,16 @@ void fiber_end(struct fiber *f)
     unused = f;
 }
 
+__attribute__((destructor)) static void forget_unused(void)
+{
+    while (unused) {
+        struct fiber *f = unused;
+        unused = f->next;
+        munmap(f->stack, STACK);
+        free(f);
+    }
+}
+
 bool fiber_has(const struct fiber *f, uintptr_t at)
 {
     return at - (uintptr_t)f->stack < STACK;

@@ -106,7 +106,7 @@ class Host:
     def try_image(self, image, buffer=None, kind=IMAGE2D):
         rows, columns = image.array.shape[:2]
         form = Format(RGBA, HALF if image.array.dtype == np.float16 else FLOAT)
-        what = Description(type=kind, width=columns, height=rows, row_pitch=image.pitch, buffer=buffer.value if buffer else None)
+        what = Description(type=kind, width=columns, height=rows, row_pitch=image.pitch if buffer else 0, buffer=buffer.value if buffer else None)
         return self.try_make("Image", self.context, C.c_uint64(READ_WRITE if buffer else READ_WRITE | COPY_HOST), C.byref(form),
                              C.byref(what), None if buffer else address(image.array))
 

@@ -101,6 +101,16 @@ static int build_flags(char *options, const char **flag, int most)
     return n;
 }
 
+/* The compiler's first error: "12:3: error: ...". */
+static void report_build(const char *log)
+{
+    const char *error = strstr(log, ": error: "), *begin = error ? error : log;
+    for (int colons = 0; begin > log && begin[-1] != '\n'; begin--)
+        if (begin[-1] == ':' && ++colons == 2)
+            break;
+    report("clBuildProgram: %.*s", (int)strcspn(begin, "\n"), begin);
+}
+
 static int32_t build(void *handle, uint32_t count, void *const *device, const char *options)
 {
     enum { MOST = 64 };
@@ -121,7 +131,7 @@ static int32_t build(void *handle, uint32_t count, void *const *device, const ch
     module_close(p->module);
     p->module = build_module(&language_opencl, p->text, flag, p->log, sizeof p->log);
     if (!p->module)
-        report("clBuildProgram: %.*s", (int)strcspn(p->log, "\n"), p->log);
+        report_build(p->log);
     return p->module ? SUCCESS : BUILD_PROGRAM_FAILURE;
 }
 

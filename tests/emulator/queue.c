@@ -698,6 +698,8 @@ int32_t clEnqueueUnmapMemObject(void *queue, void *buffer, void *at, uint32_t nw
     int32_t status = enter(CALL_clEnqueueUnmapMemObject);
     if (status == SUCCESS)
         status = unmap(queue, buffer, at, nwait, wait, event);
+    else
+        mapping_excuse(buffer, at);
     return leave(CALL_clEnqueueUnmapMemObject, status);
 }
 
