@@ -1,11 +1,8 @@
 """The device emulator: that right kernels and hosts pass and give right numbers, that each check fires on one mistake; and emitted
 OpenCL programs under it: models, the onnx package's tests, random graphs, every call of the driver failing once."""
 
-import ctypes as C
 import gc
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,16 +11,20 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "onnx")]
 
 import numpy as np
+import onnx
+from onnx import TensorProto
 
 import emulator
+import graphs as G
 import host as H
 import hosts
 import kernels as K
 import node_test as N
 import opencl_test as O
 import tgc as T
-from library import Library
-from suite import Failure, Suite, expect
+from suite import Suite, expect
+
+INT64, BOOL = TensorProto.INT64, TensorProto.BOOL
 
 suite = Suite("emulator", jobs=1)      # the device is one of the process
 X = np.arange(128, dtype=np.float32)
@@ -76,6 +77,101 @@ def wrong_host(device, act, facts, status, words):
         device.library.clReleaseContext(host.context)
 
 
+# ------------------------------------------------------------------------------------------------ programs
+
+EVERY = 40                    # of the onnx package's tests, in the quick form
+FUZZED = 24                   # random graphs
+FUZZED_LONG, PART = 5000, 250
+
+
+def loops():
+    """Control flow on values that the run finds: a Loop whose trips are an input, and an If on what it has computed."""
+    body = onnx.helper.make_graph(
+        [G.node("Tanh", ["h"], ["t"]), G.node("Add", ["t", "x"], ["next"]), G.node("Identity", ["go"], ["go_on"])], "body",
+        [G.value("i", [], INT64), G.value("go", [], BOOL), G.value("h", [4, 6])], [G.value("go_on", [], BOOL), G.value("next", [4, 6])])
+
+    def branch(name, kind):
+        return onnx.helper.make_graph([G.node(kind, ["last"], [name])], name, [], [G.value(name, [4, 6])])
+    nodes = [G.node("Loop", ["trips", "", "x"], ["last"], body=body), G.node("ReduceSum", ["last"], ["sum"], keepdims=0),
+             G.node("Less", ["sum", "zero"], ["negative"]),
+             G.node("If", ["negative"], ["y"], then_branch=branch("a", "Neg"), else_branch=branch("b", "Exp"))]
+    return G.model(nodes, [G.value("x", [4, 6]), G.value("trips", [], INT64)], [G.value("y", [4, 6])], [G.weight("zero", np.float32(0))])
+
+
+def hosts_between():
+    """Steps of the host between kernels: where the elements are that are not 0, and what is there."""
+    nodes = [G.node("Relu", ["x"], ["r"]), G.node("NonZero", ["r"], ["at"]), G.node("Transpose", ["at"], ["rows"], perm=[1, 0]),
+             G.node("GatherND", ["r", "rows"], ["found"]), G.node("Exp", ["found"], ["y"])]
+    return G.model(nodes, [G.value("x", [4, 6])], [G.value("y", ["n"])])
+
+
+FAILING = {"plain": G.perceptron, "control flow": loops, "host steps": hosts_between}
+
+
+def each_call_fails(tgc, model, folder, build):
+    """Out of memory, device lost, build failed: at each call of the driver in turn, in a build with sanitizers."""
+    T.scratch(folder)
+    onnx.save(model, folder / "net.onnx")
+    T.emit(tgc, folder / "net.onnx", folder / "net.c", "--target=opencl")
+    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "net.c", HERE / "programs" / "failing.c", "-I.", "-o", "failing", "-lm", "-ldl"],
+                 cwd=folder))
+    done = T.must(T.run([folder / "failing", "", "+", ":-6"], env=emulator.environment(build, cache=folder / "kernels")))
+    expect("emulator: " not in done.err, done.err)
+    expect(int(re.search(r"each of (\d+) calls", done.out.decode()).group(1)) > 20, done.out)
+
+
+def model(tgc, path, folder):
+    """The program's own check of its reference vectors."""
+    T.scratch(folder)
+    T.must(T.run([tgc, path, "-o", "m.c", "--target=opencl"], cwd=folder))
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    done = T.run([folder / "m", "--selftest"], env=emulator.environment(suite.options.build, cache=folder / "kernels"))
+    expect(done.status == 0 and not done.err, done.describe())
+
+
+def node(device, tgc, case, folder, told):
+    with device.watch():
+        O.run_case(tgc, case, folder, told, ("-O0",))
+        gc.collect()
+
+
+def broken_program(tgc, folder, build):
+    """An emitted program, one of whose kernels stores elsewhere: a status, and the line of the kernel's text."""
+    T.scratch(folder)
+    T.emit(tgc, ROOT / "models" / "mlp.tg", folder / "net.c", "--target=opencl", "--dim", "B=2")
+    text = (folder / "net.c").read_text()
+    broken = re.sub(r"\by\[([^]]*)\] = ", r"y[\1 + 1000000] = ", text, count=1)
+    expect(broken != text, "no kernel stores to y[...]")
+    (folder / "net.c").write_text(broken)
+    T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+    done = T.run([folder / "net", "--selftest"], env=emulator.environment(build, cache=folder / "kernels"))
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1000000\] = ", done.err),
+           done.describe())
+
+
+def random_graphs(first, count):
+    command = [sys.executable, HERE.parent / "fuzz" / "random_graphs.py", "--build", suite.options.build, "--emulator", "--seed", first,
+               "--count", count, "--jobs", suite.options.jobs]
+    done = T.run(command, timeout=3600)
+    expect(done.status == 0, "\n".join(line for line in done.out.decode().splitlines() if not line.startswith("ok "))[:6000] or done.err)
+
+
+def add_programs(device, tgc, scratch, build):
+    for name, make in FAILING.items():
+        suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
+    suite.add("an emitted kernel out of bounds", broken_program, tgc, scratch / "broken", build)
+    for path in sorted((ROOT / "models").glob("*.tg")):
+        suite.add(path.name, model, tgc, path, scratch / path.stem)
+    cases = N.load_cases(build)
+    passing, _ = N.read_lists()
+    for number, (name, told) in enumerate(passing.items()):
+        if name in cases:
+            suite.add(name, node, device, tgc, cases[name], scratch / N.flat(name), told, slow=number % EVERY != 0)
+    suite.add(f"{FUZZED} random graphs", random_graphs, 100000, FUZZED)
+    for first in range(0, FUZZED_LONG, PART):
+        suite.add(f"random graphs {first}-{first + PART - 1}", random_graphs, first, PART, slow=True)
+
+
 def main():
     suite.parse()
     build = suite.options.build
@@ -89,6 +185,7 @@ def main():
         suite.add(f"right host: {name}", right_host, device, act, properties)
     for name, act, *expected in hosts.WRONG:
         suite.add(f"wrong host: {name}", wrong_host, device, act, *expected)
+    add_programs(device, T.find_tgc(build), scratch, build)
     suite.main()
 
 

@@ -36,7 +36,7 @@ void report(const char *format, ...)
     if (reported.n > MOST)
         return;
     const char *path = getenv("TGC_EMULATOR_REPORT");
-    FILE *out = path ? fopen(path, "a") : stderr;
+    FILE *out = path && *path ? fopen(path, "a") : stderr;
     fprintf(out ? out : stderr, "emulator: %s\n", line);
     if (out && out != stderr)
         fclose(out);

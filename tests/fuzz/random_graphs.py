@@ -108,13 +108,13 @@ class Trial:
 
 
 class Tester:
-    def __init__(self, tgc, folder):
-        self.tgc, self.folder = tgc, folder
-        self.env = emulator.environment(OPTIONS.build, cache=folder / "kernels") if OPTIONS.emulator else None
+    def __init__(self, tgc, folder, emulated=False):
+        self.tgc, self.folder, self.emulated = tgc, folder, emulated
+        self.env = emulator.environment(OPTIONS.build, cache=folder / "kernels") if emulated else None
 
     def levels(self, seed):
         if OPTIONS.emulator:
-            return (("--target=opencl", *EMULATED[seed % len(EMULATED)]),)
+            return ((*(("--target=opencl",) if self.emulated else ()), *EMULATED[seed % len(EMULATED)]),)
         if OPTIONS.level:
             return tuple(tuple(level.split()) for level in OPTIONS.level)
         if not OPTIONS.fast or seed % FULL == 0:
@@ -332,16 +332,23 @@ def in_doubt(tester, trial, verdict):
         return verdict
 
 
+def wrong_by_c(trial, folder):
+    """The verdict on the same graph by the C target: what both are wrong in is not the device's."""
+    return Tester(TGC, folder).still_wrong(trial)
+
+
 def one_graph(seed, keep=False):
     graph = generate.make(seed)
     outputs = choose_outputs(graph)
     if not outputs:
         return 0
     folder = T.scratch(SCRATCH / str(seed))
-    tester = Tester(TGC, folder)
+    tester = Tester(TGC, folder, OPTIONS.emulator)
     trial, verdict = tester.settle(Trial(graph, graph.nodes, outputs))
     if verdict:
         verdict = in_doubt(tester, trial, verdict)
+    if verdict and OPTIONS.emulator and wrong_by_c(trial, folder):
+        verdict = None
     if verdict:
         trial, verdict = tester.shrink(trial, verdict)
         tester.still_wrong(trial)

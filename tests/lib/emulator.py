@@ -75,8 +75,8 @@ def make(clang, folder):
 
 def environment(build, **more):
     """For a process that is to find the emulator; more: device=, fail=, log=, report=."""
-    return {"LD_LIBRARY_PATH": str(library(build).parent), "TGC_EMULATOR_CLANG": need_clang(),
-            **{f"TGC_EMULATOR_{name.upper()}": str(value) for name, value in more.items()}}
+    return {"LD_LIBRARY_PATH": str(library(build).parent), "TGC_EMULATOR_CLANG": need_clang(), "TGC_EMULATOR_REPORT": "",
+            "TGC_EMULATOR_DEVICE": "", **{f"TGC_EMULATOR_{name.upper()}": str(value) for name, value in more.items()}}
 
 
 class Device:
