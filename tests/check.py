@@ -79,6 +79,7 @@ SUITES = [
     ("mutants", "tests/fuzz/mutants.py", 300, 1800),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
     ("opencl", "tests/onnx/opencl_test.py", 600, 3600),
+    ("emulator", "tests/emulator/emulator_test.py", 300, 10800),
     ("llvm", "tests/onnx/llvm_test.py", 600, 3600),
     ("clang", "tests/onnx/clang_test.py", 600, 3600),
     ("object", "tests/exec/object_test.py", 600, 3600),
