@@ -8,7 +8,8 @@
  *         |                                      calls.def: what they are, how each can fail
  *         v
  *      build.c elf.c         kernels' text -> a shared object, by clang's own front end of the language
- *      signature.c           what the text declares as kernels; calls.def and languages are tables
+ *      signature.c           what the text declares as kernels
+ *      tensors.c             what the comment above an emitted kernel says of its arguments
  *      blocks.c              a launch: work-items are fibers, barriers end their phases
  *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
  *      report.c              one line for each finding
@@ -69,6 +70,7 @@ struct parameter {
     enum parameter_kind kind;
     bool is_const;                          /* what it points to; an image: it is read only */
     char type[MAX_NAME], name[MAX_NAME];    /* as declared */
+    char tensor[MAX_NAME];                  /* "f32[B,128]", see tensors.c; "": nothing is said */
 };
 
 struct signature {
@@ -88,6 +90,15 @@ struct word {
 
 /* The next kernel of the text behind *at, which moves on; false: there is none. */
 bool signature_next(const struct word *word, const char **at, struct signature *s);
+
+/* --------------------------------------------------------------------------------- tensors.c */
+
+/* Fills in what the comment in front of a kernel says of its arguments. */
+void tensors_read(const char *text, const char *kernel, struct signature *s);
+/* Of argument i, with these values of the launch's arguments (NULL: no number): where its tensor begins
+ * in its buffer, and how long it is. false: nobody says. */
+bool tensor_extent(const struct signature *s, int i, const unsigned char *const *value, size_t *from,
+                   size_t *nbytes);
 
 /* --------------------------------------------------------------------------------- language_*.c */
 

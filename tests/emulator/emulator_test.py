@@ -60,6 +60,20 @@ def wrong(device, text, change, words):
     reported(device, words)
 
 
+def within_buffers(device, change, words):
+    """Tensors in one buffer, 64 bytes apart: an access between or beyond them is out of bounds though it is the buffer's."""
+    device.begin()
+    with H.Host(device.library) as host:
+        memory = host.buffer(np.arange(256, dtype=np.float32))
+        kernel = host.kernel(K.TENSORS.replace(*change))
+        for index, value in enumerate([memory, np.uint64(64), memory, np.uint64(384), np.int64(4)]):
+            expect(host.set(kernel, index, value) == 0, "an argument cannot be set")
+        expect(host.enqueue(kernel, [64], [16]) == 0 and (host.finish() == 0) == (not words), f"{device.found()}")
+    expect(not device.found() if not words else True, f"{device.found()}")
+    if words:
+        reported(device, words)
+
+
 # --------------------------------------------------------------------------------------------------- hosts
 
 def right_host(device, act, properties):
@@ -120,18 +134,18 @@ def each_call_fails(tgc, model, folder, build):
     expect(int(re.search(r"each of (\d+) calls", done.out.decode()).group(1)) > 20, done.out)
 
 
-def model(tgc, path, folder):
+def model(tgc, path, folder, row):
     """The program's own check of its reference vectors."""
     T.scratch(folder)
-    T.must(T.run([tgc, path, "-o", "m.c", "--target=opencl"], cwd=folder))
+    T.must(T.run([tgc, path, "-o", "m.c", "--target=opencl", f"--cpu={row}"], cwd=folder))
     T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
     done = T.run([folder / "m", "--selftest"], env=emulator.environment(suite.options.build, cache=folder / "kernels"))
     expect(done.status == 0 and not done.err, done.describe())
 
 
-def node(device, tgc, case, folder, told):
+def node(device, tgc, case, folder, told, row):
     with device.watch():
-        O.run_case(tgc, case, folder, told, ("-O0",))
+        O.run_case(tgc, case, folder, told, ("-O0",), row)
         gc.collect()
 
 
@@ -160,13 +174,16 @@ def add_programs(device, tgc, scratch, build):
     for name, make in FAILING.items():
         suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
     suite.add("an emitted kernel out of bounds", broken_program, tgc, scratch / "broken", build)
-    for path in sorted((ROOT / "models").glob("*.tg")):
-        suite.add(path.name, model, tgc, path, scratch / path.stem)
+    for which, row in enumerate(O.DEVICES):
+        for number, path in enumerate(sorted((ROOT / "models").glob("*.tg"))):
+            suite.add(f"{path.name}, {row}", model, tgc, path, scratch / f"{path.stem}-{row}", row,
+                      slow=number % len(O.DEVICES) != which)
     cases = N.load_cases(build)
     passing, _ = N.read_lists()
     for number, (name, told) in enumerate(passing.items()):
-        if name in cases:
-            suite.add(name, node, device, tgc, cases[name], scratch / N.flat(name), told, slow=number % EVERY != 0)
+        for which, row in enumerate(O.DEVICES if name in cases else ()):
+            suite.add(f"{name}, {row}", node, device, tgc, cases[name], scratch / f"{N.flat(name)}-{row}", told, row,
+                      slow=number % EVERY != 0 or number // EVERY % len(O.DEVICES) != which)
     suite.add(f"{FUZZED} random graphs", random_graphs, 100000, FUZZED)
     for first in range(0, FUZZED_LONG, PART):
         suite.add(f"random graphs {first}-{first + PART - 1}", random_graphs, first, PART, slow=True)
@@ -181,6 +198,8 @@ def main():
         suite.add(f"right: {name}", right, device, text, wanted)
     for name, text, change, words in K.WRONG:
         suite.add(f"wrong: {name}", wrong, device, text, change, words)
+    for name, *change in K.WITHIN:
+        suite.add(f"tensors in a buffer: {name}", within_buffers, device, *change)
     for name, act, properties in hosts.RIGHT:
         suite.add(f"right host: {name}", right_host, device, act, properties)
     for name, act, *expected in hosts.WRONG:

@@ -48,6 +48,19 @@ IN_TURNS = HEAD + """    local float shared[64];
     y[i] = shared[l ^ 1];
 }
 """
+# As emitted: several tensors are in one buffer, and the comment has their sizes.
+TENSORS = """/* half of the elements
+ *   y   f32[n,16]  <- result
+ *   x   f32[n,16]
+ */
+kernel void k(global uchar *y_in, ulong y_at, global const uchar *x_in, ulong x_at, long n_is)
+{
+    global float *y = (global float *)(y_in + y_at);
+    global const float *x = (global const float *)(x_in + x_at);
+    const int i = get_global_id(0);
+    y[i] = x[i];
+}
+"""
 # 128 floats each, blocks of 64: kernels without a mistake, and what y is then, of x = 0, 1, ... (None: the first element is so many)
 RIGHT = {
     "a sum in local memory": (SUM, lambda x: [*x.reshape(2, 64).sum(1)]),
@@ -82,4 +95,10 @@ WRONG = [
     ("a barrier behind a return", SUM, (LOCAL_BARRIER, "    if (l == 5)\n        return;\n" + LOCAL_BARRIER), "divergent barrier: work-item 0 of block 0 waits at .*; work-item 5 of block 0 has returned"),
     ("barriers as often as an item's number", REVERSED, ("    const float", "    for (int k = 0; k < l; k++)\n        barrier(CLK_LOCAL_MEM_FENCE);\n    const float"), "divergent barrier"),
     ("a shuffle for some", SHUFFLED, ("        sum += ", "        if (l % 4 < 3)\n            sum += "), "divergent operation of a sub-group: work-item 0 of block 0 waits at line 7"),
+]
+WITHIN = [
+    ("right", ("", ""), ""),
+    ("one too far", ("x[i]", "x[i + 1]"), "out of bounds: work-item 15 of block 3 reads 4 bytes, 0 bytes behind the end of memory 'x_in' .256 bytes."),
+    ("one too early", ("y[i]", "y[i - 1]"), "out of bounds: work-item 0 of block 0 writes 4 bytes, 4 bytes before memory 'y_in'"),
+    ("a write to what is another tensor", ("y[i]", "y[i + 80]"), "writes 4 bytes of memory 'x_in', which it may only read"),
 ]

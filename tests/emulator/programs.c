@@ -403,12 +403,21 @@ static bool pass_local(struct launch *l, const struct parameter *a, size_t nbyte
     return w != NULL;
 }
 
-static bool pass_memory(struct launch *l, const struct parameter *a, const struct cl_memory *m,
-                        struct passed *to)
+/* The window is the tensor's, if the text says where in the memory that is, or else the object's. */
+static bool pass_memory(struct launch *l, const struct prepared *p, int i, struct passed *to)
 {
-    size_t from;
+    const struct signature *s = &p->kernel->code->signature;
+    const struct parameter *a = &s->parameter[i];
+    const struct cl_memory *m = p->memory[i];
+    const unsigned char *value[MAX_PARAMETERS];
+    size_t from, begin = 0, nbytes = m->nbytes;
+    for (int k = 0; k < s->n; k++)
+        value[k] = s->parameter[k].kind == PARAMETER_VALUE ? p->argument[k].value : NULL;
     struct memory *memory = memory_of(m, &from);
-    struct window *w = add_window(l, memory, from, m->nbytes, a->name);
+    if (tensor_extent(s, i, value, &begin, &nbytes) && (begin > m->nbytes || nbytes > m->nbytes - begin))
+        report("%s: argument %d '%s' has its bytes %zu..%zu in memory of %zu", s->name, i, a->name, begin,
+               begin + nbytes, m->nbytes);
+    struct window *w = add_window(l, memory, from + begin, nbytes, a->name);
     if (!w)
         return false;
     w->is_writable = !a->is_const && a->kind != PARAMETER_CONSTANT && !(m->flags & MEM_READ_ONLY);
@@ -429,7 +438,7 @@ static bool pass(struct launch *l, struct prepared *p, int i, struct passed *to,
     void *handle;
     *argument = &to->pointer;
     if (p->memory[i])
-        return pass_memory(l, a, p->memory[i], to);
+        return pass_memory(l, p, i, to);
     switch (a->kind) {
     case PARAMETER_LOCAL: return pass_local(l, a, p->argument[i].nbytes, to);
     case PARAMETER_SAMPLER:

@@ -155,11 +155,14 @@ static bool read_kernel(const struct word *word, const char **at, struct signatu
 
 bool signature_next(const struct word *word, const char **at, struct signature *s)
 {
+    const char *text = *at;
     for (struct token t = next(at); t.n > 0; t = next(at))
         if (kind_of(word, t) == WORD_KERNEL) {
             memset(s, 0, sizeof *s);
-            if (read_kernel(word, at, s))
-                return true;
+            if (!read_kernel(word, at, s))
+                continue;
+            tensors_read(text, t.at, s);
+            return true;
         }
     return false;
 }

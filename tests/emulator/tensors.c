@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: 0BSD */
+/* tensors.c - which part of its buffer an argument is: what kernels get are buffers that hold many
+ * tensors, and offsets. The comment above an emitted kernel has the tensors' shapes:
+ *
+ *       *   y   f32[B,128]  <- result
+ *
+ *      kernel void k(global uchar *y_in, ulong y_at, ..., long B_is)
+ *
+ * says that y_in is used from byte y_at on, for B * 128 floats, where B is B_is. What has no such line
+ * (scratch, kernels by hand) may use its whole buffer.
+ */
+#include "emulator.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The name without that end; 0: it does not end so. */
+static size_t stem(const char *name, const char *end)
+{
+    const size_t n = strlen(name), k = strlen(end);
+    return n > k && strcmp(name + n - k, end) == 0 ? n - k : 0;
+}
+
+/* ---------------------------------------------------------------------------------------- comments */
+
+/* The comment right before a place in the text; NULL: there is none. */
+static const char *comment_before(const char *text, const char *at)
+{
+    while (at > text && isspace((unsigned char)at[-1]))
+        at--;
+    if (at - text < 4 || at[-1] != '/' || at[-2] != '*')
+        return NULL;
+    for (at -= 2; at > text; at--)
+        if (at[-1] == '/' && at[0] == '*')
+            return at - 1;
+    return NULL;
+}
+
+/* "f32[B,128]", of the line of that name. */
+static void read_tensor(const char *comment, const char *end, const char *name, size_t n, char *tensor)
+{
+    for (const char *line = comment; (line = strstr(line, "\n *   ")) && line < end;) {
+        line += strlen("\n *   ");
+        if (strncmp(line, name, n) != 0 || line[n] != ' ')
+            continue;
+        line += n + strspn(line + n, " ");
+        const char *close = strchr(line, ']');
+        if (close && close < end && strcspn(line, " [") < (size_t)(close - line))
+            snprintf(tensor, MAX_NAME, "%.*s", (int)(close + 1 - line), line);
+        return;
+    }
+}
+
+void tensors_read(const char *text, const char *kernel, struct signature *s)
+{
+    const char *comment = comment_before(text, kernel);
+    for (int i = 0; comment && i < s->n; i++) {
+        struct parameter *p = &s->parameter[i];
+        const size_t n = stem(p->name, "_in");
+        if (n > 0)
+            read_tensor(comment, kernel, p->name, n, p->tensor);
+    }
+}
+
+/* -------------------------------------------------------------------------------------- numbers */
+
+/* What an expression of sizes is read from. */
+struct reader {
+    const char *at;
+    const struct signature *s;
+    const unsigned char *const *value;
+    bool is_unknown;
+};
+
+/* The number argument of a name: B_is of B. */
+static bool find_number(const struct reader *r, const char *name, size_t n, const char *end, int64_t *to)
+{
+    for (int i = 0; i < r->s->n; i++) {
+        const char *own = r->s->parameter[i].name;
+        if (r->value[i] && stem(own, end) == n && strncmp(own, name, n) == 0) {
+            memcpy(to, r->value[i], sizeof *to);
+            return true;
+        }
+    }
+    return false;
+}
+
+static int64_t read_sum(struct reader *r);
+
+static int64_t read_factor(struct reader *r)
+{
+    int64_t x = 0;
+    r->at += strspn(r->at, " ");
+    if (*r->at == '(') {
+        r->at++;
+        x = read_sum(r);
+        r->is_unknown |= *r->at != ')';
+        r->at += *r->at == ')';
+    } else if (isdigit((unsigned char)*r->at)) {
+        char *end;
+        x = strtoll(r->at, &end, 10);
+        r->at = end;
+    } else {
+        size_t n = 0;
+        while (isalnum((unsigned char)r->at[n]) || r->at[n] == '_')
+            n++;
+        r->is_unknown |= n == 0 || !find_number(r, r->at, n, "_is", &x);
+        r->at += n;
+    }
+    r->at += strspn(r->at, " ");
+    return x;
+}
+
+static int64_t read_product(struct reader *r)
+{
+    int64_t x = read_factor(r);
+    while (!r->is_unknown && (*r->at == '*' || *r->at == '/')) {
+        const bool divides = *r->at++ == '/';
+        const int64_t y = read_factor(r);
+        r->is_unknown |= divides && y == 0;
+        if (!r->is_unknown)
+            x = divides ? x / y : x * y;
+    }
+    return x;
+}
+
+static int64_t read_sum(struct reader *r)
+{
+    int64_t x = read_product(r);
+    while (!r->is_unknown && (*r->at == '+' || *r->at == '-')) {
+        const bool subtracts = *r->at++ == '-';
+        const int64_t y = read_product(r);
+        x = subtracts ? x - y : x + y;
+    }
+    return x;
+}
+
+/* Bytes of an element: the first number of the dtype's name are its bits. */
+static size_t element_bytes(const char *dtype)
+{
+    const long bits = strtol(dtype + strcspn(dtype, "0123456789["), NULL, 10);
+    return bits > 8 ? (size_t)bits / 8 : 1;
+}
+
+bool tensor_extent(const struct signature *s, int i, const unsigned char *const *value, size_t *from,
+                   size_t *nbytes)
+{
+    const struct parameter *p = &s->parameter[i];
+    struct reader r = {strchr(p->tensor, '['), s, value, false};
+    int64_t at = 0;
+    size_t n = element_bytes(p->tensor);
+    if (!r.at || !find_number(&r, p->name, stem(p->name, "_in"), "_at", &at))
+        return false;
+    for (r.at++; *r.at && *r.at != ']' && !r.is_unknown; r.at += *r.at == ',') {
+        const int64_t size = read_sum(&r);
+        r.is_unknown |= (*r.at != ',' && *r.at != ']') ||
+                        __builtin_mul_overflow(n, size > 0 ? (size_t)size : 0, &n);
+    }
+    if (r.is_unknown)
+        return false;
+    *from = (size_t)at;
+    *nbytes = n;
+    return true;
+}
