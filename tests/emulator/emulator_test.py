@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "onnx")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "onnx"), str(HERE.parent / "exec")]
 
 import numpy as np
 import onnx
@@ -19,11 +19,13 @@ import graphs as G
 import host as H
 import hosts
 import kernels as K
+import local_test as L
 import node_test as N
 import opencl_test as O
 import tgc as T
 from suite import Suite, expect
 
+DEVICE_FAILED = 11
 INT64, BOOL = TensorProto.INT64, TensorProto.BOOL
 
 suite = Suite("emulator", jobs=1)      # the device is one of the process
@@ -163,6 +165,25 @@ def broken_program(tgc, folder, build):
            done.describe())
 
 
+BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
+
+
+def local_product(device, opts, scratch):
+    """A product with local memory by these opts: right; and a race without its last barrier, or without any, if threads read what
+    others have stored (columns and sums are each thread's own)."""
+    with device.watch():
+        L.build_product(T.scratch(scratch / "right"), opts)
+        L.run_product(scratch / "right")
+        gc.collect()
+    parts = (scratch / "right" / "net.c").read_text().split(BARRIER)
+    for name, broken in (("last", BARRIER.join(parts[:-1]) + parts[-1]), ("none", "".join(parts))) if "operand=0" in opts else ():
+        device.begin()
+        L.build_product(T.scratch(scratch / name), opts, lambda text: broken)
+        L.run_product(scratch / name, DEVICE_FAILED)
+        gc.collect()
+        reported(device, "race: .* local memory '.*', which .* without a barrier between, at line|reads .* of local memory '.*', which nobody")
+
+
 def random_graphs(first, count):
     command = [sys.executable, HERE.parent / "fuzz" / "random_graphs.py", "--build", suite.options.build, "--emulator", "--seed", first,
                "--count", count, "--jobs", suite.options.jobs]
@@ -174,6 +195,8 @@ def add_programs(device, tgc, scratch, build):
     for name, make in FAILING.items():
         suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
     suite.add("an emitted kernel out of bounds", broken_program, tgc, scratch / "broken", build)
+    for name, opts in L.SCHEDULES.items():
+        suite.add(f"local memory: {name}", local_product, device, opts, T.scratch(scratch / f"local-{name.replace(' ', '-')}"))
     for which, row in enumerate(O.DEVICES):
         for number, path in enumerate(sorted((ROOT / "models").glob("*.tg"))):
             suite.add(f"{path.name}, {row}", model, tgc, path, scratch / f"{path.stem}-{row}", row,
@@ -191,6 +214,7 @@ def add_programs(device, tgc, scratch, build):
 
 def main():
     suite.parse()
+    L.suite.options = suite.options
     build = suite.options.build
     scratch = T.scratch(Path(build).resolve() / "test-scratch" / "emulator")
     device = emulator.Device(build, scratch)

@@ -73,22 +73,32 @@ def divergence():
     expect(done.returncode == 1 and "not all threads of a block come here equally often" in done.stderr, f"{done.returncode}: {done.stderr}")
 
 
+def build_product(folder, opts, change=lambda text: text):
+    """A product of two matrices by these opts, as a shared object; its C is changed first."""
+    (folder / "net.tg").write_text("tg 1\ninput %a : f32[24, 64]\ninput %b : f32[64, 40]\n%c = matmul(%a, %b)\noutput %c\n")
+    (folder / "net.opts").write_text(opts)
+    must(tgtool("-t", 6, "-s", folder, "opencl", folder / "net.opts", folder / "net.tg"))
+    source = (folder / "net.c").read_text()
+    (folder / "net.c").write_text(change(source))
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "net.c", "-o", "net.so", "-ldl"], cwd=folder, check=True)
+    return source
+
+
+def run_product(folder, status=0):
+    """It computes the product, or ends with a status."""
+    random = np.random.default_rng(1)
+    a, b = random.standard_normal((24, 64), np.float32), random.standard_normal((64, 40), np.float32)
+    got = list(Library(folder / "net.so", "net").run({"a": a, "b": b}, {}, status).values())[0]
+    expect(status != 0 or np.allclose(got, a @ b, rtol=1e-5, atol=1e-5), f"off by {np.abs(got - a @ b).max()}")
+
+
 def on_device(opts):
     need_device()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "net.tg").write_text("tg 1\ninput %a : f32[24, 64]\ninput %b : f32[64, 40]\n%c = matmul(%a, %b)\noutput %c\n")
-        (folder / "net.opts").write_text(opts)
-        must(tgtool("-t", 6, "-s", folder, "opencl", folder / "net.opts", folder / "net.tg"))
+        source = build_product(Path(name), opts)
         local = "space=local" in opts
-        source = (folder / "net.c").read_text()
         expect(("local float " in source) == local and ("barrier(CLK_LOCAL_MEM_FENCE)" in source) == local, "local memory, or none")
-        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "net.c", "-o", "net.so", "-ldl"], cwd=folder, check=True)
-        random = np.random.default_rng(1)
-        a, b = random.standard_normal((24, 64), np.float32), random.standard_normal((64, 40), np.float32)
-        library = Library(folder / "net.so", "net")
-        got = list(library.run({"a": a, "b": b}, {}).values())[0]
-        expect(np.allclose(got, a @ b, rtol=1e-5, atol=1e-5), f"off by {np.abs(got - a @ b).max()}")
+        run_product(Path(name))
 
 
 def main():
