@@ -87,6 +87,11 @@ int32_t enter(enum call call)
     return SUCCESS;
 }
 
+bool device_is_lost(void)
+{
+    return driver.fails_on && driver.fail_at > 0 && driver.count >= driver.fail_at;
+}
+
 int32_t leave(enum call call, int32_t status)
 {
     if (driver.log) {

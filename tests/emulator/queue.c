@@ -186,7 +186,7 @@ static void run_command(struct queue *q, struct command *c)
     for (uint32_t i = 0; i < c->nwait; i++)
         if (run_event(c->wait[i]) != SUCCESS)
             status = EVENTS_FAILED;
-    if (q->is_lost)
+    if (q->is_lost || device_is_lost())
         status = OUT_OF_RESOURCES;
     unlink_command(q, c);
     struct event *e = c->event;
@@ -754,9 +754,8 @@ API int32_t clFinish(void *queue);
 int32_t clFinish(void *queue)
 {
     int32_t status = enter(CALL_clFinish);
-    if (status == SUCCESS)
-        status = finish(queue);
-    return leave(CALL_clFinish, status);
+    const int32_t done = finish(queue);      /* a wait that fails has waited */
+    return leave(CALL_clFinish, status == SUCCESS ? done : status);
 }
 
 API void *clCreateCommandQueue(void *context, void *device, uint64_t properties, int32_t *error);
@@ -847,9 +846,8 @@ API int32_t clWaitForEvents(uint32_t n, void *const *event);
 int32_t clWaitForEvents(uint32_t n, void *const *event)
 {
     int32_t status = enter(CALL_clWaitForEvents);
-    if (status == SUCCESS)
-        status = wait_for(n, event);
-    return leave(CALL_clWaitForEvents, status);
+    const int32_t done = wait_for(n, event);
+    return leave(CALL_clWaitForEvents, status == SUCCESS ? done : status);
 }
 
 /* Who asks again and again for a status gets there: each question runs what the event waits for. */
