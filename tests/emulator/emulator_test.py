@@ -23,9 +23,10 @@ import local_test as L
 import node_test as N
 import opencl_test as O
 import tgc as T
-from suite import Suite, expect
+from library import Library
+from suite import Failure, Suite, expect
 
-DEVICE_FAILED = 11
+DEVICE_FAILED, DEVICE_LACKS = 11, 20
 INT64, BOOL = TensorProto.INT64, TensorProto.BOOL
 
 suite = Suite("emulator", jobs=1)      # the device is one of the process
@@ -165,6 +166,41 @@ def broken_program(tgc, folder, build):
            done.describe())
 
 
+def lacks(device, folder, facts):
+    """A model that the device cannot run: init's status says so, nothing is misused."""
+    with device.watch(facts):
+        try:
+            Library(folder / "net.so", "net")
+        except Failure as why:
+            expect(str(why).startswith(f"init: status {DEVICE_LACKS},"), why)
+        else:
+            raise Failure("init succeeds")
+        gc.collect()
+
+
+def lacking_devices(device, tgc, scratch):
+    """Without doubles, with too little memory, too small work-groups, too little local memory."""
+    T.scratch(scratch)
+    double = G.model([G.node("Exp", ["x"], ["y"])], [G.value("x", [4], TensorProto.DOUBLE)], [G.value("y", [4], TensorProto.DOUBLE)])
+    onnx.save(double, scratch / "net.onnx")
+    T.emit(tgc, scratch / "net.onnx", scratch / "net.c", "--target=opencl")
+    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=scratch))
+    for facts in ("double=0", "memory=100"):
+        lacks(device, scratch, facts)
+    L.build_product(T.scratch(scratch / "local"), L.SCHEDULES["both operands"])
+    for facts in ("group=4", "local=8192"):
+        lacks(device, scratch / "local", facts)
+
+
+def device_tests(build):
+    """The tests of the host's interface, which run on an installed driver otherwise: context, queue, buffers and cache of the caller's."""
+    done = T.run([sys.executable, HERE.parent / "exec" / "device_test.py", "--build", build, "--filter", "^(?!tgc devices)"],
+                 env=emulator.environment(build))
+    expect(done.status == 0 and " # SKIP" not in done.out.decode(), done.describe() + done.out.decode())
+    misused = [line for line in done.err.splitlines() if line.startswith("emulator: ") and "is not released" not in line]
+    expect(not misused, misused)              # the test keeps contexts of its own
+
+
 BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
 
 
@@ -194,6 +230,8 @@ def random_graphs(first, count):
 def add_programs(device, tgc, scratch, build):
     for name, make in FAILING.items():
         suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
+    suite.add("devices that lack something", lacking_devices, device, tgc, scratch / "lacks")
+    suite.add("the host's interface", device_tests, build)
     suite.add("an emitted kernel out of bounds", broken_program, tgc, scratch / "broken", build)
     for name, opts in L.SCHEDULES.items():
         suite.add(f"local memory: {name}", local_product, device, opts, T.scratch(scratch / f"local-{name.replace(' ', '-')}"))

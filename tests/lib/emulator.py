@@ -1,5 +1,10 @@
 """The device emulator of tests/emulator/: built once for a state of its sources, a libOpenCL.so.1 that
-emitted programs open instead of a driver's."""
+emitted programs open instead of a driver's.
+
+    python tests/lib/emulator.py build ./net --selftest          a program on it, by hand
+    TGC_EMULATOR_DEVICE="double=0 local=8192" python ...         on a device that lacks something: tests/emulator/device.c
+    TGC_EMULATOR_FAIL=7 TGC_EMULATOR_LOG=calls python ...        calls that fail, a list of them: tests/emulator/driver.c
+"""
 
 import contextlib
 import ctypes
@@ -9,6 +14,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -108,3 +114,8 @@ class Device:
         lines = self.report.read_text().splitlines() if self.report.exists() else []
         alive = self.library.emulator_live()
         return lines + ([f"{alive} objects are not released"] if alive else [])
+
+
+if __name__ == "__main__":
+    os.execvpe(sys.argv[2], sys.argv[2:], {**environment(sys.argv[1]), **os.environ,
+                                           "LD_LIBRARY_PATH": str(library(sys.argv[1]).parent)})
