@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* blocks.c - a launch: block after block, in each of them work-items in turn, each until it waits or
- * returns.
+/* blocks.c - a launch: block after block, in each of them work-items in turn, each until it waits
+ * or returns.
  *
  *      item 0  ───┐ barrier          ┌─── ...
  *      item 1     └──┐ barrier       │
@@ -24,7 +24,7 @@ bool item_has_stack(const struct item *item, uintptr_t at) { return fiber_has(it
 
 const char *item_name(const struct launch *l, uint32_t number)
 {
-    static char text[2][96];                 /* a report names two */
+    static char text[2][96]; /* a report names two */
     static int turn;
     turn = !turn;
     snprintf(text[turn], sizeof *text, "work-item %u of block %u", number % l->nitem,
@@ -255,8 +255,8 @@ bool launch_run(struct launch *l)
     }
     for (int i = 0; i < l->nwindow; i++)
         for (int k = 0; k < l->nwindow; k++)
-            l->window[i].is_written |= l->window[k].memory == l->window[i].memory &&
-                                       l->window[k].is_writable;
+            l->window[i].is_written |=
+                l->window[k].memory == l->window[i].memory && l->window[k].is_writable;
     l->epoch = shadow_epoch();
     running = l;
     uint32_t block = 0;

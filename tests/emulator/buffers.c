@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* buffers.c - memory objects: buffers, parts of them, images with pixels of their own or of a buffer;
- * what the host maps is a copy, as on a device with memory of its own.
+/* buffers.c - memory objects: buffers, parts of them, images with pixels of their own or of a
+ * buffer; what the host maps is a copy, as on a device with memory of its own.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -13,7 +13,9 @@ enum { RGBA = 0x10b5, HALF_FLOAT = 0x10dd, FLOAT = 0x10de };
 enum { BUFFER = 0x10f0, IMAGE2D = 0x10f1, IMAGE1D = 0x10f4, IMAGE1D_BUFFER = 0x10f6 };
 enum { UNWRITTEN = 0xa5 };
 
-struct image_format { uint32_t order, type; };
+struct image_format {
+    uint32_t order, type;
+};
 struct image_description {
     uint32_t type;
     size_t width, height, depth, array, row_pitch, slice_pitch;
@@ -21,7 +23,8 @@ struct image_description {
     void *buffer;
 };
 
-/* --------------------------------------------------------------------------------------- objects */
+/* --------------------------------------------------------------------------------------- objects
+ */
 
 static void end_memory(struct object *o)
 {
@@ -70,8 +73,8 @@ static bool give_bytes(struct cl_memory *m, size_t nbytes, void *host)
     m->nbytes = nbytes;
     void *at = host;
     if (!m->has_host) {
-        at = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-                  0);
+        at = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                  -1, 0);
         if (at == MAP_FAILED)
             return false;
         memset(at, UNWRITTEN, nbytes);
@@ -113,7 +116,8 @@ static int32_t create_buffer(void *context, uint64_t flags, size_t nbytes, void 
     return give_bytes(m, nbytes, host) ? SUCCESS : ALLOCATION_FAILURE;
 }
 
-static int32_t create_part(void *buffer, uint64_t flags, uint32_t type, const size_t *part, void **made)
+static int32_t create_part(void *buffer, uint64_t flags, uint32_t type, const size_t *part,
+                           void **made)
 {
     enum { REGION = 0x1220 };
     struct cl_memory *parent = object_find(buffer, KIND_MEMORY);
@@ -169,12 +173,13 @@ static int32_t check_rows(const struct image_description *d, size_t pixel, size_
     if (d->type == IMAGE2D && facts->pitch == 0)
         return misuse(INVALID_OPERATION, "this device makes no image of two axes over a buffer");
     if (d->type == IMAGE2D && (pitch < d->width * pixel || pitch % ((size_t)facts->pitch * pixel)))
-        return misuse(INVALID_IMAGE_DESCRIPTOR, "rows of %zu bytes, which are no multiple of %ld pixels",
-                      pitch, facts->pitch);
+        return misuse(INVALID_IMAGE_DESCRIPTOR,
+                      "rows of %zu bytes, which are no multiple of %ld pixels", pitch,
+                      facts->pitch);
     const size_t rows = d->type == IMAGE2D ? d->height : 1;
     if ((rows - 1) * pitch + d->width * pixel > parent->nbytes)
-        return misuse(INVALID_IMAGE_SIZE, "%zu rows of %zu bytes are more than the buffer's %zu", rows,
-                      pitch, parent->nbytes);
+        return misuse(INVALID_IMAGE_SIZE, "%zu rows of %zu bytes are more than the buffer's %zu",
+                      rows, pitch, parent->nbytes);
     return SUCCESS;
 }
 
@@ -209,8 +214,10 @@ static int32_t create_image(void *context, uint64_t flags, const struct image_fo
         m->nbytes = (height - 1) * pitch + d->width * pixel;
     } else if (!give_bytes(m, height * d->width * pixel, host))
         return ALLOCATION_FAILURE;
-    m->image = (struct image){.pitch = parent ? pitch : d->width * pixel, .width = d->width,
-                              .height = height, .is_half = f->type == HALF_FLOAT};
+    m->image = (struct image){.pitch = parent ? pitch : d->width * pixel,
+                              .width = d->width,
+                              .height = height,
+                              .is_half = f->type == HALF_FLOAT};
     return SUCCESS;
 }
 
@@ -232,7 +239,8 @@ struct mapping *mapping_create(struct cl_memory *m, size_t from, size_t nbytes, 
     struct memory *memory = memory_of(m, &base);
     if (!a)
         return NULL;
-    a->copy = m->has_host ? memory->at + base + from : aligned_alloc(128, (nbytes + 127) / 128 * 128);
+    a->copy =
+        m->has_host ? memory->at + base + from : aligned_alloc(128, (nbytes + 127) / 128 * 128);
     a->before = flags == MAP_READ && !m->has_host ? malloc(nbytes) : NULL;
     a->from = from;
     a->nbytes = nbytes;
@@ -243,7 +251,7 @@ struct mapping *mapping_create(struct cl_memory *m, size_t from, size_t nbytes, 
         return NULL;
     }
     if (!m->has_host)
-        memset(a->copy, UNWRITTEN, nbytes);  /* until the command runs */
+        memset(a->copy, UNWRITTEN, nbytes); /* until the command runs */
     a->next = m->mapping;
     m->mapping = a;
     return a;
@@ -278,7 +286,8 @@ struct mapping *mapping_take(struct cl_memory *m, void *at)
     *place = a->next;
     if (m->has_host)
         return a;
-    unsigned char *data = malloc(a->nbytes ? a->nbytes : 1);      /* what the host does from now on is lost */
+    unsigned char *data =
+        malloc(a->nbytes ? a->nbytes : 1); /* what the host does from now on is lost */
     if (data)
         memcpy(data, a->copy, a->nbytes);
     free(a->copy);
@@ -312,16 +321,26 @@ static int32_t memory_info(void *handle, uint32_t what, size_t size, void *to, s
     if (!m)
         return INVALID_MEM_OBJECT;
     switch (what) {
-    case TYPE: return answer_number(m->is_image ? IMAGE2D : BUFFER, 4, size, to, need);
-    case FLAGS: return answer_number(m->flags, 8, size, to, need);
-    case SIZE: return answer_number(m->nbytes, 8, size, to, need);
-    case HOST: return answer(&m->host, sizeof m->host, size, to, need);
-    case MAPS: return answer_number(m->mapping != NULL, 4, size, to, need);
-    case REFERENCES: return answer_number((uint64_t)m->o.references, 4, size, to, need);
-    case CONTEXT: return answer(&m->context, sizeof m->context, size, to, need);
-    case PARENT: return answer(&m->parent, sizeof m->parent, size, to, need);
-    case OFFSET: return answer_number(m->from, 8, size, to, need);
-    default: return misuse(INVALID_VALUE, "unknown query 0x%x", what);
+    case TYPE:
+        return answer_number(m->is_image ? IMAGE2D : BUFFER, 4, size, to, need);
+    case FLAGS:
+        return answer_number(m->flags, 8, size, to, need);
+    case SIZE:
+        return answer_number(m->nbytes, 8, size, to, need);
+    case HOST:
+        return answer(&m->host, sizeof m->host, size, to, need);
+    case MAPS:
+        return answer_number(m->mapping != NULL, 4, size, to, need);
+    case REFERENCES:
+        return answer_number((uint64_t)m->o.references, 4, size, to, need);
+    case CONTEXT:
+        return answer(&m->context, sizeof m->context, size, to, need);
+    case PARENT:
+        return answer(&m->parent, sizeof m->parent, size, to, need);
+    case OFFSET:
+        return answer_number(m->from, 8, size, to, need);
+    default:
+        return misuse(INVALID_VALUE, "unknown query 0x%x", what);
     }
 }
 
@@ -333,14 +352,22 @@ static int32_t image_info(void *handle, uint32_t what, size_t size, void *to, si
         return misuse(INVALID_MEM_OBJECT, "no image");
     const uint32_t format[2] = {RGBA, m->image.is_half ? HALF_FLOAT : FLOAT};
     switch (what) {
-    case FORMAT: return answer(format, sizeof format, size, to, need);
-    case ELEMENT: return answer_number(m->image.is_half ? 8 : 16, 8, size, to, need);
-    case PITCH: return answer_number(m->image.pitch, 8, size, to, need);
-    case SLICE: return answer_number(0, 8, size, to, need);
-    case WIDTH: return answer_number(m->image.width, 8, size, to, need);
-    case HEIGHT: return answer_number(m->image.height, 8, size, to, need);
-    case DEPTH: return answer_number(0, 8, size, to, need);
-    default: return misuse(INVALID_VALUE, "unknown query 0x%x", what);
+    case FORMAT:
+        return answer(format, sizeof format, size, to, need);
+    case ELEMENT:
+        return answer_number(m->image.is_half ? 8 : 16, 8, size, to, need);
+    case PITCH:
+        return answer_number(m->image.pitch, 8, size, to, need);
+    case SLICE:
+        return answer_number(0, 8, size, to, need);
+    case WIDTH:
+        return answer_number(m->image.width, 8, size, to, need);
+    case HEIGHT:
+        return answer_number(m->image.height, 8, size, to, need);
+    case DEPTH:
+        return answer_number(0, 8, size, to, need);
+    default:
+        return misuse(INVALID_VALUE, "unknown query 0x%x", what);
     }
 }
 
@@ -371,7 +398,8 @@ void *clCreateBuffer(void *context, uint64_t flags, size_t size, void *host, int
 
 API void *clCreateSubBuffer(void *buffer, uint64_t flags, uint32_t type, const void *part,
                             int32_t *error);
-void *clCreateSubBuffer(void *buffer, uint64_t flags, uint32_t type, const void *part, int32_t *error)
+void *clCreateSubBuffer(void *buffer, uint64_t flags, uint32_t type, const void *part,
+                        int32_t *error)
 {
     void *made = NULL;
     int32_t status = enter(CALL_clCreateSubBuffer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* build.c - kernels' text to code that runs here: clang compiles it with calls before each access, ld
- * links it to this library, which is what it calls.
+/* build.c - kernels' text to code that runs here: clang compiles it with calls before each access,
+ * ld links it to this library, which is what it calls.
  *
  *      KEY.cl     the text, unmodified
  *      KEY.all    #include "KEY.cl", and a function for each kernel that calls it
@@ -93,7 +93,8 @@ static void folder(char *path)
     if (said)
         snprintf(path, PATH, "%s", said);
     else
-        snprintf(path, PATH, "%.*s/kernels", slash ? (int)(slash - library) : 1, slash ? library : ".");
+        snprintf(path, PATH, "%.*s/kernels", slash ? (int)(slash - library) : 1,
+                 slash ? library : ".");
     mkdir(path, 0777);
 }
 
@@ -134,7 +135,8 @@ static bool compile(const struct language *language, const char *key, const char
     snprintf(common, sizeof common, "@%s/%s.flags", TGC_EMULATOR_SOURCES, language->file);
     snprintf(header, sizeof header, "%s/%s.h", TGC_EMULATOR_SOURCES, language->file);
     const char *clang = getenv("TGC_EMULATOR_CLANG");
-    const char *words[MOST] = {clang ? clang : "clang", common, "-include", header, "-c", "-o", object};
+    const char *words[MOST] = {
+        clang ? clang : "clang", common, "-include", header, "-c", "-o", object};
     int n = 7;
     for (int i = 0; flags[i] && n < MOST - 2; i++)
         words[n++] = flags[i];
@@ -226,7 +228,8 @@ static void make_key(char *key, const char *text, const char *const *flags)
         a = hash(a, flags[i]);
     char path[PATH];
     folder(path);
-    snprintf(key, PATH, "%.3900s/%016llx%016llx", path, (unsigned long long)a, (unsigned long long)b);
+    snprintf(key, PATH, "%.3900s/%016llx%016llx", path, (unsigned long long)a,
+             (unsigned long long)b);
 }
 
 struct module *build_module(const struct language *language, const char *text,
@@ -293,7 +296,8 @@ struct module *build_from_binary(const struct language *language, const unsigned
     size_t ntext = 0, ncode = 0;
     int n = 0;
     write_head(&head);
-    const bool ours = head.s && nbytes > head.n + sizeof sizes && memcmp(binary, head.s, head.n) == 0;
+    const bool ours =
+        head.s && nbytes > head.n + sizeof sizes && memcmp(binary, head.s, head.n) == 0;
     const size_t at = head.n;
     free(head.s);
     if (!ours)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* builtins.c - what built-ins of a language ask: where a work-item is, what the others of its sub-group
- * have, where a pixel is.
+/* builtins.c - what built-ins of a language ask: where a work-item is, what the others of its
+ * sub-group have, where a pixel is.
  */
 #include "emulator.h"
 
@@ -31,13 +31,20 @@ uint64_t emulator_place(uint32_t what, uint32_t d)
     if (d > 2)
         return what == SIZE || what == LOCAL_SIZE || what == GROUPS;
     switch (what) {
-    case ID: return l->offset[d] + l->group[d] * l->block[d] + l->now->local[d];
-    case SIZE: return l->global[d];
-    case LOCAL_ID: return l->now->local[d];
-    case LOCAL_SIZE: return l->block[d];
-    case GROUP: return l->group[d];
-    case GROUPS: return l->global[d] / l->block[d];
-    default: return l->offset[d];
+    case ID:
+        return l->offset[d] + l->group[d] * l->block[d] + l->now->local[d];
+    case SIZE:
+        return l->global[d];
+    case LOCAL_ID:
+        return l->now->local[d];
+    case LOCAL_SIZE:
+        return l->block[d];
+    case GROUP:
+        return l->group[d];
+    case GROUPS:
+        return l->global[d] / l->block[d];
+    default:
+        return l->offset[d];
     }
 }
 
@@ -49,11 +56,16 @@ uint32_t emulator_subgroup(uint32_t what)
     const struct launch *l = launch_now();
     const uint32_t most = l->nsubgroup, at = l->now->in_block, begin = at / most * most;
     switch (what) {
-    case SIZE: return begin + most < l->nitem ? most : l->nitem - begin;
-    case MOST: return most;
-    case LANE: return at - begin;
-    case NUMBER: return at / most;
-    default: return (l->nitem + most - 1) / most;
+    case SIZE:
+        return begin + most < l->nitem ? most : l->nitem - begin;
+    case MOST:
+        return most;
+    case LANE:
+        return at - begin;
+    case NUMBER:
+        return at / most;
+    default:
+        return (l->nitem + most - 1) / most;
     }
 }
 
@@ -97,8 +109,10 @@ void *emulator_texel(const struct image *i, uint32_t sampler, int32_t x, int32_t
     const struct launch *l = launch_now();
     *is_half = i->is_half;
     if (sampler & (NORMALIZED | LINEAR)) {
-        report("%s: a sampler with normalized coordinates or linear filter, which are not emulated, "
-               "at %s", l->kernel->signature.name, item_line());
+        report(
+            "%s: a sampler with normalized coordinates or linear filter, which are not emulated, "
+            "at %s",
+            l->kernel->signature.name, item_line());
         launch_abort();
     }
     const bool outside = x < 0 || y < 0 || (size_t)x >= i->width || (size_t)y >= i->height;
@@ -109,8 +123,8 @@ void *emulator_texel(const struct image *i, uint32_t sampler, int32_t x, int32_t
         y = clamp(y, i->height);
     } else if (outside) {
         report("%s: out of bounds: %s %s pixel (%d, %d) of image '%s' of %zu x %zu, at %s",
-               l->kernel->signature.name, item_name(l, l->now->number), use ? "writes" : "reads", x, y,
-               i->name, i->width, i->height, item_line());
+               l->kernel->signature.name, item_name(l, l->now->number), use ? "writes" : "reads", x,
+               y, i->name, i->width, i->height, item_line());
         launch_abort();
     }
     return i->memory->at + i->from + (size_t)y * i->pitch + (size_t)x * (i->is_half ? 8 : 16);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* driver.c - what all functions of the driver share: the lock, the count, failures on demand, objects;
- * and those of platforms, devices and contexts.
+/* driver.c - what all functions of the driver share: the lock, the count, failures on demand,
+ * objects; and those of platforms, devices and contexts.
  *
  *      TGC_EMULATOR_FAIL=7      the 7th call that can fail does
  *      TGC_EMULATOR_FAIL=7+     and all that follow: the device is lost
@@ -20,16 +20,25 @@
 
 enum { DEAD = 256 };
 
-static const struct { const char *name; int32_t failure; } calls[] = {
+static const struct {
+    const char *name;
+    int32_t failure;
+} calls[] = {
 #define CALL(name, failure) {#name, failure},
 #include "calls.def"
 #undef CALL
 };
 
-static const struct { const char *name; int32_t invalid; } kinds[] = {
-    [KIND_CONTEXT] = {"context", INVALID_CONTEXT}, [KIND_QUEUE] = {"command queue", INVALID_COMMAND_QUEUE},
-    [KIND_MEMORY] = {"memory object", INVALID_MEM_OBJECT}, [KIND_SAMPLER] = {"sampler", INVALID_SAMPLER},
-    [KIND_PROGRAM] = {"program", INVALID_PROGRAM}, [KIND_KERNEL] = {"kernel", INVALID_KERNEL},
+static const struct {
+    const char *name;
+    int32_t invalid;
+} kinds[] = {
+    [KIND_CONTEXT] = {"context", INVALID_CONTEXT},
+    [KIND_QUEUE] = {"command queue", INVALID_COMMAND_QUEUE},
+    [KIND_MEMORY] = {"memory object", INVALID_MEM_OBJECT},
+    [KIND_SAMPLER] = {"sampler", INVALID_SAMPLER},
+    [KIND_PROGRAM] = {"program", INVALID_PROGRAM},
+    [KIND_KERNEL] = {"kernel", INVALID_KERNEL},
     [KIND_EVENT] = {"event", INVALID_EVENT},
 };
 
@@ -41,7 +50,7 @@ static struct {
     bool fails_on;
     FILE *log;
     struct object *live;
-    struct object *dead[DEAD];       /* kept for a while, so that a handle's second release is known */
+    struct object *dead[DEAD]; /* kept for a while, so that a handle's second release is known */
     unsigned ndead, number[KIND_EVENT + 1];
 } driver = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
@@ -81,7 +90,7 @@ int32_t enter(enum call call)
         return SUCCESS;
     const long n = ++driver.count;
     if (n == driver.fail_at || (driver.fails_on && driver.fail_at > 0 && n > driver.fail_at))
-        return driver.fail_by                         ? driver.fail_by
+        return driver.fail_by                          ? driver.fail_by
                : driver.fails_on && n > driver.fail_at ? DEVICE_NOT_AVAILABLE
                                                        : calls[call].failure;
     return SUCCESS;
@@ -238,18 +247,25 @@ int32_t answer_number(uint64_t value, size_t nbytes, size_t size, void *to, size
     return answer(&value, nbytes, size, to, need);
 }
 
-static int32_t platform_info(const void *platform, uint32_t what, size_t size, void *to, size_t *need)
+static int32_t platform_info(const void *platform, uint32_t what, size_t size, void *to,
+                             size_t *need)
 {
     enum { PROFILE = 0x900, VERSION, NAME, VENDOR, EXTENSIONS };
     if (platform && platform != &the_platform)
         return misuse(INVALID_PLATFORM, "%p is no platform", platform);
     switch (what) {
-    case PROFILE: return answer_text("FULL_PROFILE", size, to, need);
-    case VERSION: return answer_text("OpenCL 1.2 emulator", size, to, need);
-    case NAME: return answer_text("emulator", size, to, need);
-    case VENDOR: return answer_text("tgc", size, to, need);
-    case EXTENSIONS: return answer_text("", size, to, need);
-    default: return misuse(INVALID_VALUE, "unknown query 0x%x", what);
+    case PROFILE:
+        return answer_text("FULL_PROFILE", size, to, need);
+    case VERSION:
+        return answer_text("OpenCL 1.2 emulator", size, to, need);
+    case NAME:
+        return answer_text("emulator", size, to, need);
+    case VENDOR:
+        return answer_text("tgc", size, to, need);
+    case EXTENSIONS:
+        return answer_text("", size, to, need);
+    default:
+        return misuse(INVALID_VALUE, "unknown query 0x%x", what);
     }
 }
 
@@ -275,37 +291,84 @@ static int32_t device_extensions(size_t size, void *to, size_t *need)
 static int32_t device_info(const void *device, uint32_t what, size_t size, void *to, size_t *need)
 {
     const struct device_facts *d = device_facts();
-    enum { GPU = 1 << 2, FLOATS = 0x3f, READ_WRITE_CACHE = 2, LOCAL = 1, OUT_OF_ORDER_PROFILING = 3 };
+    enum {
+        GPU = 1 << 2,
+        FLOATS = 0x3f,
+        READ_WRITE_CACHE = 2,
+        LOCAL = 1,
+        OUT_OF_ORDER_PROFILING = 3
+    };
     if (device != &the_device)
         return misuse(INVALID_DEVICE, "%p is no device", device);
-    const struct { uint32_t what; size_t nbytes; uint64_t value; } number[] = {
-        {0x1000, 8, GPU}, {0x1001, 4, 1}, {0x1002, 4, (uint64_t)d->units}, {0x1003, 4, 3},
-        {0x1004, 8, (uint64_t)d->group}, {0x100c, 4, 1000}, {0x100d, 4, 64},
-        {0x1010, 8, (uint64_t)d->memory}, {0x1016, 4, d->is_image != 0}, {0x100e, 4, 128},
-        {0x100f, 4, 64}, {0x1011, 8, (uint64_t)d->width}, {0x1012, 8, (uint64_t)d->width},
-        {0x1017, 8, 1024}, {0x1019, 4, (uint64_t)d->align * 8}, {0x101a, 4, (uint64_t)d->align},
-        {0x101b, 8, FLOATS}, {0x101c, 4, READ_WRITE_CACHE}, {0x101d, 4, 64}, {0x101e, 8, 1 << 20},
-        {0x101f, 8, (uint64_t)d->memory}, {0x1020, 8, 65536}, {0x1021, 4, 8}, {0x1022, 4, LOCAL},
-        {0x1023, 8, (uint64_t)d->local}, {0x1024, 4, 0}, {0x1025, 8, 1}, {0x1026, 4, 1},
-        {0x1027, 4, 1}, {0x1028, 4, 1}, {0x1029, 8, 1}, {0x102a, 8, OUT_OF_ORDER_PROFILING},
-        {0x1031, 8, (uint64_t)(uintptr_t)&the_platform}, {0x1032, 8, d->is_double ? FLOATS : 0},
-        {0x1033, 8, d->is_half ? FLOATS : 0}, {0x1034, 4, d->is_half ? 8 : 0}, {0x1035, 4, 0},
-        {0x1018, 4, 16}, {0x1040, 8, (uint64_t)d->pixels}, {0x104a, 4, (uint64_t)d->pitch},
+    const struct {
+        uint32_t what;
+        size_t nbytes;
+        uint64_t value;
+    } number[] = {
+        {0x1000, 8, GPU},
+        {0x1001, 4, 1},
+        {0x1002, 4, (uint64_t)d->units},
+        {0x1003, 4, 3},
+        {0x1004, 8, (uint64_t)d->group},
+        {0x100c, 4, 1000},
+        {0x100d, 4, 64},
+        {0x1010, 8, (uint64_t)d->memory},
+        {0x1016, 4, d->is_image != 0},
+        {0x100e, 4, 128},
+        {0x100f, 4, 64},
+        {0x1011, 8, (uint64_t)d->width},
+        {0x1012, 8, (uint64_t)d->width},
+        {0x1017, 8, 1024},
+        {0x1019, 4, (uint64_t)d->align * 8},
+        {0x101a, 4, (uint64_t)d->align},
+        {0x101b, 8, FLOATS},
+        {0x101c, 4, READ_WRITE_CACHE},
+        {0x101d, 4, 64},
+        {0x101e, 8, 1 << 20},
+        {0x101f, 8, (uint64_t)d->memory},
+        {0x1020, 8, 65536},
+        {0x1021, 4, 8},
+        {0x1022, 4, LOCAL},
+        {0x1023, 8, (uint64_t)d->local},
+        {0x1024, 4, 0},
+        {0x1025, 8, 1},
+        {0x1026, 4, 1},
+        {0x1027, 4, 1},
+        {0x1028, 4, 1},
+        {0x1029, 8, 1},
+        {0x102a, 8, OUT_OF_ORDER_PROFILING},
+        {0x1031, 8, (uint64_t)(uintptr_t)&the_platform},
+        {0x1032, 8, d->is_double ? FLOATS : 0},
+        {0x1033, 8, d->is_half ? FLOATS : 0},
+        {0x1034, 4, d->is_half ? 8 : 0},
+        {0x1035, 4, 0},
+        {0x1018, 4, 16},
+        {0x1040, 8, (uint64_t)d->pixels},
+        {0x104a, 4, (uint64_t)d->pitch},
         {0x104b, 4, (uint64_t)d->align},
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         if (number[i].what == what)
             return answer_number(number[i].value, number[i].nbytes, size, to, need);
     switch (what) {
-    case 0x1005: return device_sizes(what, size, to, need);
-    case 0x102b: return answer_text(d->name, size, to, need);
-    case 0x102c: return answer_text("tgc", size, to, need);
-    case 0x102d: return answer_text(d->version, size, to, need);
-    case 0x102e: return answer_text("FULL_PROFILE", size, to, need);
-    case 0x102f: return answer_text("OpenCL 1.2 emulator", size, to, need);
-    case 0x1030: return device_extensions(size, to, need);
-    case 0x103d: return answer_text("OpenCL C 1.2", size, to, need);
-    default: return misuse(INVALID_VALUE, "unknown query 0x%x", what);
+    case 0x1005:
+        return device_sizes(what, size, to, need);
+    case 0x102b:
+        return answer_text(d->name, size, to, need);
+    case 0x102c:
+        return answer_text("tgc", size, to, need);
+    case 0x102d:
+        return answer_text(d->version, size, to, need);
+    case 0x102e:
+        return answer_text("FULL_PROFILE", size, to, need);
+    case 0x102f:
+        return answer_text("OpenCL 1.2 emulator", size, to, need);
+    case 0x1030:
+        return device_extensions(size, to, need);
+    case 0x103d:
+        return answer_text("OpenCL C 1.2", size, to, need);
+    default:
+        return misuse(INVALID_VALUE, "unknown query 0x%x", what);
     }
 }
 
@@ -333,7 +396,8 @@ int32_t clGetPlatformInfo(void *platform, uint32_t what, size_t size, void *to, 
     return leave(CALL_clGetPlatformInfo, status);
 }
 
-static int32_t device_ids(void *platform, uint64_t type, uint32_t most, void **device, uint32_t *count)
+static int32_t device_ids(void *platform, uint64_t type, uint32_t most, void **device,
+                          uint32_t *count)
 {
     enum { DEFAULT = 1, GPU = 1 << 2 };
     if (platform && platform != &the_platform)
@@ -349,7 +413,8 @@ static int32_t device_ids(void *platform, uint64_t type, uint32_t most, void **d
     return SUCCESS;
 }
 
-API int32_t clGetDeviceIDs(void *platform, uint64_t type, uint32_t most, void **device, uint32_t *count);
+API int32_t clGetDeviceIDs(void *platform, uint64_t type, uint32_t most, void **device,
+                           uint32_t *count);
 int32_t clGetDeviceIDs(void *platform, uint64_t type, uint32_t most, void **device, uint32_t *count)
 {
     int32_t status = enter(CALL_clGetDeviceIDs);
@@ -423,11 +488,16 @@ static int32_t context_info(void *context, uint32_t what, size_t size, void *to,
     if (!c)
         return INVALID_CONTEXT;
     switch (what) {
-    case REFERENCES: return answer_number((uint64_t)c->o.references, 4, size, to, need);
-    case DEVICES: return answer(&device, sizeof device, size, to, need);
-    case PROPERTIES: return answer(NULL, 0, size, NULL, need);
-    case COUNT: return answer_number(1, 4, size, to, need);
-    default: return misuse(INVALID_VALUE, "unknown query 0x%x", what);
+    case REFERENCES:
+        return answer_number((uint64_t)c->o.references, 4, size, to, need);
+    case DEVICES:
+        return answer(&device, sizeof device, size, to, need);
+    case PROPERTIES:
+        return answer(NULL, 0, size, NULL, need);
+    case COUNT:
+        return answer_number(1, 4, size, to, need);
+    default:
+        return misuse(INVALID_VALUE, "unknown query 0x%x", what);
     }
 }
 
@@ -441,19 +511,19 @@ int32_t clGetContextInfo(void *context, uint32_t what, size_t size, void *to, si
 }
 
 /* Functions that count references, of each kind. */
-#define RETAIN(name, kind)                                                                          \
-    API int32_t name(void *handle);                                                                 \
-    int32_t name(void *handle)                                                                      \
-    {                                                                                               \
-        int32_t status = enter(CALL_##name);                                                        \
-        return leave(CALL_##name, status == SUCCESS ? object_retain(handle, kind) : status);        \
+#define RETAIN(name, kind)                                                                         \
+    API int32_t name(void *handle);                                                                \
+    int32_t name(void *handle)                                                                     \
+    {                                                                                              \
+        int32_t status = enter(CALL_##name);                                                       \
+        return leave(CALL_##name, status == SUCCESS ? object_retain(handle, kind) : status);       \
     }
-#define RELEASE(name, kind)                                                                         \
-    API int32_t name(void *handle);                                                                 \
-    int32_t name(void *handle)                                                                      \
-    {                                                                                               \
-        enter(CALL_##name);                                                                         \
-        return leave(CALL_##name, object_release(handle, kind));                                    \
+#define RELEASE(name, kind)                                                                        \
+    API int32_t name(void *handle);                                                                \
+    int32_t name(void *handle)                                                                     \
+    {                                                                                              \
+        enter(CALL_##name);                                                                        \
+        return leave(CALL_##name, object_release(handle, kind));                                   \
     }
 RETAIN(clRetainContext, KIND_CONTEXT)
 RELEASE(clReleaseContext, KIND_CONTEXT)

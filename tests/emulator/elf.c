@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* elf.c - the extent of a loaded shared object, and its local variables: clang makes a static variable
- * "KERNEL.NAME" of each.
+/* elf.c - the extent of a loaded shared object, and its local variables: clang makes a static
+ * variable "KERNEL.NAME" of each.
  */
 #define _GNU_SOURCE
 #include "emulator.h"
@@ -49,7 +49,8 @@ static bool read_symbols(struct module *m, const unsigned char *file, size_t siz
             const Elf64_Sym *s = &symbol[k];
             if (ELF64_ST_TYPE(s->st_info) == STT_OBJECT && s->st_shndx < head->e_shnum &&
                 section[s->st_shndx].sh_flags & SHF_WRITE && strchr(names + s->st_name, '.') &&
-                !note_local(m, names + s->st_name, (unsigned char *)m->begin + s->st_value, s->st_size))
+                !note_local(m, names + s->st_name, (unsigned char *)m->begin + s->st_value,
+                            s->st_size))
                 return false;
         }
     }
@@ -74,7 +75,8 @@ bool elf_read(struct module *m)
     const Elf64_Phdr *segment = (const void *)(file + head->e_phoff);
     m->begin = (uintptr_t)map->l_addr;
     for (int i = 0; i < head->e_phnum; i++)
-        if (segment[i].p_type == PT_LOAD && m->begin + segment[i].p_vaddr + segment[i].p_memsz > m->end)
+        if (segment[i].p_type == PT_LOAD &&
+            m->begin + segment[i].p_vaddr + segment[i].p_memsz > m->end)
             m->end = m->begin + segment[i].p_vaddr + segment[i].p_memsz;
     const bool done = read_symbols(m, file, size);
     munmap((void *)file, size);

@@ -4,19 +4,21 @@
  *      NAME.c (an emitted program, unmodified)
  *         |  dlopen("libOpenCL.so.1")
  *         v
- *      driver.c queue.c memory.c program.c     the driver's functions: objects, states, arguments
+ *      driver.c buffers.c programs.c queue.c   the driver's functions: objects, states, arguments
+ *         |                     enqueue.c
  *         |                                      calls.def: what they are, how each can fail
  *         v
- *      build.c elf.c         kernels' text -> a shared object, by clang's own front end of the language
+ *      build.c elf.c         kernels' text -> a shared object, by clang's own front end
  *      signature.c           what the text declares as kernels
  *      tensors.c             what the comment above an emitted kernel says of its arguments
  *      blocks.c              a launch: work-items are fibers, barriers end their phases
  *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
  *      report.c              one line for each finding
  *
- * What knows a language is one file (language_opencl.c: words, flags, how a kernel is called) and its
- * built-ins (opencl.cl, builtins.c); fibers and shadow memory know none. The library has state of the process (objects, the launch that runs), as
- * a driver has; one lock guards it.
+ * What knows a language is one file (language_opencl.c: words, how a kernel is called), clang's
+ * flags for it and its built-ins (opencl.flags, opencl.h, opencl.cl, builtins.c); fibers and shadow
+ * memory know none. The library has state of the process (objects, the launch that runs), as a
+ * driver has; one lock guards it.
  */
 #ifndef TGC_EMULATOR_H
 #define TGC_EMULATOR_H
@@ -42,18 +44,18 @@ const char *report_line(const struct module *m, const void *code);
 
 /* What $TGC_EMULATOR_DEVICE says: "double=0 local=16384 name=Adreno". */
 struct device_facts {
-    long is_double, is_half, is_image;   /* 0: the language has none */
-    long local;                          /* bytes of local memory */
-    long group;                          /* most work-items of a block */
-    long subgroup;                       /* work-items that exchange values */
-    long units;                          /* compute units */
-    long width;                          /* largest side of an image */
-    long pixels;                         /* most of a buffer's image */
-    long pitch;                          /* rows of an image over a buffer start at multiples of so many
-                                          * pixels; 0: there are no such images */
-    long align;                          /* sub-buffers start at multiples, in bytes */
-    long memory;                         /* bytes of a buffer */
-    long is_eager;                       /* commands run when they are enqueued, not when waited for */
+    long is_double, is_half, is_image; /* 0: the language has none */
+    long local;                        /* bytes of local memory */
+    long group;                        /* most work-items of a block */
+    long subgroup;                     /* work-items that exchange values */
+    long units;                        /* compute units */
+    long width;                        /* largest side of an image */
+    long pixels;                       /* most of a buffer's image */
+    long pitch;    /* rows of an image over a buffer start at multiples of so many
+                    * pixels; 0: there are no such images */
+    long align;    /* sub-buffers start at multiples, in bytes */
+    long memory;   /* bytes of a buffer */
+    long is_eager; /* commands run when they are enqueued, not when waited for */
     const char *name, *version;
 };
 const struct device_facts *device_facts(void);
@@ -63,28 +65,43 @@ void device_read(void);
 /* -------------------------------------------------------------------------------- signature.c */
 
 enum { MAX_PARAMETERS = 64, MAX_NAME = 256 };
-enum parameter_kind { PARAMETER_VALUE, PARAMETER_GLOBAL, PARAMETER_CONSTANT, PARAMETER_LOCAL,
-                      PARAMETER_IMAGE, PARAMETER_SAMPLER };
+enum parameter_kind {
+    PARAMETER_VALUE,
+    PARAMETER_GLOBAL,
+    PARAMETER_CONSTANT,
+    PARAMETER_LOCAL,
+    PARAMETER_IMAGE,
+    PARAMETER_SAMPLER
+};
 
 struct parameter {
     enum parameter_kind kind;
-    bool is_const;                          /* what it points to; an image: it is read only */
-    char type[MAX_NAME], name[MAX_NAME];    /* as declared */
-    char tensor[MAX_NAME];                  /* "f32[B,128]", see tensors.c; "": nothing is said */
+    bool is_const;                       /* what it points to; an image: it is read only */
+    char type[MAX_NAME], name[MAX_NAME]; /* as declared */
+    char tensor[MAX_NAME];               /* "f32[B,128]", see tensors.c; "": nothing is said */
 };
 
 struct signature {
     char name[MAX_NAME];
     struct parameter parameter[MAX_PARAMETERS];
     int n;
-    size_t block[3];                        /* what the text requires; 0: nothing */
+    size_t block[3]; /* what the text requires; 0: nothing */
 };
 
 /* A language's words that say what a parameter is. */
-enum word_kind { WORD_KERNEL, WORD_GLOBAL, WORD_CONSTANT, WORD_LOCAL, WORD_IMAGE, WORD_SAMPLER,
-                 WORD_CONST, WORD_SKIP, WORD_BLOCK };
+enum word_kind {
+    WORD_KERNEL,
+    WORD_GLOBAL,
+    WORD_CONSTANT,
+    WORD_LOCAL,
+    WORD_IMAGE,
+    WORD_SAMPLER,
+    WORD_CONST,
+    WORD_SKIP,
+    WORD_BLOCK
+};
 struct word {
-    const char *text;                       /* "image*": all that begin so */
+    const char *text; /* "image*": all that begin so */
     enum word_kind kind;
 };
 
@@ -95,10 +112,10 @@ bool signature_next(const struct word *word, const char **at, struct signature *
 
 /* Fills in what the comment in front of a kernel says of its arguments. */
 void tensors_read(const char *text, const char *kernel, struct signature *s);
-/* Of argument i, with these values of the launch's arguments (NULL: no number): where its tensor begins
- * in its buffer, and how long it is. false: nobody says. */
-bool tensor_extent(const struct signature *s, int i, const unsigned char *const *value, size_t *from,
-                   size_t *nbytes);
+/* Of argument i, with these values of the launch's arguments (NULL: no number): where its tensor
+ * begins in its buffer, and how long it is. false: nobody says. */
+bool tensor_extent(const struct signature *s, int i, const unsigned char *const *value,
+                   size_t *from, size_t *nbytes);
 
 /* --------------------------------------------------------------------------------- language_*.c */
 
@@ -106,7 +123,7 @@ struct text;
 /* What a language adds. FILE.flags are clang's for it, FILE.h declares what clang does not know. */
 struct language {
     const char *name, *file;
-    const struct word *word;                /* ends with a NULL */
+    const struct word *word; /* ends with a NULL */
     /* Writes code behind the text: NAME_call(), NAME_nbytes[] (see struct kernel_code). */
     void (*wrap)(const struct signature *s, struct text *out);
 };
@@ -125,9 +142,9 @@ void text_add(struct text *t, const char *format, ...) __attribute__((format(pri
 struct memory {
     unsigned char *at;
     size_t nbytes;
-    struct cell *cell;                      /* who used each byte */
-    unsigned char *known;                   /* whether each byte was written */
-    struct memory *next;                    /* of all that there are */
+    struct cell *cell;    /* who used each byte */
+    unsigned char *known; /* whether each byte was written */
+    struct memory *next;  /* of all that there are */
 };
 
 /* A part of memory that a launch may use. */
@@ -135,7 +152,7 @@ struct window {
     struct memory *memory;
     size_t from, to;
     bool is_local, is_writable;
-    bool is_written;                        /* by this launch, through any window */
+    bool is_written; /* by this launch, through any window */
     char name[MAX_NAME];
 };
 
@@ -154,8 +171,8 @@ void shadow_access(const void *at, size_t nbytes, enum access kind);
 /* Kernels compiled and loaded. */
 struct module {
     void *library;
-    char path[4096];                        /* of the shared object; the text's is that with .cl */
-    uintptr_t begin, end;                   /* its segments */
+    char path[4096];      /* of the shared object; the text's is that with .cl */
+    uintptr_t begin, end; /* its segments */
     struct kernel_code *kernel;
     int nkernel;
     struct local_array *local;
@@ -170,9 +187,9 @@ struct local_array {
 
 struct kernel_code {
     struct signature signature;
-    void (*call)(void *const *argument);    /* runs one work-item, on the places of its arguments */
-    const uint64_t *nbytes;                 /* of each argument */
-    size_t local;                           /* bytes of its local arrays */
+    void (*call)(void *const *argument); /* runs one work-item, on the places of its arguments */
+    const uint64_t *nbytes;              /* of each argument */
+    size_t local;                        /* bytes of its local arrays */
 };
 
 /* Compiles the text; NULL: `log`, of `size` bytes, has the compiler's words. `flags` are more words
@@ -191,16 +208,16 @@ void module_close(struct module *m);
 /* What an argument that is an image points to. */
 struct image {
     struct memory *memory;
-    size_t from, pitch;                     /* bytes: of the first pixel, between rows */
+    size_t from, pitch; /* bytes: of the first pixel, between rows */
     size_t width, height;
-    bool is_half;                           /* or floats; four of them are a pixel */
+    bool is_half; /* or floats; four of them are a pixel */
     char name[MAX_NAME];
 };
 
 /* -------------------------------------------------------------------------------------- elf.c */
 
-/* Finds the segments of a loaded object, and its local variables: "kernel.name" in memory that can be
- * written. false: the file is no object of this machine. */
+/* Finds the segments of a loaded object, and its local variables: "kernel.name" in memory that can
+ * be written. false: the file is no object of this machine. */
 bool elf_read(struct module *m);
 
 /* ----------------------------------------------------------------------------------- blocks.c */
@@ -208,8 +225,8 @@ bool elf_read(struct module *m);
 enum { MAX_WINDOWS = 256 };
 
 struct item {
-    size_t local[3];                        /* its place in the block */
-    uint32_t number;                        /* among all of the launch's */
+    size_t local[3]; /* its place in the block */
+    uint32_t number; /* among all of the launch's */
     uint32_t in_block;
     struct fiber *fiber;
     enum { ITEM_READY, ITEM_WAITS, ITEM_DONE } state;
@@ -217,10 +234,11 @@ struct item {
     bool for_subgroup;
     unsigned flags;
     const void *site;
-    /* what it has for the others of its sub-group, in turns: who is fast is one ahead of who is slow */
+    /* what it has for the others of its sub-group, in turns: who is fast is one ahead of who is
+     * slow */
     unsigned char given[2][16];
     unsigned turn;
-    uint32_t subphase;                      /* barriers of its sub-group, since the block's last */
+    uint32_t subphase; /* barriers of its sub-group, since the block's last */
 };
 
 /* One launch, as it runs. */
@@ -233,14 +251,14 @@ struct launch {
     int dimensions;
     size_t offset[3], global[3], block[3];
     /* state */
-    uint32_t epoch;                         /* of shadow cells */
+    uint32_t epoch; /* of shadow cells */
     size_t group[3];
     struct item *item;
     uint32_t nitem, nsubgroup;
     struct item *now;
-    uint32_t phase[2];                      /* barriers passed, for local and for global memory */
-    bool has_failed;                        /* something was reported */
-    const void *reported[32];               /* at which places of the code */
+    uint32_t phase[2];        /* barriers passed, for local and for global memory */
+    bool has_failed;          /* something was reported */
+    const void *reported[32]; /* at which places of the code */
     int nreported;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* fiber.c - stacks and switches: by hand on x86-64, where a switch is a few instructions, elsewhere by
- * ucontext, whose switches are calls of the system.
+/* fiber.c - stacks and switches: by hand on x86-64, where a switch is a few instructions, elsewhere
+ * by ucontext, whose switches are calls of the system.
  *
  * Stacks are kept for the next fibers: a launch of a million work-items without barriers needs one.
  */
@@ -14,12 +14,12 @@
 enum { STACK = 512 * 1024, GUARD = 4096 };
 
 struct fiber {
-    struct fiber *next;             /* of those that are free */
+    struct fiber *next; /* of those that are free */
     unsigned char *stack;
     void (*function)(void *);
     void *argument;
 #ifdef __x86_64__
-    void *own, *caller;             /* stack pointers */
+    void *own, *caller; /* stack pointers */
 #else
     ucontext_t own, caller;
 #endif
@@ -62,10 +62,7 @@ __attribute__((destructor)) static void forget_unused(void)
     }
 }
 
-bool fiber_has(const struct fiber *f, uintptr_t at)
-{
-    return at - (uintptr_t)f->stack < STACK;
-}
+bool fiber_has(const struct fiber *f, uintptr_t at) { return at - (uintptr_t)f->stack < STACK; }
 
 #ifdef __x86_64__
 
@@ -75,10 +72,12 @@ __asm__(".text\n"
         ".hidden emulator_switch\n"
         ".globl emulator_switch\n"
         "emulator_switch:\n"
-        "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"
+        "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n"
+        "    pushq %r13\n    pushq %r14\n    pushq %r15\n"
         "    movq %rsp, (%rdi)\n"
         "    movq %rsi, %rsp\n"
-        "    popq %r15\n    popq %r14\n    popq %r13\n    popq %r12\n    popq %rbx\n    popq %rbp\n"
+        "    popq %r15\n    popq %r14\n    popq %r13\n"
+        "    popq %r12\n    popq %rbx\n    popq %rbp\n"
         "    ret\n");
 
 /* rbx has the fiber when it starts, rbp ends the chain of frames. */
@@ -100,10 +99,10 @@ struct fiber *fiber_start(void (*function)(void *), void *argument)
         return NULL;
     f->function = function;
     f->argument = argument;
-    uint64_t *top = (uint64_t *)(void *)(f->stack + STACK) - 2;      /* a call finds it aligned */
+    uint64_t *top = (uint64_t *)(void *)(f->stack + STACK) - 2; /* a call finds it aligned */
     *--top = (uint64_t)(uintptr_t)emulator_entry;
-    *--top = 0;                              /* rbp */
-    *--top = (uint64_t)(uintptr_t)f;         /* rbx */
+    *--top = 0;                      /* rbp */
+    *--top = (uint64_t)(uintptr_t)f; /* rbx */
     for (int i = 0; i < 4; i++)
         *--top = 0;
     f->own = top;

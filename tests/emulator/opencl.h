@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: 0BSD */
-/* opencl.h - what clang declares for some versions of OpenCL C alone: functions of sub-groups, which
- * drivers have as extensions of 1.2, under two names.
+/* opencl.h - what clang declares for some versions of OpenCL C alone: functions of sub-groups,
+ * which drivers have as extensions of 1.2, under two names.
  */
 #define EMULATOR_OVER __attribute__((overloadable))
-#define EMULATOR_EXCHANGE(T)                                                                        \
-    T EMULATOR_OVER emulator_shuffle(T, uint);                                                      \
-    T EMULATOR_OVER emulator_shuffle_xor(T, uint);                                                  \
-    T EMULATOR_OVER emulator_shuffle_down(T, uint);                                                 \
-    T EMULATOR_OVER emulator_shuffle_up(T, uint);                                                   \
-    T EMULATOR_OVER emulator_reduce_add(T);                                                         \
-    T EMULATOR_OVER emulator_reduce_max(T);                                                         \
+#define EMULATOR_EXCHANGE(T)                                                                       \
+    T EMULATOR_OVER emulator_shuffle(T, uint);                                                     \
+    T EMULATOR_OVER emulator_shuffle_xor(T, uint);                                                 \
+    T EMULATOR_OVER emulator_shuffle_down(T, uint);                                                \
+    T EMULATOR_OVER emulator_shuffle_up(T, uint);                                                  \
+    T EMULATOR_OVER emulator_reduce_add(T);                                                        \
+    T EMULATOR_OVER emulator_reduce_max(T);                                                        \
     T EMULATOR_OVER emulator_reduce_min(T);
 EMULATOR_EXCHANGE(int)
 EMULATOR_EXCHANGE(uint)

@@ -41,7 +41,8 @@ static int32_t from_source(void *context, uint32_t count, const char *const *tex
     for (uint32_t i = 0; i < count; i++) {
         if (!text[i])
             return misuse(INVALID_VALUE, "text %u of %u is NULL", i, count);
-        text_add(&all, "%.*s", length && length[i] ? (int)length[i] : (int)strlen(text[i]), text[i]);
+        text_add(&all, "%.*s", length && length[i] ? (int)length[i] : (int)strlen(text[i]),
+                 text[i]);
     }
     struct program *p = create_program(c);
     if (p)
@@ -58,13 +59,14 @@ static int32_t from_binary(void *context, uint32_t count, void *const *device, c
     struct context *c = object_find(context, KIND_CONTEXT);
     if (!c)
         return INVALID_CONTEXT;
-    if (count != 1 || !device || device[0] != &the_device || !nbytes || !binary || !binary[0] || !nbytes[0])
+    if (count != 1 || !device || device[0] != &the_device || !nbytes || !binary || !binary[0] ||
+        !nbytes[0])
         return misuse(INVALID_VALUE, "not one binary for the device");
     struct module *m = build_from_binary(&language_opencl, binary[0], nbytes[0]);
     if (each)
         each[0] = m ? SUCCESS : INVALID_BINARY;
     if (!m)
-        return INVALID_BINARY;               /* a stale one is no misuse */
+        return INVALID_BINARY; /* a stale one is no misuse */
     struct program *p = create_program(c);
     if (!p) {
         module_close(m);
@@ -95,7 +97,7 @@ static int build_flags(char *options, const char **flag, int most)
                                  : "-cl-ext=-cl_khr_fp16,-cl_khr_fp64";
     }
 #ifdef __x86_64__
-    flag[n++] = "-mf16c";                    /* so that halves need no library */
+    flag[n++] = "-mf16c"; /* so that halves need no library */
 #endif
     flag[n] = NULL;
     return n;
@@ -124,7 +126,7 @@ static int32_t build(void *handle, uint32_t count, void *const *device, const ch
     if (p->nkernel > 0)
         return misuse(INVALID_OPERATION, "program %u has kernels already", p->o.number);
     p->is_tried = true;
-    if (!p->text)                            /* a binary */
+    if (!p->text) /* a binary */
         return SUCCESS;
     snprintf(words, sizeof words, "%s", options ? options : "");
     build_flags(words, flag, MOST);
@@ -165,7 +167,17 @@ static int32_t program_binary(struct program *p, bool is_size, size_t size, void
 
 static int32_t program_info(void *handle, uint32_t what, size_t size, void *to, size_t *need)
 {
-    enum { REFERENCES = 0x1160, CONTEXT, NDEVICE, DEVICES, SOURCE, SIZES, BINARIES, NKERNEL, NAMES };
+    enum {
+        REFERENCES = 0x1160,
+        CONTEXT,
+        NDEVICE,
+        DEVICES,
+        SOURCE,
+        SIZES,
+        BINARIES,
+        NKERNEL,
+        NAMES
+    };
     struct program *p = object_find(handle, KIND_PROGRAM);
     void *device = &the_device;
     if (!p)
@@ -173,20 +185,31 @@ static int32_t program_info(void *handle, uint32_t what, size_t size, void *to, 
     if (what >= NKERNEL && !p->module)
         return misuse(INVALID_PROGRAM_EXECUTABLE, "program %u is not built", p->o.number);
     switch (what) {
-    case REFERENCES: return answer_number((uint64_t)p->o.references, 4, size, to, need);
-    case CONTEXT: return answer(&p->context, sizeof p->context, size, to, need);
-    case NDEVICE: return answer_number(1, 4, size, to, need);
-    case DEVICES: return answer(&device, sizeof device, size, to, need);
-    case SOURCE: return answer_text(p->text ? p->text : "", size, to, need);
-    case SIZES: return program_binary(p, true, size, to, need);
-    case BINARIES: return program_binary(p, false, size, to, need);
-    case NKERNEL: return answer_number((uint64_t)p->module->nkernel, 8, size, to, need);
-    case NAMES: return kernel_names(p, size, to, need);
-    default: return misuse(INVALID_VALUE, "unknown query 0x%x", what);
+    case REFERENCES:
+        return answer_number((uint64_t)p->o.references, 4, size, to, need);
+    case CONTEXT:
+        return answer(&p->context, sizeof p->context, size, to, need);
+    case NDEVICE:
+        return answer_number(1, 4, size, to, need);
+    case DEVICES:
+        return answer(&device, sizeof device, size, to, need);
+    case SOURCE:
+        return answer_text(p->text ? p->text : "", size, to, need);
+    case SIZES:
+        return program_binary(p, true, size, to, need);
+    case BINARIES:
+        return program_binary(p, false, size, to, need);
+    case NKERNEL:
+        return answer_number((uint64_t)p->module->nkernel, 8, size, to, need);
+    case NAMES:
+        return kernel_names(p, size, to, need);
+    default:
+        return misuse(INVALID_VALUE, "unknown query 0x%x", what);
     }
 }
 
-static int32_t build_info(void *handle, void *device, uint32_t what, size_t size, void *to, size_t *need)
+static int32_t build_info(void *handle, void *device, uint32_t what, size_t size, void *to,
+                          size_t *need)
 {
     enum { STATUS = 0x1181, OPTIONS, LOG, BINARY_TYPE, NONE = -1, ERROR = -2, EXECUTABLE = 4 };
     const struct program *p = object_find(handle, KIND_PROGRAM);
@@ -194,11 +217,16 @@ static int32_t build_info(void *handle, void *device, uint32_t what, size_t size
         return p ? INVALID_DEVICE : INVALID_PROGRAM;
     const int32_t status = p->module ? SUCCESS : p->is_tried ? ERROR : NONE;
     switch (what) {
-    case STATUS: return answer(&status, sizeof status, size, to, need);
-    case OPTIONS: return answer_text("", size, to, need);
-    case LOG: return answer_text(p->log, size, to, need);
-    case BINARY_TYPE: return answer_number(p->module ? EXECUTABLE : 0, 4, size, to, need);
-    default: return misuse(INVALID_VALUE, "unknown query 0x%x", what);
+    case STATUS:
+        return answer(&status, sizeof status, size, to, need);
+    case OPTIONS:
+        return answer_text("", size, to, need);
+    case LOG:
+        return answer_text(p->log, size, to, need);
+    case BINARY_TYPE:
+        return answer_number(p->module ? EXECUTABLE : 0, 4, size, to, need);
+    default:
+        return misuse(INVALID_VALUE, "unknown query 0x%x", what);
     }
 }
 
@@ -240,7 +268,8 @@ static bool is_memory(enum parameter_kind kind)
 }
 
 /* The size and, for what handles are, whether it is one. */
-static int32_t check_argument(const struct cl_kernel *k, uint32_t i, size_t nbytes, const void *value)
+static int32_t check_argument(const struct cl_kernel *k, uint32_t i, size_t nbytes,
+                              const void *value)
 {
     const struct signature *s = &k->code->signature;
     const struct parameter *a = &s->parameter[i];
@@ -251,8 +280,8 @@ static int32_t check_argument(const struct cl_kernel *k, uint32_t i, size_t nbyt
                                              s->name, i, a->name)
                                     : SUCCESS;
     if (nbytes != wanted)
-        return misuse(INVALID_ARG_SIZE, "%s: argument %u '%s' has %zu bytes, not %zu", s->name, i, a->name,
-                      wanted, nbytes);
+        return misuse(INVALID_ARG_SIZE, "%s: argument %u '%s' has %zu bytes, not %zu", s->name, i,
+                      a->name, wanted, nbytes);
     if (!value)
         return misuse(INVALID_ARG_VALUE, "%s: argument %u '%s' has no value", s->name, i, a->name);
     if (a->kind == PARAMETER_VALUE)
@@ -298,12 +327,18 @@ static int32_t kernel_info(void *handle, uint32_t what, size_t size, void *to, s
     if (!k)
         return INVALID_KERNEL;
     switch (what) {
-    case NAME: return answer_text(k->code->signature.name, size, to, need);
-    case COUNT: return answer_number((uint64_t)k->code->signature.n, 4, size, to, need);
-    case REFERENCES: return answer_number((uint64_t)k->o.references, 4, size, to, need);
-    case CONTEXT: return answer(&k->program->context, sizeof(void *), size, to, need);
-    case PROGRAM: return answer(&k->program, sizeof(void *), size, to, need);
-    default: return misuse(INVALID_VALUE, "unknown query 0x%x", what);
+    case NAME:
+        return answer_text(k->code->signature.name, size, to, need);
+    case COUNT:
+        return answer_number((uint64_t)k->code->signature.n, 4, size, to, need);
+    case REFERENCES:
+        return answer_number((uint64_t)k->o.references, 4, size, to, need);
+    case CONTEXT:
+        return answer(&k->program->context, sizeof(void *), size, to, need);
+    case PROGRAM:
+        return answer(&k->program, sizeof(void *), size, to, need);
+    default:
+        return misuse(INVALID_VALUE, "unknown query 0x%x", what);
     }
 }
 
@@ -316,19 +351,26 @@ static size_t local_bytes(const struct cl_kernel *k)
     return n;
 }
 
-static int32_t group_info(void *handle, void *device, uint32_t what, size_t size, void *to, size_t *need)
+static int32_t group_info(void *handle, void *device, uint32_t what, size_t size, void *to,
+                          size_t *need)
 {
     enum { MOST = 0x11b0, REQUIRED, LOCAL, MULTIPLE, PRIVATE };
     const struct cl_kernel *k = object_find(handle, KIND_KERNEL);
     if (!k || (device && device != &the_device))
         return k ? INVALID_DEVICE : INVALID_KERNEL;
     switch (what) {
-    case MOST: return answer_number((uint64_t)device_facts()->group, 8, size, to, need);
-    case REQUIRED: return answer(k->code->signature.block, 3 * sizeof(size_t), size, to, need);
-    case LOCAL: return answer_number(local_bytes(k), 8, size, to, need);
-    case MULTIPLE: return answer_number((uint64_t)device_facts()->subgroup, 8, size, to, need);
-    case PRIVATE: return answer_number(0, 8, size, to, need);
-    default: return misuse(INVALID_VALUE, "unknown query 0x%x", what);
+    case MOST:
+        return answer_number((uint64_t)device_facts()->group, 8, size, to, need);
+    case REQUIRED:
+        return answer(k->code->signature.block, 3 * sizeof(size_t), size, to, need);
+    case LOCAL:
+        return answer_number(local_bytes(k), 8, size, to, need);
+    case MULTIPLE:
+        return answer_number((uint64_t)device_facts()->subgroup, 8, size, to, need);
+    case PRIVATE:
+        return answer_number(0, 8, size, to, need);
+    default:
+        return misuse(INVALID_VALUE, "unknown query 0x%x", what);
     }
 }
 
@@ -351,13 +393,14 @@ int32_t launch_prepare(struct prepared *p, struct cl_kernel *k)
         if (handle && !m)
             return INVALID_MEM_OBJECT;
         if (m && memory_is_mapped(m))
-            return misuse(INVALID_OPERATION, "%s: argument %d '%s' is mapped by the host, which may write it",
-                          s->name, i, s->parameter[i].name);
+            return misuse(INVALID_OPERATION,
+                          "%s: argument %d '%s' is mapped by the host, which may write it", s->name,
+                          i, s->parameter[i].name);
         p->memory[i] = m;
     }
     if (local_bytes(k) > (size_t)device_facts()->local)
-        return misuse(OUT_OF_RESOURCES, "%s takes %zu bytes of local memory, the device has %ld", s->name,
-                      local_bytes(k), device_facts()->local);
+        return misuse(OUT_OF_RESOURCES, "%s takes %zu bytes of local memory, the device has %ld",
+                      s->name, local_bytes(k), device_facts()->local);
     object_hold(&k->o);
     for (int i = 0; i < s->n; i++)
         if (p->memory[i])
@@ -392,7 +435,8 @@ struct passed {
 };
 
 /* Memory of the launch's own, for a local argument. */
-static bool pass_local(struct launch *l, const struct parameter *a, size_t nbytes, struct passed *to)
+static bool pass_local(struct launch *l, const struct parameter *a, size_t nbytes,
+                       struct passed *to)
 {
     to->pointer = malloc(nbytes);
     struct window *w = to->pointer && memory_create(&to->local, to->pointer, nbytes)
@@ -403,7 +447,8 @@ static bool pass_local(struct launch *l, const struct parameter *a, size_t nbyte
     return w != NULL;
 }
 
-/* The window is the tensor's, if the text says where in the memory that is, or else the object's. */
+/* The window is the tensor's, if the text says where in the memory that is, or else the object's.
+ */
 static bool pass_memory(struct launch *l, const struct prepared *p, int i, struct passed *to)
 {
     const struct signature *s = &p->kernel->code->signature;
@@ -414,9 +459,10 @@ static bool pass_memory(struct launch *l, const struct prepared *p, int i, struc
     for (int k = 0; k < s->n; k++)
         value[k] = s->parameter[k].kind == PARAMETER_VALUE ? p->argument[k].value : NULL;
     struct memory *memory = memory_of(m, &from);
-    if (tensor_extent(s, i, value, &begin, &nbytes) && (begin > m->nbytes || nbytes > m->nbytes - begin))
-        report("%s: argument %d '%s' has its bytes %zu..%zu in memory of %zu", s->name, i, a->name, begin,
-               begin + nbytes, m->nbytes);
+    if (tensor_extent(s, i, value, &begin, &nbytes) &&
+        (begin > m->nbytes || nbytes > m->nbytes - begin))
+        report("%s: argument %d '%s' has its bytes %zu..%zu in memory of %zu", s->name, i, a->name,
+               begin, begin + nbytes, m->nbytes);
     struct window *w = add_window(l, memory, from + begin, nbytes, a->name);
     if (!w)
         return false;
@@ -440,13 +486,17 @@ static bool pass(struct launch *l, struct prepared *p, int i, struct passed *to,
     if (p->memory[i])
         return pass_memory(l, p, i, to);
     switch (a->kind) {
-    case PARAMETER_LOCAL: return pass_local(l, a, p->argument[i].nbytes, to);
+    case PARAMETER_LOCAL:
+        return pass_local(l, a, p->argument[i].nbytes, to);
     case PARAMETER_SAMPLER:
         memcpy(&handle, p->argument[i].value, sizeof handle);
         to->pointer = (void *)(uintptr_t)((struct sampler *)handle)->bits;
         return true;
-    case PARAMETER_VALUE: *argument = p->argument[i].value; return true;
-    default: return true;                    /* no buffer: a null pointer */
+    case PARAMETER_VALUE:
+        *argument = p->argument[i].value;
+        return true;
+    default:
+        return true; /* no buffer: a null pointer */
     }
 }
 
@@ -463,8 +513,8 @@ bool launch_go(struct prepared *p)
     for (int i = 0; done && i < m->nlocal; i++) {
         if (strcmp(m->local[i].kernel, code->signature.name) != 0)
             continue;
-        struct window *w = add_window(l, m->local[i].memory, 0, m->local[i].memory->nbytes,
-                                      m->local[i].name);
+        struct window *w =
+            add_window(l, m->local[i].memory, 0, m->local[i].memory->nbytes, m->local[i].name);
         done = w != NULL;
         if (w)
             w->is_local = w->is_writable = true;
@@ -521,8 +571,8 @@ API void *clCreateProgramWithBinary(void *context, uint32_t count, void *const *
                                     const size_t *nbytes, const unsigned char *const *binary,
                                     int32_t *each, int32_t *error);
 void *clCreateProgramWithBinary(void *context, uint32_t count, void *const *device,
-                                const size_t *nbytes, const unsigned char *const *binary, int32_t *each,
-                                int32_t *error)
+                                const size_t *nbytes, const unsigned char *const *binary,
+                                int32_t *each, int32_t *error)
 {
     void *made = NULL;
     int32_t status = enter(CALL_clCreateProgramWithBinary);
@@ -593,8 +643,8 @@ int32_t clGetKernelInfo(void *kernel, uint32_t what, size_t size, void *to, size
     return leave(CALL_clGetKernelInfo, status);
 }
 
-API int32_t clGetKernelWorkGroupInfo(void *kernel, void *device, uint32_t what, size_t size, void *to,
-                                     size_t *need);
+API int32_t clGetKernelWorkGroupInfo(void *kernel, void *device, uint32_t what, size_t size,
+                                     void *to, size_t *need);
 int32_t clGetKernelWorkGroupInfo(void *kernel, void *device, uint32_t what, size_t size, void *to,
                                  size_t *need)
 {

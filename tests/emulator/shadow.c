@@ -2,8 +2,8 @@
 /* shadow.c - what each access of a kernel is checked against: clang's instrumentation of addresses
  * calls emulator_loadN() and emulator_storeN() before each of them.
  *
- * A byte that work-items share has a cell: who wrote it last, and two who read it. Each of them is a
- * stamp:
+ * A byte that work-items share has a cell: who wrote it last, and two who read it. Each of them is
+ * a stamp:
  *
  *      63      48 47     46    40 39   24 23          0
  *      |  epoch  |atomic|subphase| phase |  work-item |
@@ -74,7 +74,7 @@ void memory_release(struct memory *m)
 uint32_t shadow_epoch(void)
 {
     enum { LAST = 0xffff };
-    if (shadow.epoch == LAST) {              /* numbers are used again: cells forget */
+    if (shadow.epoch == LAST) { /* numbers are used again: cells forget */
         for (struct memory *m = shadow.first; m; m = m->next)
             madvise(m->cell, m->nbytes * sizeof *m->cell, MADV_DONTNEED);
         shadow.epoch = 0;
@@ -111,11 +111,13 @@ static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t 
     return !same || (old & parts) == (now & parts);
 }
 
-/* Notes a reader: in its own slot, that of a stale one or of one that it follows, or in the second. */
+/* Notes a reader: in its own slot, that of a stale one or of one that it follows, or in the second.
+ */
 static void note_reader(const struct launch *l, bool is_local, struct cell *cell, uint64_t now)
 {
     for (int i = 0; i < 2; i++)
-        if (stamp_item(cell->reader[i]) == stamp_item(now) || !races(l, is_local, cell->reader[i], now)) {
+        if (stamp_item(cell->reader[i]) == stamp_item(now) ||
+            !races(l, is_local, cell->reader[i], now)) {
             cell->reader[i] = now;
             return;
         }
@@ -130,21 +132,19 @@ static const char *verb(enum access kind)
     return kind == ACCESS_READ ? "reads" : kind == ACCESS_WRITE ? "writes" : "updates";
 }
 
-static const char *space(const struct window *w)
-{
-    return w->is_local ? "local memory" : "memory";
-}
+static const char *space(const struct window *w) { return w->is_local ? "local memory" : "memory"; }
 
 static void report_race(struct launch *l, const struct window *w, size_t at, size_t nbytes,
                         enum access kind, uint64_t old, bool old_wrote)
 {
     const bool same = stamp_item(old) / l->nitem == l->now->number / l->nitem;
     if (item_is_first())
-        report("%s: race: %s %s byte %zu (element %zu of %zu bytes) of %s '%s', which %s %s %s, at %s",
-               l->kernel->signature.name, item_name(l, l->now->number), verb(kind), at - w->from,
-               (at - w->from) / nbytes, nbytes, space(w), w->name, item_name(l, stamp_item(old)),
-               old_wrote ? "writes" : "reads",
-               same ? "without a barrier between" : "in the same launch", item_line());
+        report(
+            "%s: race: %s %s byte %zu (element %zu of %zu bytes) of %s '%s', which %s %s %s, at %s",
+            l->kernel->signature.name, item_name(l, l->now->number), verb(kind), at - w->from,
+            (at - w->from) / nbytes, nbytes, space(w), w->name, item_name(l, stamp_item(old)),
+            old_wrote ? "writes" : "reads",
+            same ? "without a barrier between" : "in the same launch", item_line());
 }
 
 /* The window that is nearest to an address. */
@@ -154,7 +154,8 @@ static const struct window *nearest(const struct launch *l, uintptr_t at, size_t
     *distance = SIZE_MAX;
     for (int i = 0; i < l->nwindow; i++) {
         const struct window *w = &l->window[i];
-        const uintptr_t from = (uintptr_t)w->memory->at + w->from, to = (uintptr_t)w->memory->at + w->to;
+        const uintptr_t from = (uintptr_t)w->memory->at + w->from,
+                        to = (uintptr_t)w->memory->at + w->to;
         const size_t d = at < from ? from - at : at >= to ? at - to : 0;
         if (d < *distance) {
             *distance = d;
@@ -170,29 +171,33 @@ static _Noreturn void report_bounds(struct launch *l, uintptr_t at, size_t nbyte
     const struct window *w = nearest(l, at, &distance);
     const char *name = l->kernel->signature.name, *who = item_name(l, l->now->number);
     if (!w || distance > (size_t)1 << 30)
-        report("%s: out of bounds: %s %s %zu bytes at an address that is none of its arguments', at %s",
+        report("%s: out of bounds: %s %s %zu bytes at an address that is none of its arguments', "
+               "at %s",
                name, who, verb(kind), nbytes, item_line());
     else if (at >= (uintptr_t)w->memory->at + w->to)
-        report("%s: out of bounds: %s %s %zu bytes, %zu bytes behind the end of %s '%s' (%zu bytes), "
-               "at %s", name, who, verb(kind), nbytes, distance, space(w), w->name, w->to - w->from,
-               item_line());
+        report(
+            "%s: out of bounds: %s %s %zu bytes, %zu bytes behind the end of %s '%s' (%zu bytes), "
+            "at %s",
+            name, who, verb(kind), nbytes, distance, space(w), w->name, w->to - w->from,
+            item_line());
     else if (at < (uintptr_t)w->memory->at + w->from)
         report("%s: out of bounds: %s %s %zu bytes, %zu bytes before %s '%s', at %s", name, who,
                verb(kind), nbytes, distance, space(w), w->name, item_line());
     else if (at - (uintptr_t)w->memory->at + nbytes > w->to)
-        report("%s: out of bounds: %s %s %zu bytes, over the end of %s '%s' (%zu bytes), at %s", name,
-               who, verb(kind), nbytes, space(w), w->name, w->to - w->from, item_line());
+        report("%s: out of bounds: %s %s %zu bytes, over the end of %s '%s' (%zu bytes), at %s",
+               name, who, verb(kind), nbytes, space(w), w->name, w->to - w->from, item_line());
     else
-        report("%s: %s %s %zu bytes of %s '%s', which it may only read, at %s", name, who, verb(kind),
-               nbytes, space(w), w->name, item_line());
+        report("%s: %s %s %zu bytes of %s '%s', which it may only read, at %s", name, who,
+               verb(kind), nbytes, space(w), w->name, item_line());
     launch_abort();
 }
 
 static _Noreturn void report_alignment(const struct launch *l, const struct window *w, size_t at,
                                        size_t nbytes, enum access kind)
 {
-    report("%s: misaligned: %s %s %zu bytes at byte %zu of %s '%s', at %s", l->kernel->signature.name,
-           item_name(l, l->now->number), verb(kind), nbytes, at - w->from, space(w), w->name, item_line());
+    report("%s: misaligned: %s %s %zu bytes at byte %zu of %s '%s', at %s",
+           l->kernel->signature.name, item_name(l, l->now->number), verb(kind), nbytes,
+           at - w->from, space(w), w->name, item_line());
     launch_abort();
 }
 
@@ -248,9 +253,11 @@ static void check_known(struct launch *l, const struct window *w, size_t at, siz
     for (size_t i = 0; i < nbytes; i++)
         if (!w->memory->known[at + i]) {
             if (item_is_first())
-                report("%s: %s reads byte %zu (element %zu of %zu bytes) of %s '%s', which nobody has "
-                       "written, at %s", l->kernel->signature.name, item_name(l, l->now->number),
-                       at - w->from, (at - w->from) / nbytes, nbytes, space(w), w->name, item_line());
+                report(
+                    "%s: %s reads byte %zu (element %zu of %zu bytes) of %s '%s', which nobody has "
+                    "written, at %s",
+                    l->kernel->signature.name, item_name(l, l->now->number), at - w->from,
+                    (at - w->from) / nbytes, nbytes, space(w), w->name, item_line());
             return;
         }
 }
@@ -289,10 +296,10 @@ void shadow_access(const void *address, size_t nbytes, enum access kind)
 /* --------------------------------------------------------------------------------------- hooks */
 
 /* An access of a number or of a vector up to 16 bytes is aligned to its size. */
-#define HOOKS(size)                                                                                 \
-    void emulator_load##size(const void *at);                                                       \
-    void emulator_load##size(const void *at) { check_access(at, size, size, ACCESS_READ); }         \
-    void emulator_store##size(const void *at);                                                      \
+#define HOOKS(size)                                                                                \
+    void emulator_load##size(const void *at);                                                      \
+    void emulator_load##size(const void *at) { check_access(at, size, size, ACCESS_READ); }        \
+    void emulator_store##size(const void *at);                                                     \
     void emulator_store##size(const void *at) { check_access(at, size, size, ACCESS_WRITE); }
 HOOKS(1)
 HOOKS(2)

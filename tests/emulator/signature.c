@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* signature.c - what a text declares as kernels, by a scan of its words: names and parameters. Types
- * are for the compiler, which gives their sizes (struct language, wrap); what is asked here is which
- * parameters are pointers, and of which memory.
+/* signature.c - what a text declares as kernels, by a scan of its words: names and parameters.
+ * Types are for the compiler, which gives their sizes (struct language, wrap); what is asked here
+ * is which parameters are pointers, and of which memory.
  */
 #include "emulator.h"
 
@@ -54,7 +54,10 @@ static struct token next(const char **at)
     return t;
 }
 
-static bool is_token(struct token t, const char *s) { return strlen(s) == t.n && memcmp(t.at, s, t.n) == 0; }
+static bool is_token(struct token t, const char *s)
+{
+    return strlen(s) == t.n && memcmp(t.at, s, t.n) == 0;
+}
 
 /* The kind of a word; -1: it is none of the language's. */
 static int kind_of(const struct word *word, struct token t)
@@ -87,13 +90,26 @@ static void copy_name(char *to, struct token t)
 static void note_kind(struct parameter *p, int kind)
 {
     switch (kind) {
-    case WORD_GLOBAL: p->kind = PARAMETER_GLOBAL; break;
-    case WORD_CONSTANT: p->kind = PARAMETER_CONSTANT; break;
-    case WORD_LOCAL: p->kind = PARAMETER_LOCAL; break;
-    case WORD_IMAGE: p->kind = PARAMETER_IMAGE; break;
-    case WORD_SAMPLER: p->kind = PARAMETER_SAMPLER; break;
-    case WORD_CONST: p->is_const = true; break;
-    default: break;
+    case WORD_GLOBAL:
+        p->kind = PARAMETER_GLOBAL;
+        break;
+    case WORD_CONSTANT:
+        p->kind = PARAMETER_CONSTANT;
+        break;
+    case WORD_LOCAL:
+        p->kind = PARAMETER_LOCAL;
+        break;
+    case WORD_IMAGE:
+        p->kind = PARAMETER_IMAGE;
+        break;
+    case WORD_SAMPLER:
+        p->kind = PARAMETER_SAMPLER;
+        break;
+    case WORD_CONST:
+        p->is_const = true;
+        break;
+    default:
+        break;
     }
 }
 
@@ -103,7 +119,8 @@ static struct token read_parameter(const struct word *word, const char **at, str
     struct token last = {NULL, 0}, t;
     int depth = 0;
     *p = (struct parameter){.kind = PARAMETER_VALUE};
-    for (t = next(at); t.n > 0 && (depth > 0 || !(is_token(t, ",") || is_token(t, ")"))); t = next(at)) {
+    for (t = next(at); t.n > 0 && (depth > 0 || !(is_token(t, ",") || is_token(t, ")")));
+         t = next(at)) {
         depth += is_token(t, "(") - is_token(t, ")");
         const int kind = kind_of(word, t);
         note_kind(p, kind);

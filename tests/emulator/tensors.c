@@ -6,8 +6,8 @@
  *
  *      kernel void k(global uchar *y_in, ulong y_at, ..., long B_is)
  *
- * says that y_in is used from byte y_at on, for B * 128 floats, where B is B_is. What has no such line
- * (scratch, kernels by hand) may use its whole buffer.
+ * says that y_in is used from byte y_at on, for B * 128 floats, where B is B_is. What has no such
+ * line (scratch, kernels by hand) may use its whole buffer.
  */
 #include "emulator.h"
 
@@ -23,7 +23,8 @@ static size_t stem(const char *name, const char *end)
     return n > k && strcmp(name + n - k, end) == 0 ? n - k : 0;
 }
 
-/* ---------------------------------------------------------------------------------------- comments */
+/* ---------------------------------------------------------------------------------------- comments
+ */
 
 /* The comment right before a place in the text; NULL: there is none. */
 static const char *comment_before(const char *text, const char *at)
@@ -39,7 +40,8 @@ static const char *comment_before(const char *text, const char *at)
 }
 
 /* "f32[B,128]", of the line of that name. */
-static void read_tensor(const char *comment, const char *end, const char *name, size_t n, char *tensor)
+static void read_tensor(const char *comment, const char *end, const char *name, size_t n,
+                        char *tensor)
 {
     for (const char *line = comment; (line = strstr(line, "\n *   ")) && line < end;) {
         line += strlen("\n *   ");
@@ -75,7 +77,8 @@ struct reader {
 };
 
 /* The number argument of a name: B_is of B. */
-static bool find_number(const struct reader *r, const char *name, size_t n, const char *end, int64_t *to)
+static bool find_number(const struct reader *r, const char *name, size_t n, const char *end,
+                        int64_t *to)
 {
     for (int i = 0; i < r->s->n; i++) {
         const char *own = r->s->parameter[i].name;
@@ -144,8 +147,8 @@ static size_t element_bytes(const char *dtype)
     return bits > 8 ? (size_t)bits / 8 : 1;
 }
 
-bool tensor_extent(const struct signature *s, int i, const unsigned char *const *value, size_t *from,
-                   size_t *nbytes)
+bool tensor_extent(const struct signature *s, int i, const unsigned char *const *value,
+                   size_t *from, size_t *nbytes)
 {
     const struct parameter *p = &s->parameter[i];
     struct reader r = {strchr(p->tensor, '['), s, value, false};
