@@ -175,7 +175,8 @@ static bool find_kernels(struct module *m, const struct language *language, cons
     return true;
 }
 
-static struct module *load(const struct language *language, const char *key, const char *text)
+static struct module *load(const struct language *language, const char *key, const char *text,
+                           char *log, size_t size)
 {
     struct module *m = calloc(1, sizeof *m);
     if (!m)
@@ -184,8 +185,8 @@ static struct module *load(const struct language *language, const char *key, con
     m->library = dlopen(m->path, RTLD_NOW | RTLD_LOCAL);
     if (m->library && elf_read(m) && find_kernels(m, language, text))
         return m;
-    if (!m->library)
-        report("a module of kernels cannot be loaded: %s", dlerror());
+    const char *why = m->library ? "error: a kernel cannot be called" : dlerror();
+    snprintf(log, size, "%s", why);
     module_close(m);
     return NULL;
 }
@@ -254,7 +255,7 @@ struct module *build_module(const struct language *language, const char *text,
             return NULL;
         }
     }
-    return load(language, key, text);
+    return load(language, key, text, log, size);
 }
 
 /* ------------------------------------------------------------------------------------- binaries */
@@ -292,7 +293,7 @@ struct module *build_from_binary(const struct language *language, const unsigned
                                  size_t nbytes)
 {
     struct text head = {NULL, 0, 0};
-    char sizes[64], key[PATH], path[PATH + 64];
+    char sizes[64], key[PATH], path[PATH + 64], log[PATH];
     size_t ntext = 0, ncode = 0;
     int n = 0;
     write_head(&head);
@@ -316,7 +317,7 @@ struct module *build_from_binary(const struct language *language, const unsigned
     bool done = write_file(path, text, ntext);
     snprintf(path, sizeof path, "%s.so", key);
     done = done && write_file(path, binary + at + n + ntext, ncode);
-    struct module *m = done ? load(language, key, text) : NULL;
+    struct module *m = done ? load(language, key, text, log, sizeof log) : NULL;
     free(text);
     return m;
 }

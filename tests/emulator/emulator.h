@@ -112,10 +112,15 @@ bool signature_next(const struct word *word, const char **at, struct signature *
 
 /* Fills in what the comment in front of a kernel says of its arguments. */
 void tensors_read(const char *text, const char *kernel, struct signature *s);
-/* Of argument i, with these values of the launch's arguments (NULL: no number): where its tensor
- * begins in its buffer, and how long it is. false: nobody says. */
-bool tensor_extent(const struct signature *s, int i, const unsigned char *const *value,
-                   size_t *from, size_t *nbytes);
+/* What a launch has: bytes of its arguments that are numbers (NULL: no number), work-items along
+ * the first axis, and of them those of a block. */
+struct launch_values {
+    const struct signature *signature;
+    const unsigned char *value[MAX_PARAMETERS];
+    size_t items, threads;
+};
+/* Where the tensor of argument i begins in its buffer, and how long it is. false: nobody says. */
+bool tensor_extent(const struct launch_values *v, int i, size_t *from, size_t *nbytes);
 
 /* --------------------------------------------------------------------------------- language_*.c */
 

@@ -108,6 +108,20 @@ GROUP(float)
     }                                                                                              \
     HALVES3(R, T, U, name, 4) HALVES3(R, T, U, name, 8) HALVES3(R, T, U, name, 16)
 
+/* A scalar in the place of the second operand, or of the second and third. */
+#define SCALAR2(T, name)                                                                           \
+    T##2 OVER name(T##2 x, T y) { return name(x, (T##2)(y)); }                                     \
+    T##3 OVER name(T##3 x, T y) { return name(x, (T##3)(y)); }                                     \
+    T##4 OVER name(T##4 x, T y) { return name(x, (T##4)(y)); }                                     \
+    T##8 OVER name(T##8 x, T y) { return name(x, (T##8)(y)); }                                     \
+    T##16 OVER name(T##16 x, T y) { return name(x, (T##16)(y)); }
+#define SCALAR3(T, name)                                                                           \
+    T##2 OVER name(T##2 x, T y, T z) { return name(x, (T##2)(y), (T##2)(z)); }                     \
+    T##3 OVER name(T##3 x, T y, T z) { return name(x, (T##3)(y), (T##3)(z)); }                     \
+    T##4 OVER name(T##4 x, T y, T z) { return name(x, (T##4)(y), (T##4)(z)); }                     \
+    T##8 OVER name(T##8 x, T y, T z) { return name(x, (T##8)(y), (T##8)(z)); }                     \
+    T##16 OVER name(T##16 x, T y, T z) { return name(x, (T##16)(y), (T##16)(z)); }
+
 /* ------------------------------------------------------------------------------ floats */
 
 #define LIBM1(name)                                                                                \
@@ -153,6 +167,7 @@ VECTORS2(float, float, int, ldexp)
     T OVER radians(T x) { return x * (T)0.017453292519943295769; }                                 \
     VECTORS3(T, T, T, fma) VECTORS3(T, T, T, mad) VECTORS2(T, T, T, min) VECTORS2(T, T, T, max)    \
     VECTORS3(T, T, T, clamp) VECTORS3(T, T, T, mix) VECTORS1(T, T, rsqrt) VECTORS1(T, T, sign)     \
+    SCALAR2(T, min) SCALAR2(T, max) SCALAR2(T, fmin) SCALAR2(T, fmax) SCALAR3(T, clamp)            \
     T OVER dot(T x, T y) { return x * y; }                                                         \
     T OVER dot(T##2 x, T##2 y) { return x.s0 * y.s0 + x.s1 * y.s1; }                               \
     T OVER dot(T##3 x, T##3 y) { return x.s0 * y.s0 + x.s1 * y.s1 + x.s2 * y.s2; }                 \
@@ -206,7 +221,7 @@ RELATIONS(double, long, INFINITY)
     T OVER clz(T x) { return (U)x ? (T)(__builtin_clzl((ulong)(U)x) - (64 - bits)) : (T)bits; }    \
     VECTORS2(T, T, T, min) VECTORS2(T, T, T, max) VECTORS3(T, T, T, clamp) VECTORS1(U, T, abs)     \
     VECTORS2(U, T, T, abs_diff) VECTORS2(T, T, T, rotate) VECTORS1(T, T, popcount)                 \
-    VECTORS1(T, T, clz)
+    VECTORS1(T, T, clz) SCALAR2(T, min) SCALAR2(T, max) SCALAR3(T, clamp)
 INTEGERS(char, uchar, 8)
 INTEGERS(uchar, uchar, 8)
 INTEGERS(short, ushort, 16)

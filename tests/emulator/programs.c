@@ -454,13 +454,12 @@ static bool pass_memory(struct launch *l, const struct prepared *p, int i, struc
     const struct signature *s = &p->kernel->code->signature;
     const struct parameter *a = &s->parameter[i];
     const struct cl_memory *m = p->memory[i];
-    const unsigned char *value[MAX_PARAMETERS];
+    struct launch_values v = {.signature = s, .items = p->global[0], .threads = p->block[0]};
     size_t from, begin = 0, nbytes = m->nbytes;
     for (int k = 0; k < s->n; k++)
-        value[k] = s->parameter[k].kind == PARAMETER_VALUE ? p->argument[k].value : NULL;
+        v.value[k] = s->parameter[k].kind == PARAMETER_VALUE ? p->argument[k].value : NULL;
     struct memory *memory = memory_of(m, &from);
-    if (tensor_extent(s, i, value, &begin, &nbytes) &&
-        (begin > m->nbytes || nbytes > m->nbytes - begin))
+    if (tensor_extent(&v, i, &begin, &nbytes) && (begin > m->nbytes || nbytes > m->nbytes - begin))
         report("%s: argument %d '%s' has its bytes %zu..%zu in memory of %zu", s->name, i, a->name,
                begin, begin + nbytes, m->nbytes);
     struct window *w = add_window(l, memory, from + begin, nbytes, a->name);

@@ -55,6 +55,23 @@ static void read_tensor(const char *comment, const char *end, const char *name, 
     }
 }
 
+/* "u8[4096,items]": a share of each work-item, or "threads", of each of a block. */
+static void read_scratch(const char *kernel, const char *name, size_t n, char *tensor)
+{
+    static const struct {
+        const char *index, *count;
+    } share[] = {
+        {"part * ", "items"}, {"thread * ", "threads"}, {"(part * threads + thread) * ", "items"}};
+    char place[2 * MAX_NAME + 16];
+    snprintf(place, sizeof place, "(%s + %.*s_at + ", name, (int)n, name);
+    const char *at = strstr(kernel, place), *other = strstr(kernel + 1, "\nkernel ");
+    for (size_t i = 0; at && (!other || at < other) && i < sizeof share / sizeof *share; i++) {
+        const char *number = at + strlen(place) + strlen(share[i].index);
+        if (strncmp(at + strlen(place), share[i].index, strlen(share[i].index)) == 0)
+            snprintf(tensor, MAX_NAME, "u8[%lld,%s]", strtoll(number, NULL, 10), share[i].count);
+    }
+}
+
 void tensors_read(const char *text, const char *kernel, struct signature *s)
 {
     const char *comment = comment_before(text, kernel);
@@ -63,6 +80,8 @@ void tensors_read(const char *text, const char *kernel, struct signature *s)
         const size_t n = stem(p->name, "_in");
         if (n > 0)
             read_tensor(comment, kernel, p->name, n, p->tensor);
+        if (n > 0 && !*p->tensor)
+            read_scratch(kernel, p->name, n, p->tensor);
     }
 }
 
@@ -71,23 +90,38 @@ void tensors_read(const char *text, const char *kernel, struct signature *s)
 /* What an expression of sizes is read from. */
 struct reader {
     const char *at;
-    const struct signature *s;
-    const unsigned char *const *value;
+    const struct launch_values *v;
     bool is_unknown;
 };
 
 /* The number argument of a name: B_is of B. */
-static bool find_number(const struct reader *r, const char *name, size_t n, const char *end,
+static bool find_number(const struct launch_values *v, const char *name, size_t n, const char *end,
                         int64_t *to)
 {
-    for (int i = 0; i < r->s->n; i++) {
-        const char *own = r->s->parameter[i].name;
-        if (r->value[i] && stem(own, end) == n && strncmp(own, name, n) == 0) {
-            memcpy(to, r->value[i], sizeof *to);
+    for (int i = 0; i < v->signature->n; i++) {
+        const char *own = v->signature->parameter[i].name;
+        if (v->value[i] && stem(own, end) == n && strncmp(own, name, n) == 0) {
+            memcpy(to, v->value[i], sizeof *to);
             return true;
         }
     }
     return false;
+}
+
+static bool is_word(const char *name, size_t n, const char *word)
+{
+    return strlen(word) == n && strncmp(name, word, n) == 0;
+}
+
+static bool find_size(const struct launch_values *v, const char *name, size_t n, int64_t *to)
+{
+    if (is_word(name, n, "items"))
+        *to = (int64_t)v->items;
+    else if (is_word(name, n, "threads"))
+        *to = (int64_t)v->threads;
+    else
+        return find_number(v, name, n, "_is", to);
+    return true;
 }
 
 static int64_t read_sum(struct reader *r);
@@ -109,7 +143,7 @@ static int64_t read_factor(struct reader *r)
         size_t n = 0;
         while (isalnum((unsigned char)r->at[n]) || r->at[n] == '_')
             n++;
-        r->is_unknown |= n == 0 || !find_number(r, r->at, n, "_is", &x);
+        r->is_unknown |= n == 0 || !find_size(r->v, r->at, n, &x);
         r->at += n;
     }
     r->at += strspn(r->at, " ");
@@ -147,14 +181,13 @@ static size_t element_bytes(const char *dtype)
     return bits > 8 ? (size_t)bits / 8 : 1;
 }
 
-bool tensor_extent(const struct signature *s, int i, const unsigned char *const *value,
-                   size_t *from, size_t *nbytes)
+bool tensor_extent(const struct launch_values *v, int i, size_t *from, size_t *nbytes)
 {
-    const struct parameter *p = &s->parameter[i];
-    struct reader r = {strchr(p->tensor, '['), s, value, false};
+    const struct parameter *p = &v->signature->parameter[i];
+    struct reader r = {strchr(p->tensor, '['), v, false};
     int64_t at = 0;
     size_t n = element_bytes(p->tensor);
-    if (!r.at || !find_number(&r, p->name, stem(p->name, "_in"), "_at", &at))
+    if (!r.at || !find_number(v, p->name, stem(p->name, "_in"), "_at", &at))
         return false;
     for (r.at++; *r.at && *r.at != ']' && !r.is_unknown; r.at += *r.at == ',') {
         const int64_t size = read_sum(&r);
