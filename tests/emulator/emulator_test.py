@@ -2,6 +2,7 @@
 OpenCL programs under it: models, the onnx package's tests, random graphs, every call of the driver failing once."""
 
 import gc
+import os
 import re
 import sys
 from pathlib import Path
@@ -46,6 +47,17 @@ def right(device, text, wanted):
         expect(host.run(text, [y, X, np.int32(128)], [128], [64]) == 0, "the launch fails")
         wanted = np.array(wanted(X), np.float32)
         expect(np.array_equal(y[:len(wanted)], wanted), f"{y}, not {wanted}")
+
+
+def builtins(device):
+    """Each built-in of the table, by one work-item."""
+    text = "kernel void k(global float *y, global half *h)\n{\n    vstore_half4((float4)(0, 1.5f, 2, 65519), 0, h);\n" + "".join(
+        f"    y[{k}] = {words};\n" for k, (words, _) in enumerate(K.BUILTINS)) + "}\n"
+    with device.watch(), H.Host(device.library) as host:
+        y = np.zeros(len(K.BUILTINS), np.float32)
+        expect(host.run(text, [y, np.zeros(4, np.float16)], [1], [1]) == 0, "the launch fails")
+        for (words, value), got in zip(K.BUILTINS, y):
+            expect(got == value, f"{words} is {got}, not {value}")
 
 
 def wrong(device, text, change, words):
@@ -201,6 +213,26 @@ def device_tests(build):
     expect(not misused, misused)              # the test keeps contexts of its own
 
 
+def recorded(device, tgc, folder):
+    """A run calls the driver for its copies, its kernels and the wait, and for nothing else: all the rest was done by init."""
+    T.scratch(folder)
+    onnx.save(G.perceptron(), folder / "net.onnx")
+    T.emit(tgc, folder / "net.onnx", folder / "net.c", "--target=opencl")
+    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+    device.begin()
+    library = Library(folder / "net.so", "net")
+    os.environ["TGC_EMULATOR_LOG"] = str(folder / "calls")
+    device.library.emulator_reset()
+    del os.environ["TGC_EMULATOR_LOG"]
+    library.run({"x": np.ones((1, 8), np.float32)})
+    device.library.emulator_reset()
+    calls = (folder / "calls").read_text().split("\n")[:-1]
+    wanted = ["clEnqueueWriteBuffer 0", *["clEnqueueNDRangeKernel 0"] * library.info.kernel_count, "clEnqueueReadBuffer 0", "clFinish 0"]
+    expect(calls == wanted, f"{calls}, not {wanted}")
+    del library
+    gc.collect()
+
+
 BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
 
 
@@ -232,6 +264,7 @@ def add_programs(device, tgc, scratch, build):
         suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
     suite.add("devices that lack something", lacking_devices, device, tgc, scratch / "lacks")
     suite.add("the host's interface", device_tests, build)
+    suite.add("a run's calls of the driver", recorded, device, tgc, scratch / "recorded")
     suite.add("an emitted kernel out of bounds", broken_program, tgc, scratch / "broken", build)
     for name, opts in L.SCHEDULES.items():
         suite.add(f"local memory: {name}", local_product, device, opts, T.scratch(scratch / f"local-{name.replace(' ', '-')}"))
@@ -258,6 +291,7 @@ def main():
     device = emulator.Device(build, scratch)
     for name, (text, wanted) in K.RIGHT.items():
         suite.add(f"right: {name}", right, device, text, wanted)
+    suite.add("built-ins of OpenCL C", builtins, device)
     for name, text, change, words in K.WRONG:
         suite.add(f"wrong: {name}", wrong, device, text, change, words)
     for name, *change in K.WITHIN:

@@ -61,6 +61,19 @@ kernel void k(global uchar *y_in, ulong y_at, global const uchar *x_in, ulong x_
     y[i] = x[i];
 }
 """
+# Each line gives one number.
+BUILTINS = [
+    ("convert_int_rte(2.5f)", 2), ("convert_uchar_sat(300.0f)", 255), ("convert_char_sat_rte(-200.0f)", -128), ("convert_int(-1.9f)", -1),
+    ("convert_short4((float4)(1.5f, -2.5f, 3, 4)).s1", -2), ("convert_float8((int8)(7)).s7", 7), ("convert_uchar4_sat((int4)(-5, 5, 500, 0)).s2", 255),
+    ("select((float4)(1, 2, 3, 4), (float4)(5, 6, 7, 8), (int4)(0, -1, 0, 1)).s1", 6), ("select(1.0f, 2.0f, 3)", 2),
+    ("clamp((float4)(9, -9, 1, 2), -1.0f, 3.0f).s0", 3), ("max((int8)(4), 6).s3", 6), ("fmin(NAN, 1.0f)", 1), ("min((long2)(3, 4), (long2)(5, 1)).s1", 1),
+    ("mul_hi(0x40000000, 8)", 2), ("rotate(0x80000001u, 1u)", 3), ("popcount(7)", 3), ("clz(1)", 31), ("clz((uchar)1)", 7), ("abs(-3)", 3),
+    ("fma(2.0f, 3.0f, 4.0f)", 10), ("mad((float2)(2), (float2)(3), (float2)(1)).s1", 7), ("rsqrt(0.25f)", 2), ("rint(2.5f)", 2), ("round(2.5f)", 3),
+    ("ldexp(3.0f, 2)", 12), ("dot((float4)(1, 2, 3, 4), (float4)(1))", 10), ("any((int4)(0, 0, -1, 0))", 1), ("all((int4)(-1, 0, -1, -1))", 0),
+    ("isnan((float4)(NAN, 1, 2, 3)).s0", -1), ("isnan(NAN)", 1), ("as_int(1.0f) == 0x3f800000", 1), ("native_exp(0.0f)", 1), ("copysign(2.0f, -0.0f)", -2),
+    ("get_global_size(0) + get_local_size(1) + get_group_id(5) + get_work_dim()", 3), ("vload_half(1, h)", 1.5), ("vload_half4(0, h).s3", 65504),
+    ("sub_group_reduce_add(3)", 3), ("get_sub_group_size()", 1), ("mix(2.0f, 4.0f, 0.5f)", 3), ("sign((float4)(-7)).s2", -1),
+]
 # 128 floats each, blocks of 64: kernels without a mistake, and what y is then, of x = 0, 1, ... (None: the first element is so many)
 RIGHT = {
     "a sum in local memory": (SUM, lambda x: [*x.reshape(2, 64).sum(1)]),
