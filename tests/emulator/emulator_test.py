@@ -227,7 +227,7 @@ def recorded(device, tgc, folder):
     library.run({"x": np.ones((1, 8), np.float32)})
     device.library.emulator_reset()
     calls = (folder / "calls").read_text().split("\n")[:-1]
-    wanted = ["clEnqueueWriteBuffer 0", *["clEnqueueNDRangeKernel 0"] * library.info.kernel_count, "clEnqueueReadBuffer 0", "clFinish 0"]
+    wanted = ["clEnqueueWriteBuffer 0", *["clEnqueueNDRangeKernel 0"] * library.info.kernel_count, "clEnqueueReadBuffer 0", "clFlush 0", "clFinish 0"]
     expect(calls == wanted, f"{calls}, not {wanted}")
     del library
     gc.collect()
