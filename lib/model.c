@@ -449,9 +449,7 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         compile_options.on_device = true;
         compile_options.device = o->device ? o->device : device_rows(&ndevice);
         compile_options.threads = DEVICE_PARTS;
-        compile_options.isa = 1u << ISA_GENERIC;
-        if (compile_options.device->is_processor)
-            compile_options.isa |= 1u << compile_options.device->isa;
+        compile_options.isa = 1u << ISA_GENERIC | 1u << compile_options.device->isa;
     }
     if (!read_tuning(t, o))
         return false;

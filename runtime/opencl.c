@@ -75,6 +75,7 @@ struct opencl {
     void *library;                  /* open as long as the model is */
     void *device, *context, *queue, *program, *memory, *weights;
     unsigned char *mapped;          /* where the host sees the memory; NULL: it is the device's */
+    uint32_t units;                 /* of the device: a processor's cores */
 };
 
 /* Of a place: its buffer, and the byte in it where it begins. */
@@ -448,6 +449,9 @@ static int device_open(model_self *self, const char *const *text, uint32_t count
         cl->weights = cl->create_buffer(cl->context, READ_ONLY, weights, NULL, &error);
     if (!cl->weights)
         return MODEL_DEVICE_LACKS;
+    if (cl->get_device_info(cl->device, 0x1002 /* MAX_COMPUTE_UNITS */, sizeof cl->units, &cl->units,
+                            NULL) != 0 || cl->units == 0)
+        return MODEL_DEVICE_FAILED;
     for (int i = 0; i < MODEL_PLACES; i++)
         reset_place(self, i);
     status = open_program(self, text, count);
@@ -548,13 +552,18 @@ static int launch(model_self *self, int index, const uint64_t *varying, const si
             at += a->place < 0 ? 1 : 2;
     }
     for (int i = 0; i < 3; i++) {
-        items[i] = (groups ? groups : l->groups)[i] * l->block[i];
+        items[i] = (groups ? groups : l->groups)[i];
+        if (MODEL_PER_CORE && items[i] > cl->units)
+            items[i] = cl->units;
+        items[i] *= l->block[i];
         if (items[i] == 0)          /* nothing to compute */
             return error == 0 ? MODEL_OK : MODEL_DEVICE_FAILED;
     }
     if (error == 0)
         error = cl->enqueue(cl->queue, self->kernel[index], 3, NULL, items,
-                            l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL, 0, NULL,
+                            MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block
+                                                                                          : NULL,
+                            0, NULL,
                             self->options.on_kernel_time ? &event : NULL);
     if (error == 0 && asked)        /* so that the hooks' times are the kernels' */
         error = tell_time(self, index, event);

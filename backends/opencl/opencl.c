@@ -5,10 +5,11 @@
  *               NAME_init()       loads the driver, builds the text, copies the weights, records
  *               NAME_enqueue()    copies the inputs, launches, copies the results     (host.c)
  *
- * A kernel is the variant for the vectors of OpenCL C, if it has one, else the portable program.
- * The loop that threads share on a processor is the grid here, one work-group a part (passes/kernel/thread.c): of one work-item, or of a block's
- * threads, which share loops and local memory between barriers. Results do not depend on their
- * numbers. Intermediates, states, inputs and results are in one buffer of the device, and a kernel
+ * A kernel is the variant for vectors of OpenCL C, if it has one, else the portable program. The
+ * loop that threads share on a processor is the grid here, one work-group a part
+ * (passes/kernel/thread.c): of one work-item, or of a block's threads, which share loops and local
+ * memory between barriers. Results do not depend on their numbers; a processor has a part for each
+ * core. Intermediates, states, inputs and results are in one buffer of the device, and a kernel
  * gets offsets in it (sub-buffers would need the device's alignment); the host maps it to read a
  * condition or to run a host step. An input or a result may be a buffer of the caller's instead, so
  * kernels get a buffer with each offset.

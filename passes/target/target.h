@@ -103,7 +103,7 @@ int64_t machine_way_nbytes(const struct machine *m, enum memory_level level);
 struct device_row {
     const char *text, *title;
     bool is_processor;           /* its work-items are threads of a CPU */
-    enum isa isa;                /* vectors of its language */
+    enum isa isa;                /* vectors of its language; the portable one: none */
     int registers;               /* of 32 bits, for a work-item, while others hide its latencies */
     int wave;                    /* work-items in step */
     int group;                   /* work-items of a work-group, at most */

@@ -1,6 +1,6 @@
 """The OpenCL target, on a processor by PoCL: the onnx package's tests that pass by the C target, and
 the models of models/. What devices do not have (strings) is refused with a message, and nothing
-else is. Each by two rows of devices: generic-gpu's portable kernels, pocl's vectors. Quick: every seventh test, by one of them. The models are shared objects in this process, since a driver's compiler
+else is. Each by the rows of devices: generic-gpu's portable kernels, vectors of eight for pocl, of four for adreno630. Quick: every seventh test, by one of them. The models are shared objects in this process, since a driver's compiler
 takes longer to load than to compile."""
 
 import os
@@ -23,7 +23,7 @@ from suite import Failure, Suite, expect
 
 EVERY = 7
 OPTIONS = ("--target=opencl",)
-DEVICES = ("generic-gpu", "pocl")
+DEVICES = ("generic-gpu", "pocl", "adreno630")
 STRING = onnx.TensorProto.STRING
 
 
@@ -119,7 +119,7 @@ def main():
     for number, (name, told) in enumerate(passing.items()):
         for which, device in enumerate(DEVICES if name in cases else ()):
             suite.add(f"{name}, {device}", check_case, tgc, cases[name], scratch / f"{N.flat(name)}-{device}", told, device,
-                      slow=number % EVERY != 0 or number // EVERY % 2 != which)
+                      slow=number % EVERY != 0 or number // EVERY % len(DEVICES) != which)
     suite.main()
 
 
