@@ -12,6 +12,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
 
+import numpy as np
 import onnx
 
 import node_test as N
@@ -94,6 +95,21 @@ def check_model(tgc, path, folder, device):
         raise Failure(f"--selftest: status {done.status}, {done.out.decode()[-300:]} {done.err[-300:]}")
 
 
+def check_parts(tgc, folder):
+    """A processor's cores share loops, and results have the same bits with any number of them; PoCL is told how many it has."""
+    need_device()
+    T.scratch(folder)
+    T.must(T.run([tgc, ROOT / "models" / "mnist_cnn.tg", "-o", "m.c", "--dim", "B=5", *OPTIONS, "--cpu=pocl"], cwd=folder))
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    np.save(folder / "x.npy", np.random.default_rng(3).random((5, 1, 28, 28), np.float32))
+    results = []
+    for cores in (1, 2, 5, 80):
+        (folder / str(cores)).mkdir()
+        T.must(T.run([folder / "m", "x.npy", "-o", str(cores)], cwd=folder, env={**os.environ, "POCL_MAX_PTHREAD_COUNT": str(cores)}))
+        results.append((folder / str(cores) / "probabilities.npy").read_bytes())
+    expect(len(set(results)) == 1, "results depend on the number of cores")
+
+
 def check_missing_driver(tgc, folder):
     """Without a driver the program says so; nothing is linked against it."""
     T.scratch(folder)
@@ -113,6 +129,7 @@ def main():
     for path in sorted((ROOT / "models").glob("*.tg")):
         for device in DEVICES:
             suite.add(f"{path.name}, {device}", check_model, tgc, path, scratch / f"{path.stem}-{device}", device)
+    suite.add("parts, pocl", check_parts, tgc, scratch / "parts")
     suite.add("no driver", check_missing_driver, tgc, scratch / "none")
     cases = N.load_cases(options.build)
     passing, _ = N.read_lists()
