@@ -50,13 +50,13 @@ def address(array):
 class Host:
     """A context and a queue; what is made by it is released when it ends, but for what was released already."""
 
-    def __init__(self, library, properties=0):
+    def __init__(self, library, properties=0, device_type=4):        # of a GPU
         self.cl, self.made = library, []
         for name in POINTERS:
             getattr(self.cl, name).restype = C.c_void_p
         platform, device = C.c_void_p(), C.c_void_p()
         self.must("clGetPlatformIDs", 1, C.byref(platform), None)
-        self.must("clGetDeviceIDs", platform, C.c_uint64(4), 1, C.byref(device), None)
+        self.must("clGetDeviceIDs", platform, C.c_uint64(device_type), 1, C.byref(device), None)
         self.device = device
         self.context = self.make("Context", None, 1, C.byref(device), None, None)
         self.queue = self.make("CommandQueue", self.context, device, C.c_uint64(properties))
