@@ -254,6 +254,18 @@ static bool is_byte_to_keep(struct plan *p, const struct node *n)
     return c && value_contracts_weight(c);
 }
 
+/* A statistic of each column that the segment needs at all of the column's rows. A layer's columns
+ * are innermost in memory: a kernel of its own computes the statistic, and this one what it is for,
+ * both in vectors along the columns, where one kernel for both would go column by column, in
+ * strides. */
+static bool is_stat_of_columns(struct plan *p, const struct node *n)
+{
+    const struct segment *s = n->use->seg;
+    range_set deps = plan_mask_all(p, n->use->index, n->u->ndim);
+    return !p->noopt && n->nuse == 1 && deps && deps != s->out && range_set_within(deps, s->out) &&
+           value_has_column_stat(p, n->u, POOLED_MAX);
+}
+
 static void decide_computed(struct plan *p, struct node *n)
 {
     if (n->must || n->kept || is_byte_to_keep(p, n)) {
@@ -271,6 +283,8 @@ static void decide_computed(struct plan *p, struct node *n)
         compute_root(p, n);
     else if (n->use->root || (p->noopt && !noopt_inlines(n)))
         plan_realize(p, n);
+    else if (is_stat_of_columns(p, n))
+        keep(p, n);
     else if (reduce ? inline_reduce(p, n) : inline_elementwise(p, n))
         inline_uses(p, n);
     else if (!(wants_stage(p, n) && plan_stage(p, n)))

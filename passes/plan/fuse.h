@@ -42,6 +42,10 @@ bool value_has_row_stat(struct plan *p, struct uop *v);
 /* Whether there is an expensive op or a reduction below v, through elementwise ops and movements
  * (with broadcasts) that have no other consumer. */
 bool value_takes_long(struct plan *p, const struct uop *v);
+/* Whether v is, or is computed elementwise from, a statistic of a layer's columns: a reduction over
+ * more than `rows` rows, along which the layer's weights do not change, as the mean of each
+ * channel's pixels. There are COLUMNS_MIN of them along an axis. */
+bool value_has_column_stat(struct plan *p, const struct uop *v, double rows);
 /* The contraction of which v is an epilogue, or NULL. */
 const struct uop *value_contraction(struct plan *p, const struct uop *v);
 /* Whether v is, or is an epilogue of, a value that selects among several tensors by coordinate. */

@@ -33,8 +33,9 @@ bool value_has_row_stat(struct plan *p, struct uop *v)
 }
 
 /* The value that passes the test and of which v is an epilogue: below v through elementwise ops and
- * moves (through EXPAND only if asked for), not through values with other consumers. NULL: none. */
-static const struct uop *find_below(struct plan *p, const struct uop *v, bool through_expand,
+ * moves, through EXPAND and values with other consumers only if asked for. NULL: none. */
+enum through { THROUGH_EXPAND = 1, THROUGH_SHARED = 2 };
+static const struct uop *find_below(struct plan *p, const struct uop *v, int through,
                                     bool (*test)(const struct uop *v))
 {
     const struct uop *stack[32];
@@ -44,8 +45,9 @@ static const struct uop *find_below(struct plan *p, const struct uop *v, bool th
         const struct uop *u = stack[--n];
         if (test(u))
             return u;
-        if ((u->op == OP_EXPAND && !through_expand) || value_is_leaf(u) || u->op == OP_IOTA ||
-            plan_node(p, u)->must || (u != v && plan_node(p, u)->nconsumer > 1))
+        if ((u->op == OP_EXPAND && !(through & THROUGH_EXPAND)) || value_is_leaf(u) ||
+            u->op == OP_IOTA || plan_node(p, u)->must ||
+            (u != v && plan_node(p, u)->nconsumer > 1 && !(through & THROUGH_SHARED)))
             continue;
         int nsrc = op_is_pointwise(u->op) ? u->nsrc
                                           : op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
@@ -57,8 +59,10 @@ static const struct uop *find_below(struct plan *p, const struct uop *v, bool th
 
 const struct uop *value_contraction(struct plan *p, const struct uop *v)
 {
-    return find_below(p, v, false, value_is_contraction);
+    return find_below(p, v, 0, value_is_contraction);
 }
+
+static bool is_reduction(const struct uop *v) { return v->op == OP_REDUCE; }
 
 /* A value below v, and its coordinates as expressions of v's axes. */
 struct below { const struct uop *u; struct uop *at[MAX_RANK]; };
@@ -128,6 +132,24 @@ bool value_keeps_columns(struct plan *p, struct uop *v, const struct uop *c, con
     return false;
 }
 
+bool value_has_column_stat(struct plan *p, const struct uop *v, double rows)
+{
+    bool kept[MAX_RANK], reduced[MAX_RANK];
+    const struct uop *stat = find_below(p, v, THROUGH_SHARED, is_reduction);
+    if (!stat || value_is_contraction(stat) ||
+        value_nelem(stat->src[0]) <= rows * value_nelem(stat))
+        return false;
+    const struct uop *c = find_below(p, stat->src[0], THROUGH_SHARED, value_is_contraction);
+    if (!c || !value_contracts_weight(c))
+        return false;
+    for (int a = 0; a < stat->ndim; a++) {
+        reduced[a] = REDUCE_AXES(stat->arg.i) >> a & 1;
+        kept[a] = !reduced[a] && dim_extent(stat->dim[a]) >= COLUMNS_MIN;
+    }
+    return value_keeps_columns(p, stat->src[0], c, kept) &&
+           !value_keeps_columns(p, stat->src[0], c, reduced);
+}
+
 static bool takes_long(const struct uop *v)
 {
     return v->op == OP_REDUCE || cost_class_of(v->op) >= COST_DIVISION;
@@ -135,12 +157,12 @@ static bool takes_long(const struct uop *v)
 
 bool value_takes_long(struct plan *p, const struct uop *v)
 {
-    return find_below(p, v, true, takes_long) != NULL;
+    return find_below(p, v, THROUGH_EXPAND, takes_long) != NULL;
 }
 
 static bool is_join(const struct uop *v) { return v->op == OP_STACK; }
 
 bool value_joins_parts(struct plan *p, const struct uop *v)
 {
-    return find_below(p, v, false, is_join) != NULL;
+    return find_below(p, v, 0, is_join) != NULL;
 }

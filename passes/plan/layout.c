@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-enum { NO_AXIS = -1, COLUMNS_MIN = 8, MAX_ACCESS = 64 };
+enum { NO_AXIS = -1, MAX_ACCESS = 64 };
 
 /* One access of a buffer in a kernel: the loads of a store, and the store itself. */
 struct access { struct buffer *buffer; struct uop *offset; };

@@ -13,6 +13,8 @@
 
 /* Limits of one segment: of its values, and of their depth, since lowering recurses. */
 enum { MAX_RANGES = 64, MAX_SEGMENT_NODES = 2048, MAX_SEGMENT_DEPTH = 256 };
+/* A layer's columns are innermost in memory if they are at least so many. */
+enum { COLUMNS_MIN = 8 };
 typedef uint64_t range_set;      /* bit b: the segment's b-th range */
 
 enum block_kind { BLOCK_TOP, BLOCK_ENTRY, BLOCK_THEN, BLOCK_ELSE, BLOCK_BODY };
