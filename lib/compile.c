@@ -414,6 +414,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
                              .producer = po.producer,
                              .triple = o->triple,
                              .isa = o->isa,
+                             .processor = o->processor,
                              .weights = po.weights,
                              .listing = o->debug_info ? base_name(listing) : NULL};
     bool outside = program_weights_mode(m->schedule, po.weights) == WEIGHTS_FILE &&

@@ -106,12 +106,13 @@ struct options {
     const char *triple;             /* NULL: this machine */
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
+    const struct processor *processor;     /* --cpu of a processor; NULL: of instruction sets */
     const struct device_row *device;       /* --cpu of a device; NULL: the first row */
     enum dtype weight_dtype;        /* VOID: as in the model */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes of stack that a run may take; 0: any */
-    const struct machine *machine;  /* NULL: the first row */
+    const struct machine *machine;  /* --machine, or that of --cpu; NULL: the first row */
     size_t cache;                   /* bytes; CACHE_OF_MACHINE otherwise */
     const char *tune;               /* --tune FILE; NULL: none */
     int beam;                       /* BEAM=n; 0: not set */

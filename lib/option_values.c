@@ -221,12 +221,42 @@ bool set_emit(struct parser *p, const char *kind, const char *from)
     return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
 }
 
+/* Processors that may be meant: the nearest name, and the others that begin like it or like what was
+ * written. */
+static void put_near(struct text *out, const char *name)
+{
+    enum { BEGIN = 3 };
+    struct nearest near = nearest_to(name);
+    int n;
+    const struct processor *row = processor_rows(&n);
+    for (int i = 0; i < n; i++)
+        nearest_offer(&near, row[i].name);
+    const char *like = near.best ? near.best : name;
+    for (int i = 0; i < n; i++)
+        if (strncmp(row[i].name, like, BEGIN) == 0)
+            text_printf(out, " %s", row[i].name);
+}
+
+/* --cpu of a name that is none. */
+static bool refuse_cpu(struct parser *p, const char *name)
+{
+    struct text known = {.t = p->t}, near = {.t = p->t};
+    option_put_choices(&known, OPTION_CPU);
+    put_near(&near, name);
+    return usage(p, "--cpu=%.100s is not known; known are %s, and processors by LLVM's names%s%s", name,
+                 known.s, near.s ? ", of which these are near:" : ", haswell or cortex-a72",
+                 near.s ? near.s : "");
+}
+
 static bool read_cpu(struct parser *p, const struct given *g)
 {
-    struct text known = {.t = p->t};
     p->o->device = device_find(g->value);
+    p->o->processor = processor_find(g->value);
+    p->o->isa = 0;
     if (p->o->device)
         return true;
+    if (p->o->processor)
+        p->o->isa = options_with_base(p->o->processor->isa);
     if (strcmp(g->value, "auto") == 0)
         p->o->isa = isa_all();
     else if (strcmp(g->value, "native") == 0)
@@ -234,10 +264,7 @@ static bool read_cpu(struct parser *p, const struct given *g)
     enum isa isa;
     if (isa_find(g->value, &isa) && !isa_is_of_device(isa))
         p->o->isa = options_with_base(isa);
-    option_put_choices(&known, OPTION_CPU);
-    if (p->o->isa == 0)
-        return usage(p, "--cpu=%.100s is not known; known are %s", g->value, known.s);
-    return true;
+    return p->o->isa || refuse_cpu(p, g->value);
 }
 
 static bool read_machine(struct parser *p, const struct given *g)

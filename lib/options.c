@@ -516,6 +516,8 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
         else if (!is_early(g->id))
             ok = option_apply(&p, g) && ok;
     }
+    if (o->processor && !o->machine)
+        o->machine = machine_find(o->processor->machine);
     if (o->command == COMMAND_HELP && o->print == OPTION_COUNT)
         o->print = OPTION_HELP;
     if (o->print != OPTION_COUNT)

@@ -34,7 +34,7 @@ static value emit_variant(struct emit *e, const struct kernel *k, const struct v
 
 void dispatch_emit(struct emit *e, const struct kernel *k)
 {
-    e->kernel[k->index] = emit_kernel(e, k, NULL);
+    e->kernel[k->index] = emit_kernel(e, k, e->isa ? NULL : module_pick(e, k));
     for (int i = 0; i < k->nvariant; i++) {
         enum isa isa = k->variant[i].isa;
         if (!(e->isa >> isa & 1))

@@ -220,8 +220,11 @@ bool machine_has(const struct emit *e, enum isa isa);
 
 /* features.c */
 const char *isa_features(enum isa isa);                          /* as in isa.def */
-/* LLVM's "+avx2,+fma", behind others */
+/* LLVM's "+avx2,+fma", behind others; those that a processor of the architecture (as in isa.def) has of
+ * its instruction set */
 const char *features_with(struct tgc *t, const char *base, enum isa isa);
+const char *features_of_processor(struct tgc *t, const char *arch, const char *base,
+                                  const struct processor *p);
 
 /* dispatch.c */
 void dispatch_emit(struct emit *e, const struct kernel *k);      /* the kernel, for each set of e->isa */

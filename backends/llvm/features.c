@@ -105,6 +105,25 @@ const char *features_with(struct tgc *t, const char *base, enum isa isa)
     return out.s ? out.s : "";
 }
 
+const char *features_of_processor(struct tgc *t, const char *arch, const char *base,
+                                  const struct processor *p)
+{
+    enum isa isa = isa_has_tiles(p->isa) ? isa_before(p->isa) : p->isa;
+    return strcmp(isa_text[isa].arch, arch) == 0 ? features_with(t, base, isa) : base;
+}
+
+bool features_check_processor(struct tgc *t, const char *triple, const struct processor *p,
+                              int version)
+{
+    if (!processor_runs(p, triple))
+        return diag_error(t, NULL, "--cpu=%s is no processor of --triple=%s: its triples begin with %s",
+                          p->name, triple, p->architectures);
+    if (version < p->llvm)
+        return diag_error(t, NULL, "--cpu=%s: LLVM %d does not know it, version %d does (Debian: apt-get "
+                                   "install libllvm%d)", p->name, version, p->llvm, p->llvm);
+    return true;
+}
+
 /* All sets, or what every processor has, are no set that somebody has named. */
 bool features_check(struct tgc *t, const char *triple, isa_set asked)
 {

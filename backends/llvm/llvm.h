@@ -61,6 +61,7 @@ struct llvm_request {
     const char *name, *producer;
     const char *triple;          /* NULL: of the machine at hand */
     isa_set isa;                 /* of --cpu; 0: all of the triple's */
+    const struct processor *processor;     /* the code is for it alone; NULL: for isa */
     enum weights_mode weights;
     const char *listing;         /* debugging information names lines of this file; NULL: there is none */
 };

@@ -104,8 +104,9 @@ bool machine_of_host(struct tgc *t, const struct llvm *l, struct llvm_machine *m
     return machine_make(t, l, "this processor", m);
 }
 
-bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
-                       struct llvm_machine *m)
+/* What triples.def says of a triple; false: an error. */
+static bool read_triple(struct tgc *t, const struct llvm *l, const char *triple,
+                        struct llvm_machine *m)
 {
     *m = (struct llvm_machine){.triple = llvm_take(t, l, triple ? l->NormalizeTargetTriple(triple)
                                                                 : l->GetDefaultTargetTriple())};
@@ -114,14 +115,35 @@ bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, 
         return diag_error(t, NULL,
                           "--triple=%.200s: --target=llvm writes for %s; --target=c and CC=TRIPLE-gcc "
                           "compile for all others", m->triple, triples_known(t));
-    if (!features_check(t, m->triple, isa))
-        return false;
     m->arch = row->sets;
     m->cpu = row->cpu;
     m->features = row->features;
     m->abi = row->abi;
-    m->isa = llvm_isa(m->triple, isa ? isa : isa_all());
+    return true;
+}
+
+static bool make_triple(struct tgc *t, const struct llvm *l, struct llvm_machine *m)
+{
     return machine_make(t, l, mem_printf(t, "--triple=%.200s", m->triple), m);
+}
+
+bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
+                       struct llvm_machine *m)
+{
+    if (!read_triple(t, l, triple, m) || !features_check(t, m->triple, isa))
+        return false;
+    m->isa = llvm_isa(m->triple, isa ? isa : isa_all());
+    return make_triple(t, l, m);
+}
+
+bool machine_of_processor(struct tgc *t, const struct llvm *l, const char *triple,
+                          const struct processor *p, struct llvm_machine *m)
+{
+    if (!read_triple(t, l, triple, m) || !features_check_processor(t, m->triple, p, l->version))
+        return false;
+    m->cpu = p->name;
+    m->features = features_of_processor(t, m->arch, m->features, p);
+    return make_triple(t, l, m);
 }
 
 void machine_free(struct llvm_machine *m) { held_release(m->held); }

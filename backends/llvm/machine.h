@@ -13,6 +13,9 @@ const struct triple_row *triple_find(const char *triple);        /* NULL: it has
 const char *triples_known(struct tgc *t);                        /* their architectures, for messages */
 /* Whether the sets that --cpu asks for are the triple's; false: an error. */
 bool features_check(struct tgc *t, const char *triple, isa_set asked);
+/* Whether the processor is the triple's, and LLVM of this version knows it; false: an error. */
+bool features_check_processor(struct tgc *t, const char *triple, const struct processor *p,
+                              int version);
 
 struct llvm_machine {
     const char *triple, *cpu, *features;
@@ -32,6 +35,9 @@ bool machine_of_host(struct tgc *t, const struct llvm *l, struct llvm_machine *m
  * an error. */
 bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
                        struct llvm_machine *m);
+/* A processor that is the triple's (NULL: this one's), alone; false: an error. */
+bool machine_of_processor(struct tgc *t, const struct llvm *l, const char *triple,
+                          const struct processor *p, struct llvm_machine *m);
 void machine_free(struct llvm_machine *m);
 
 /* Another of the same kind, for another thread. */

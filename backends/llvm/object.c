@@ -1,8 +1,8 @@
 /* object.c - writes a schedule by LLVM: its intermediate representation (.ll), assembly (.s), or an
  * object file (.o).
  *
- * The module has the functions of NAME.h (entry.c), the weights as data, and the kernels for one
- * instruction set. It calls libm's and libc's functions, and those of runtime/ that the caller compiles
+ * The module has the functions of NAME.h (entry.c), the weights as data, and the kernels, for several
+ * instruction sets or for one processor. It calls libm's and libc's functions, and those of runtime/ that the caller compiles
  * beside it.
  */
 #include "backends/llvm/machine.h"
@@ -69,7 +69,8 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
     struct emit e = {.t = t, .l = l, .s = s};
     describe(&e, r, &info);
     if (!weights_fit(t, &e) ||
-        !machine_of_triple(t, l, r->triple, r->isa, &m))
+        !(r->processor ? machine_of_processor(t, l, r->triple, r->processor, &m)
+                       : machine_of_triple(t, l, r->triple, r->isa, &m)))
         return false;
     module_begin(&e, l, &m, r->name);
     set_interface(&e, &m);

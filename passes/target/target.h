@@ -1,5 +1,5 @@
 /* target.h - the interface to what programs run on: instruction sets (isa.def), machines
- * (machines.def) and devices (devices.def). Costs: cost.h.
+ * (machines.def), processors (processors.def) and devices (devices.def). Costs: cost.h.
  */
 #ifndef TGC_TARGET_H
 #define TGC_TARGET_H
@@ -96,6 +96,20 @@ const struct machine *machine_of(const struct tgc *t);
 const struct machine *machine_with_l2(struct tgc *t, const struct machine *m, size_t nbytes);
 /* The stride in bytes of addresses that share a set of the level's cache: one way of it. */
 int64_t machine_way_nbytes(const struct machine *m, enum memory_level level);
+
+/* ---------------------------------------------------------------------------------- processor.c */
+
+/* A processor that --cpu names, see processors.def. */
+struct processor {
+    const char *name, *architectures;
+    enum isa isa;
+    int llvm;                    /* the oldest version of LLVM that knows it */
+    const char *machine;
+};
+const struct processor *processor_rows(int *n);
+const struct processor *processor_find(const char *name);         /* NULL: there is no such row */
+/* Whether it runs code for the triple, by the architecture with which that begins. */
+bool processor_runs(const struct processor *p, const char *triple);
 
 /* ------------------------------------------------------------------------------------- device.c */
 

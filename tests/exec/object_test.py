@@ -49,6 +49,25 @@ SOFT = tuple((triple, f"arm-none-eabi-gcc -mcpu={cpu} -mthumb", f"qemu-system-ar
               "-semihosting-config enable=on,target=native -kernel", ("generic",))
              for triple, cpu, board in (("thumbv7m-none-eabi", "cortex-m3", "mps2-an385"),
                                         ("thumbv7em-none-eabi", "cortex-m4", "mps2-an386")))
+# One processor each, that an emulator is.
+PROCESSORS = (("x86_64-linux-gnu", "gcc", "qemu-x86_64 -cpu Haswell", ("haswell",)),
+              ("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64 -cpu cortex-a72", ("cortex-a72",)),
+              ("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64 -cpu max", ("cortex-a76", "neoverse-n2")),
+              ("armv7-linux-gnueabihf", "arm-linux-gnueabihf-gcc", "qemu-arm -cpu cortex-a7", ("cortex-a7",)),
+              ("riscv64-linux-gnu", "riscv64-linux-gnu-gcc", "qemu-riscv64", ("sifive-u74",)),
+              ("s390x-linux-gnu", "s390x-linux-gnu-gcc -fexcess-precision=fast", "qemu-s390x -cpu max", ("z14",)),
+              ("thumbv7em-none-eabihf", "arm-none-eabi-gcc -mcpu=cortex-m7 -mthumb -mfloat-abi=hard "
+               "-mfpu=fpv5-d16", "qemu-system-arm -M mps2-an500 -nographic -semihosting-config "
+               "enable=on,target=native -kernel", ("cortex-m7",)))
+# Macros of compilers for the features of an instruction set, in the order of isa.def.
+SETS = {"x86_64": (("GENERIC", ()), ("AVX2", ("__AVX2__", "__FMA__")),
+                   ("AVX512", ("__AVX512F__", "__AVX512VL__", "__AVX512DQ__", "__AVX512BW__")),
+                   ("AVX512VNNI", ("__AVX512VNNI__",)), ("AMX", ("__AMX_INT8__", "__AMX_TILE__"))),
+        "aarch64": (("NEON", ()), ("NEONDOT", ("__ARM_FEATURE_DOTPROD",)),
+                    ("NEONI8MM", ("__ARM_FEATURE_MATMUL_INT8",)))}
+TRIPLES = {"x86_64": "x86_64-linux-gnu", "i686": "i686-linux-gnu", "aarch64": "aarch64-linux-gnu",
+           "armv7": "armv7-linux-gnueabihf", "thumbv7m": "thumbv7m-none-eabi",
+           "thumbv7em": "thumbv7em-none-eabihf", "riscv64": "riscv64-linux-gnu", "s390x": "s390x-linux-gnu"}
 VERSIONS = (14, 15, 16, 19)
 NUMBERS = {"s390x-linux-gnu": ["--weights=array"]}       # bytes of weights would have the other order
 QUICK = ("aarch64-linux-gnu", "i686-linux-gnu", "s390x-linux-gnu")         # whose compilers scripts/setup.sh check installs
@@ -334,6 +353,65 @@ def check_machine(tgc, model, folder, triple, compiler, emulator, cpus, target=L
         compare(*reversed(said if cpu else [without_arena(text) for text in said]))
 
 
+def processors():
+    """The rows of processors.def: name, architectures, instruction set, version of LLVM."""
+    rows = re.findall(r'^PROCESSOR\("([^"]+)", *"([^"]+)", *(\w+), *(\d+), "[^"]*"\)$',
+                      (ROOT / "passes" / "target" / "processors.def").read_text(), re.M)
+    expect(len(rows) > 100, f"{len(rows)} rows are read")
+    return [(name, architectures.split(), isa, int(version)) for name, architectures, isa, version in rows]
+
+
+def check_sets():
+    """What the newest clang says that each processor has is what its row says."""
+    compiler = f"clang-{VERSIONS[-1]}"
+    if not shutil.which(compiler):
+        raise Skip(f"{compiler} is not installed")
+    for name, architectures, isa, _ in processors():
+        machine = "-march" if architectures[0] in ("x86_64", "i686", "s390x") else "-mcpu"
+        said = T.must(T.run([compiler, f"--target={TRIPLES[architectures[0]]}", f"{machine}={name}", "-dM", "-E", "-x",
+                             "c", "/dev/null"])).out.decode()
+        macros, best = set(re.findall(r"^#define (\w+)", said, re.M)), "GENERIC"
+        for text, needs in SETS.get(architectures[0], ()):
+            if not macros.issuperset(needs):
+                break
+            best = text
+        expect(best == isa, f"{name} is of {best}, and its row says {isa}")
+
+
+def check_names(tgc, folder, version, every):
+    """LLVM knows the processors that it is said to know, and the others are refused."""
+    BY_LLVM.need(tgc)
+    need_version(tgc, version)
+    (T.scratch(folder) / "t.tg").write_text(PLAIN)
+    for name, architectures, _, since in processors()[::every]:
+        done = T.run([tgc, "compile", "t.tg", "-o", "m.o", LLVM, f"--cpu={name}",
+                      f"--triple={TRIPLES[architectures[-1] if 'arm64' not in architectures else 'aarch64']}"],
+                     cwd=folder, env=by_version(version))
+        if since > version:
+            expect(done.status == 1 and f"version {since} does" in done.err, f"{name}: {done.describe()}")
+        else:
+            expect(done.status == 0 and not done.err, f"{name}: {done.describe()}")
+
+
+def check_alone(tgc, folder):
+    """A named processor's program has one kernel, with its instructions, and asks for nothing."""
+    BY_LLVM.need(tgc)
+    (T.scratch(folder) / "t.tg").write_text(PLAIN.replace("8", "64"))
+    for cpu, triple, register in (("haswell", "x86_64-linux-gnu", "ymm"), ("skylake-avx512", "x86_64-linux-gnu", "zmm"),
+                                  ("sapphirerapids", "x86_64-linux-gnu", "zmm"), ("nehalem", "x86_64-linux-gnu", "xmm"),
+                                  ("cortex-a72", "aarch64-linux-gnu", ".4s"), ("apple-a14", "arm64-apple-macosx", ".4s"),
+                                  ("znver3", "i686-linux-gnu", "xmm")):
+        T.must(T.run([tgc, "compile", "t.tg", "-o", "m.s", LLVM, f"--cpu={cpu}", f"--triple={triple}"], cwd=folder))
+        text = (folder / "m.s").read_text()
+        expect(set(re.findall(r"^_?(linear\w*):", text, re.M)) == {"linear_0"} and "cpu_" not in text and
+               "getauxval" not in text, f"{cpu}: more than one kernel, or a choice")
+        expect(register in text, f"{cpu}: no {register} in its code")
+    for words, says in ((["--cpu=cortex-m7"], "thumbv7em thumbv7m"), (["--cpu=haswel"], " haswell"),
+                        (["--cpu=haswell", "--triple=aarch64-linux-gnu"], "--triple=aarch64")):
+        done = T.run([tgc, "compile", "t.tg", "-o", "n.s", LLVM, *words], cwd=folder)
+        expect(done.status in (1, 2) and says in done.err and not (folder / "n.s").exists(), done.describe())
+
+
 def check_loader(tgc, folder):
     """The loader of code in this process, built for AArch64, beside this processor's: the same numbers."""
     BY_LLVM.need(tgc)
@@ -396,6 +474,14 @@ def main():
             suite.add(f"{name} by LLVM {version}", check_object, tgc, ROOT / "models" / f"{name}.tg",
                       scratch / f"{name}-{version}", ("",), version, slow=name != "mlp")
     suite.add("dispatch", check_dispatch, tgc, scratch / "dispatch")
+    suite.add("processors: instruction sets", check_sets)
+    suite.add("processors: code for one alone", check_alone, tgc, scratch / "alone")
+    for version in VERSIONS:
+        suite.add(f"processors: names of LLVM {version}", check_names, tgc, scratch / f"names-{version}", version,
+                  1 if options.all or version == VERSIONS[-1] else 5)
+    for machine in PROCESSORS:
+        suite.add(f"mlp {' '.join(machine[3])}", check_machine, tgc, ROOT / "models" / "mlp.tg",
+                  scratch / f"mlp-{machine[3][0]}", *machine, slow=machine[0] not in QUICK)
     suite.add("tools", check_tools, tgc, scratch / "tools")
     for name in ("gelu", "layer_norm"):
         suite.add(f"libraries {name}", check_libraries, tgc, name, scratch / f"libraries-{name}")

@@ -139,6 +139,8 @@ static void test_refusals(void **state)
         {"m.onnx -o m.c --target=cuda", "not in this version"},
         {"m.onnx -o m.c --target=abacus", "abacus"},
         {"m.onnx -o m.c --cpu=zen9", "zen9"},
+        {"m.onnx -o m.c --cpu=znver", "near: znver1 znver2"},
+        {"m.onnx -o m.c --cpu=cortexa72", "cortex-a72"},
         {"m.onnx -o m.c --cpu=opencl4", "opencl4"},
         {"m.onnx -o m.c --cpu=pocl", "is a device"},
         {"m.onnx -o m.c --target=opencl --cpu=zen9", "generic-gpu pocl adreno630"},
@@ -277,6 +279,32 @@ static void test_escaping(void **state)
 }
 
 /* The processor's sets are what Linux says of it; the best of them is one. */
+static void test_named_processor(void **state)
+{
+    (void)state;
+    struct parsed p = parse("m.onnx -o m.o --target=llvm --cpu=icelake-server");
+    assert_true(p.ok && p.o.isa == options_with_base(ISA_AVX512VNNI));
+    assert_string_equal(p.o.processor->name, "icelake-server");
+    assert_string_equal(p.o.machine->text, "icelake-sp");
+    tgc_free(p.t);
+    p = parse("m.onnx -o m.o --machine=common --cpu=icelake-server");
+    assert_true(p.ok);
+    assert_string_equal(p.o.machine->text, "common");
+    tgc_free(p.t);
+    p = parse("m.onnx -o m.c --cpu=icelake-server --cpu=cortex-a72");
+    assert_true(p.ok && p.o.isa == options_with_base(ISA_NEON) && !p.o.machine);
+    tgc_free(p.t);
+    p = parse("m.onnx -o m.c --cpu=cortex-a72 --cpu=avx2");
+    assert_true(p.ok && p.o.isa == options_with_base(ISA_AVX2) && !p.o.processor);
+    tgc_free(p.t);
+    int n;
+    const struct processor *row = processor_rows(&n);
+    for (int i = 0; i < n; i++)
+        assert_true(!*row[i].machine || machine_find(row[i].machine));
+    assert_true(processor_runs(processor_find("cortex-m4"), "thumbv7m-none-unknown-eabi"));
+    assert_false(processor_runs(processor_find("cortex-m3"), "thumbv7em-none-unknown-eabi"));
+}
+
 static void test_processor(void **state)
 {
     (void)state;
@@ -308,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_environment),   cmocka_unit_test(test_option_file),
         cmocka_unit_test(test_help_is_whole), cmocka_unit_test(test_every_option_is_read),
         cmocka_unit_test(test_escaping),      cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_named_processor),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }
