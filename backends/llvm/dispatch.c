@@ -6,7 +6,8 @@
  *                                             variant for a set, that of the widest set before it
  *      struct NAME                            has the address of the table for its processor
  *
- * A model without variants has no table, and calls its kernels directly.
+ * A model without variants has no table, and calls its kernels directly; so does a file for one
+ * processor, whose kernels are the best variants for it.
  */
 #include "backends/llvm/machine.h"
 
@@ -23,6 +24,16 @@ static const struct { const char *feature, *arch; int word, bit; } tests[] = {
 
 /* ------------------------------------------------------------------------------------- kernels */
 
+/* The widest of those that the machine runs, in whatever order they are. */
+const struct variant *variant_pick(const struct emit *e, const struct kernel *k)
+{
+    const struct variant *best = NULL;
+    for (int i = 0; i < k->nvariant; i++)
+        if ((!best || k->variant[i].isa > best->isa) && machine_has(e, k->variant[i].isa))
+            best = &k->variant[i];
+    return best;
+}
+
 static value emit_variant(struct emit *e, const struct kernel *k, const struct variant *v)
 {
     const char *base = e->features;
@@ -34,7 +45,7 @@ static value emit_variant(struct emit *e, const struct kernel *k, const struct v
 
 void dispatch_emit(struct emit *e, const struct kernel *k)
 {
-    e->kernel[k->index] = emit_kernel(e, k, e->isa ? NULL : module_pick(e, k));
+    e->kernel[k->index] = emit_kernel(e, k, e->isa ? NULL : variant_pick(e, k));
     for (int i = 0; i < k->nvariant; i++) {
         enum isa isa = k->variant[i].isa;
         if (!(e->isa >> isa & 1))

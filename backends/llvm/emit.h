@@ -227,7 +227,10 @@ const char *features_of_processor(struct tgc *t, const char *arch, const char *b
                                   const struct processor *p);
 
 /* dispatch.c */
-void dispatch_emit(struct emit *e, const struct kernel *k);      /* the kernel, for each set of e->isa */
+/* The kernel's variant for the machine; NULL: it has none, but the portable form. */
+const struct variant *variant_pick(const struct emit *e, const struct kernel *k);
+/* The kernel, for each set of e->isa, or for the machine. */
+void dispatch_emit(struct emit *e, const struct kernel *k);
 /* What a run calls, a function or its address in the table of struct NAME. */
 value dispatch_callee(struct emit *e, value self, const struct kernel *k);
 /* The table of the processor that runs this; NULL: no kernel has variants. */
@@ -248,8 +251,6 @@ struct text debug_end(struct emit *e);   /* the listing */
 struct llvm_machine;
 void module_begin(struct emit *e, struct llvm *l, const struct llvm_machine *m, const char *name);
 void module_tables(struct emit *e);                            /* twin, kernel, slot */
-/* The kernel's variant for the machine; NULL: it has none, but the portable form. */
-const struct variant *module_pick(const struct emit *e, const struct kernel *k);
 /* Kernels for all of e->isa, the functions of states, and the run, which it returns. */
 value module_emit(struct emit *e, const char *function);
 void module_check(const struct emit *e);                       /* by LLVM's verifier */

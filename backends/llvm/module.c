@@ -1,20 +1,9 @@
 /* module.c - a schedule as a module: its kernels, and the function of a run. In this process a kernel
- * is the variant for the best instruction set that the machine has, in a file there are several
+ * is the variant for the best instruction set that the machine has, in a file there may be several
  * (dispatch.c). */
 #include "backends/llvm/machine.h"
 
 #include <string.h>
-
-/* The widest of the kernel's variants that the machine runs, in whatever order they are; NULL: the
- * portable one. */
-const struct variant *module_pick(const struct emit *e, const struct kernel *k)
-{
-    const struct variant *best = NULL;
-    for (int i = 0; i < k->nvariant; i++)
-        if ((!best || k->variant[i].isa > best->isa) && machine_has(e, k->variant[i].isa))
-            best = &k->variant[i];
-    return best;
-}
 
 static void diagnose(LLVMDiagnosticInfoRef info, void *context)
 {

@@ -37,7 +37,7 @@ static int share_kernels(struct emit *e, struct share *share, int *n)
         const struct kernel *k = e->s->kernel[i];
         if (e->twin[i] != k)
             continue;
-        const struct variant *v = module_pick(e, k);
+        const struct variant *v = variant_pick(e, k);
         share[*n] = (struct share){k, v, v ? v->nlinear : k->nlinear, 0};
         total += share[(*n)++].nuop;
     }
