@@ -161,6 +161,29 @@ static struct clang *clang_of(struct tgc *t, const struct options *o)
     return o->target == TARGET_CLANG ? clang_open(t, o->triple) : NULL;
 }
 
+/* What a compiler is told of threads; NULL: nothing. Where there is no system there are none but those of
+ * the caller's parallel_for. */
+static const char *threads_flag(struct tgc *t, const struct options *o, const char *name)
+{
+    bool bare = o->triple && strstr(o->triple, "-none-");
+    return o->threads <= 1 ? NULL
+           : bare          ? mem_printf(t, "-D%s_NO_PTHREADS", name_upper(t, name))
+                           : "-pthread";
+}
+
+/* What the compiler of a program's C is told. */
+enum { MOST_FLAGS = 3 };
+static int find_flags(struct tgc *t, const struct options *o, const char *name,
+                      const char *flags[MOST_FLAGS])
+{
+    int n = 0;
+    if (o->nlink)
+        flags[n++] = "-I.";      /* a .c of --link finds the header */
+    if (o->threads > 1)
+        flags[n++] = threads_flag(t, o, name);
+    return n;
+}
+
 static bool emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e)
 {
     double start = clock_seconds();
@@ -191,7 +214,8 @@ static bool emit(struct tgc *t, const struct options *o, const struct model *m, 
     report_stage(t, "emit C", start);
     struct clang_source source = {
         .subject = o->model, .c_name = mem_printf(t, "%s.c", e->name), .c = &e->c, .h = &e->h,
-        .h_name = e->header ? e->header : mem_printf(t, "%s.h", e->name), .lines = &lines};
+        .h_name = e->header ? e->header : mem_printf(t, "%s.h", e->name), .lines = &lines,
+        .flag = threads_flag(t, o, e->name)};
     return !e->clang || check_by_clang(t, e->clang, &source);
 }
 
@@ -254,21 +278,6 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
         return true;
     return put_text(t, files, sibling(t, o->output, "h"), &e.h) &&
            (!e.beside || put_weights_beside(t, o, m, files, name, false));
-}
-
-/* What the compiler of a program's C is told. Where there is no system there are no threads but those of
- * the caller's parallel_for. */
-enum { MOST_FLAGS = 3 };
-static int find_flags(struct tgc *t, const struct options *o, const char *name,
-                      const char *flags[MOST_FLAGS])
-{
-    bool bare = o->triple && strstr(o->triple, "-none-");
-    int n = 0;
-    if (o->nlink)
-        flags[n++] = "-I.";      /* a .c of --link finds the header */
-    if (o->threads > 1)
-        flags[n++] = bare ? mem_printf(t, "-D%s_NO_PTHREADS", name_upper(t, name)) : "-pthread";
-    return n;
 }
 
 static enum binary_kind binary_kind_of(enum emit emit)

@@ -200,9 +200,11 @@ static bool parse_file(struct parse *p, const struct clang_file *file, int nfile
                                       "-Wconversion", "-Wshadow", "-Wvla",   "-Wundef"};
     struct libclang *c = p->c;
     int nown = sizeof own / sizeof *own, n = p->l->nword + nown;
-    const char **word = mem_array(p->l->t, (size_t)n + 2, sizeof *word);
+    const char **word = mem_array(p->l->t, (size_t)n + 3, sizeof *word);
     memcpy(word, p->l->word, (size_t)p->l->nword * sizeof *word);
     memcpy(word + p->l->nword, own, sizeof own);
+    if (p->s->flag)
+        word[n++] = p->s->flag;
     if (p->l->resources && *p->l->resources) {
         word[n++] = "-resource-dir";      /* which libclang may look for in another place */
         word[n++] = p->l->resources;

@@ -38,6 +38,7 @@ struct clang_source {
     const char *c_name, *h_name; /* "lenet.c", and the header as it includes it */
     const struct text *c, *h;
     const struct program_lines *lines;
+    const char *flag;            /* one more word for clang; NULL: none */
 };
 /* Parses it by libclang, if that is here, and reports what it says. false: errors, or neither clang
  * nor libclang is here. */

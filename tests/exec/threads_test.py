@@ -268,6 +268,18 @@ def by_llvm_elsewhere(triple, *flags):
     object_hash(model, 7, folder, compiler, (f"--triple={triple}",), (emulator,))
 
 
+@suite.case("without a system the caller's threads are left")
+def bare():
+    if not shutil.which("arm-none-eabi-gcc") or not shutil.which("clang"):
+        raise Skip("arm-none-eabi-gcc or clang is not installed")
+    folder, model = model_of("rows")
+    for target in ["clang"] + ["llvm"] * T.has_llvm(TGC):
+        T.must(T.run([TGC, "compile", model, "-o", "net.o", f"--target={target}", "--threads=2",
+                      "--triple=thumbv7em-none-eabihf"], cwd=folder))
+        names = T.must(T.run(["nm", "-u", "net.o"], cwd=folder)).out.decode()
+        expect("pthread" not in names, f"{target}: {names}")
+
+
 @suite.case("objects of LLVM that cannot have threads")
 def llvm_refusals():
     T.need_llvm(TGC)

@@ -107,7 +107,7 @@ static void spoil(struct emitted *e, int i, const char *statement)
 
 static bool check(struct emitted *e)
 {
-    struct clang_source s = {"net.tg", "net.c", "net.h", &e->c, &e->h, &e->lines};
+    struct clang_source s = {"net.tg", "net.c", "net.h", &e->c, &e->h, &e->lines, NULL};
     return clang_check(clang_open(e->t, NULL), &s);
 }
 
@@ -161,7 +161,7 @@ static bool check_within(size_t room)
     emit_two(&e, 1);
     spoil(&e, 0, " int not_used;");
     struct clang *l = clang_open(e.t, NULL);
-    struct clang_source s = {"net.tg", "net.c", "net.h", &e.c, &e.h, &e.lines};
+    struct clang_source s = {"net.tg", "net.c", "net.h", &e.c, &e.h, &e.lines, NULL};
     e.t->mem_limit = e.t->mem_used + 4096;       /* near it, blocks are as large as what is asked for */
     for (size_t used = e.t->mem_used; e.t->mem_used == used;)
         mem_alloc(e.t, 16);
