@@ -3,20 +3,13 @@
  *
  * What is certain: the arrays that it declares (small scratch, accumulators of the portable tile)
  * and the registers that it saves: 160 bytes on aarch64, so no kernel has a smaller bound. What
- * compilers decide is how many values are live at once. For vectors these are the following, and
- * each one without a register takes two slots, in straight-line code without functions one:
- *   - the linear program's values, most of them sums of a tile, or the values that straight-line
- *     code (Winograd's transforms) has loaded; beyond the registers, early loads are added;
- *   - constants of the functions that are inlined, such as tanh, a dozen or two each; a quarter of
- *     the program's own, since instructions take most of them from memory;
- *   - values of several functions in one block, which are interleaved as far as there are
- *     registers;
- *   - small scratch, once the loops over it are unrolled.
+ * compilers decide is how many values are live at once. For vectors see vectors.c.
  * Portable kernels: elements of small arrays without registers, several times, since loops over
  * them are unrolled; scalars beyond the registers; a fixed number for the largest function that is
- * inlined. Lanes that are loaded one by one have an address each.
+ * inlined.
  * The numbers were fitted to what gcc 12, clang 14 and 19 take for small models of every kind
- * (tests/lib/small.py): the bound is an estimate, not a proof.
+ * (tests/lib/small.py): the bound is an estimate, not a proof. tests/stack_table.py shows how near
+ * it is.
  *
  * Loops that would take much are not unrolled at all (unroll.c). tests/exec/stack_test.py holds the
  * bound against -fstack-usage.
@@ -25,9 +18,7 @@
 #include "passes/place/stack.h"
 
 enum {
-    SAVED = 160,      /* registers that a kernel saves: x19 to x30 and d8 to d15 on aarch64 */
-    SAVED_NEON = 176, /* ... and padding */
-    SAVED_X86 = 120,  /* ... seven of 8 bytes, and alignment to 64 */
+    SAVED = 160,     /* registers that a kernel saves: x19 to x30 and d8 to d15 on aarch64 */
     WORDS_FEW = 11,  /* counters and scalars in registers */
     WORDS_MANY = 24, /* scalars beyond these are kept twice */
     SCALAR_MORE = 20,
@@ -37,27 +28,14 @@ enum {
     FUNCTION_DOUBLE = 160,  /* ... of a double: pairs of registers on thumbv7em */
     FUNCTION_LONG = 320,    /* ... that clang vectorizes, and that consists of two: sinh */
     BYTES_OF_DOUBLES = 160, /* gcc makes a vector of bytes from eight vectors of doubles */
-    LANE_APART = 12,        /* each lane's address and its index in an array */
-    FEW_CONSTANTS = 11,     /* of a vector's exp */
-    FEW1_CONSTANTS = 12,    /* ... of 1 + exp(-x) */
-    MANY_CONSTANTS = 20,    /* ... tanh or erf */
-    LOG_CONSTANTS = 16,
-    /* of a conversion from or to f16 by AVX2, which has no instruction for it */
-    HALF_CONSTANTS = 22,
-    CALLS_KEPT = 3,      /* calls of a function in one block that share its constants */
-    ARRAY_HELD = 64,      /* bytes of an array that registers hold, next to its operands */
-    ARRAY_UNHELD = 128,   /* ... all registers of a Cortex-M4 */
-    SLOTS = 4,            /* of an element beyond these: its value, a product, two addresses */
-    SLOTS_TAPS = 7,       /* ... in a window, whose taps have addresses, too */
-    HALVES_APART = 5,     /* see called_halves() */
-    ARRAY_MORE = 640,     /* ... the most that is kept beside it: addresses, next products */
-    CALL_LONG = 6,       /* ... of erf, which has many polynomials */
-    DOT_WIDENED = 320,   /* bytes of temporaries where there is no instruction for them */
-    ROWS_TWICE = 24,     /* vectors of a table by AVX2: each row twice in one, and temporaries */
-    ROWS_MORE = 3,       /* ... by other instruction sets, in addition to the table */
-    TABLE = 256,         /* bytes of a table */
-    KINDS_MORE = 3,      /* vectors, if there are functions of several kinds */
-    SPILLED = 2          /* slots of a spilled value */
+    ARRAY_HELD = 64,        /* bytes of an array that registers hold, next to its operands */
+    ARRAY_UNHELD = 128,     /* ... all registers of a Cortex-M4 */
+    SLOTS_ALONE = 2,        /* of an element: its value and a product, see sums_alone() */
+    SLOTS_FEW = 3,          /* ... and an operand that neighbours share */
+    SLOTS = 4,              /* of an element beyond a Cortex-M4's registers: two addresses, too */
+    SLOTS_TAPS = 6,         /* ... in a window, whose taps have addresses, too */
+    HALVES_APART = 5,       /* see called_halves() */
+    ARRAY_MORE = 640        /* ... the most that is kept beside it: addresses, next products */
 };
 
 int64_t stack_value_nbytes(const struct uop *u)
@@ -95,7 +73,8 @@ static int live_until(const struct stack *s, int def, int use)
     return end;
 }
 
-/* The pressure: the most bytes of vectors, and the most scalars, that are live at once. */
+/* The pressure: the most bytes of vectors, without those of constants, which vectors.c counts, and
+ * the most scalars, that are live at once. */
 static void find_pressure(struct stack *s, int64_t *vectors, int64_t *scalars)
 {
     int *end = scratch_array(s->t, (size_t)s->n + 1, sizeof *end);
@@ -113,7 +92,8 @@ static void find_pressure(struct stack *s, int64_t *vectors, int64_t *scalars)
     }
     for (int i = 0; i < s->n; i++) {
         const struct uop *u = s->u[i];
-        if (op_class(u->op) == CLASS_LEAF || stack_is_closer(u) || u->op == OP_STORE)
+        if (op_class(u->op) == CLASS_LEAF || stack_is_closer(u) || u->op == OP_STORE ||
+            (u->op == OP_SPLAT && u->src[0]->op == OP_CONST))
             continue;
         int64_t size = uop_is_tile(u) ? 0 : u->lanes > 1 ? stack_value_nbytes(u) : 1;
         by[2 * i + (u->lanes == 1)] += size;
@@ -162,27 +142,6 @@ static void find_arrays(const struct stack *s, int64_t *values, int64_t *memory)
     }
 }
 
-static bool is_lookup(const struct uop *u)
-{
-    return uop_is_intrinsic(u, INTRINSIC_LOOKUP) || uop_is_intrinsic(u, INTRINSIC_LOOKUP_I8);
-}
-
-int64_t stack_widest_vector(struct uop *const *u, int n)
-{
-    int64_t widest = 0;
-    for (int i = 0; i < n; i++)
-        if (u[i]->lanes > 1 && !uop_is_tile(u[i]) &&
-            (u[i]->dtype == DTYPE_F32 || u[i]->dtype == DTYPE_I32 || is_lookup(u[i])) &&
-            stack_value_nbytes(u[i]) > widest)
-            widest = stack_value_nbytes(u[i]);
-    return widest;
-}
-
-bool stack_is_dot(const struct uop *u)
-{
-    return uop_is_intrinsic(u, INTRINSIC_DOT) || uop_is_intrinsic(u, INTRINSIC_DOT_CENTERED);
-}
-
 static bool is_byte(enum dtype d) { return dtype_nbytes(d) == 1; }
 
 static bool is_scalar_function(const struct uop *u)
@@ -210,8 +169,8 @@ static int count_beside(const struct stack *s, int at)
     return kinds + unrolled;
 }
 
-/* Bytes for the functions inlined in one line of a portable program. `arrays`: they are counted with
- * the arrays' elements (called_halves). */
+/* Bytes for the functions inlined in one line of a portable program. `arrays`: they are counted
+ * with the arrays' elements (called_halves). */
 static int64_t inlined_nbytes(const struct stack *s, bool arrays)
 {
     int64_t most = 0;
@@ -219,8 +178,8 @@ static int64_t inlined_nbytes(const struct stack *s, bool arrays)
         const struct uop *u = s->u[i];
         bool function = is_scalar_function(u), floats = u->dtype == DTYPE_F32;
         int beside = function && floats && !arrays ? count_beside(s, i) : 0;
-        int64_t n = beside ? FUNCTION_LONG + (beside - 1) * FUNCTION
-                    : function ? u->dtype == DTYPE_F64                ? FUNCTION_DOUBLE
+        int64_t n = beside     ? FUNCTION_LONG + (beside - 1) * FUNCTION
+                    : function ? u->dtype == DTYPE_F64                  ? FUNCTION_DOUBLE
                                  : u->op == OP_SINH || u->op == OP_COSH ? FUNCTION_LONG
                                                                         : FUNCTION
                     : u->op == OP_CAST && is_byte(u->dtype) && u->src[0]->dtype == DTYPE_F64
@@ -229,101 +188,6 @@ static int64_t inlined_nbytes(const struct stack *s, bool arrays)
         most = n > most ? n : most;
     }
     return most;
-}
-
-/* Vectors whose lanes are loaded one by one: they are in arrays, and gcc keeps the addresses of
- * indices that it narrows. */
-static int64_t apart_nbytes(const struct stack *s, enum isa isa, int64_t widest)
-{
-    int64_t total = 0, masked = 0;
-    for (int i = 0; i < s->n; i++) {
-        const struct uop *u = s->u[i];
-        if (u->op == OP_NARROW && u->src[0]->dtype == DTYPE_I64 &&
-            VECTOR_STRIDE(u->src[0]->arg.i) != 1)
-            total += u->lanes * LANE_APART;
-        bool part = u->op == OP_LOAD && u->lanes == 8 && VECTOR_PART(u->arg.i) &&
-                    isa_lanes(isa) == 8;
-        if (part && stack_around(s, i) >= 0)
-            masked = 3 * widest;
-        if (u->op == OP_GATHER && isa_lanes(isa) < 8)
-            total += stack_value_nbytes(u) + STACK_WORD;
-    }
-    return total + masked + (total ? widest : 0); /* aligned */
-}
-
-static bool is_half(enum isa isa, const struct uop *u)
-{
-    return isa_computes_f16(isa) && u->op == OP_CAST && u->lanes > 1 &&
-           (u->dtype == DTYPE_F16 || u->src[0]->dtype == DTYPE_F16);
-}
-
-/* How many vectors `op` is called for; in a loop, as many as it takes to keep its constants. */
-static int count_calls(const struct stack *s, enum op op)
-{
-    int n = 0;
-    for (int i = 0; i < s->n; i++)
-        if (s->u[i]->op == op && s->u[i]->lanes > 1)
-            n += stack_around(s, i) >= 0 ? CALLS_KEPT : 1;
-    return n;
-}
-
-/* Constants of the functions that the program calls, as vectors. They are read from memory where
- * they are needed if the function is called once or twice. */
-int64_t stack_constants_nbytes(const struct stack *s, enum isa isa, int64_t widest)
-{
-    static const struct { enum op op; int constants; } function[] = {
-        {OP_EXP, FEW_CONSTANTS}, {OP_EXP1, FEW1_CONSTANTS}, {OP_LOG, LOG_CONSTANTS},
-        {OP_TANH, MANY_CONSTANTS}, {OP_ERF, MANY_CONSTANTS}};
-    int64_t half = 0, rows = 0, total = 0;
-    int kinds = 0;
-    for (size_t i = 0; i < sizeof function / sizeof *function; i++)
-        if (count_calls(s, function[i].op) >= CALLS_KEPT)
-            total += function[i].constants, kinds++;
-    for (int i = 0; i < s->n; i++) {
-        half = is_half(isa, s->u[i]) ? HALF_CONSTANTS : half;
-        if (is_lookup(s->u[i]))
-            rows = isa_lanes(isa) == 8 ? ROWS_TWICE : TABLE / widest + ROWS_MORE;
-    }
-    kinds += (half > 0) + (rows > 0);
-    return widest * (total + half + rows + (kinds > 1 ? KINDS_MORE : 0));
-}
-
-bool stack_is_function(enum isa isa, const struct uop *u)
-{
-    return (u->lanes > 1 && (u->op == OP_EXP || u->op == OP_EXP1 || u->op == OP_LOG ||
-                             u->op == OP_TANH || u->op == OP_ERF)) ||
-           is_half(isa, u);
-}
-
-/* Bytes for functions in one block, such as those of a tile's sums, beyond one of them. */
-static int64_t calls_nbytes(const struct stack *s, enum isa isa, int64_t widest)
-{
-    int64_t most = 0, n = 0, first = STACK_CALL_VECTORS;
-    for (int i = 0; i < s->n; i++) {
-        int64_t keeps = s->u[i]->op == OP_ERF ? CALL_LONG : STACK_CALL_VECTORS;
-        if (is_opener(s->u[i]) || stack_is_closer(s->u[i]))
-            n = 0;
-        else if (stack_is_function(isa, s->u[i]))
-            n += keeps, first = keeps > first ? keeps : first;
-        most = n > most ? n : most;
-    }
-    return most > first ? (most - first) * widest : 0;
-}
-
-/* Vectors of constants, each constant once. */
-static int64_t splats_nbytes(struct stack *s)
-{
-    int64_t total = 0;
-    struct uop_map seen = {.t = s->t, .scratch = true};
-    for (int i = 0; i < s->n; i++) {
-        const struct uop *u = s->u[i];
-        if (u->op != OP_SPLAT || u->src[0]->op != OP_CONST || map_get(&seen, u->src[0]) ||
-            uop_is_tile(u))
-            continue;
-        map_set(&seen, u->src[0], (void *)(uintptr_t)1);
-        total += stack_value_nbytes(u);
-    }
-    return total;
 }
 
 /* The program without dead values: fused operations have replaced them. */
@@ -361,19 +225,9 @@ static bool sums_bytes_apart(const struct stack *s)
     return sums && apart;
 }
 
-/* Functions that are interleaved although a tile's sums take most registers: tanh, whose division
- * has a long latency, and erf, which has many polynomials. */
-static bool has_long(struct uop *const *u, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (u[i]->lanes > 1 && (u[i]->op == OP_TANH || u[i]->op == OP_ERF))
-            return true;
-    return false;
-}
-
 /* Halves of slots for what an array's element needs in a portable program, once its loops are
- * unrolled: the element alone, or with values of a function, which are vectorized and interleaved, or
- * with bytes that are gathered. */
+ * unrolled: the element alone, or with values of a function, which are vectorized and interleaved,
+ * or with bytes that are gathered. */
 static int64_t called_halves(const struct stack *s)
 {
     int64_t most = sums_bytes_apart(s) ? HALVES_APART : 2;
@@ -389,8 +243,8 @@ static int64_t called_halves(const struct stack *s)
     return most;
 }
 
-/* Whether an array's sums run over several axes, as the taps of a window do. Integers are counted by
- * called_halves(). */
+/* Whether an array's sums run over several axes, as the taps of a window do. Integers are counted
+ * by called_halves(). */
 static bool has_taps(const struct stack *s)
 {
     for (int i = 0; i < s->n; i++) {
@@ -408,90 +262,106 @@ static bool has_taps(const struct stack *s)
     return false;
 }
 
-/* Bytes for what products of bytes widen, and for their sums: gcc keeps a tile's in memory, too, at
- * -O1 or next to branches. */
-static int64_t dots_nbytes(const struct stack *s, enum isa isa, int64_t vectors)
+/* Whether all that is added to an array's elements varies along its last axis. */
+static bool adds_varying(const struct stack *s, int at)
 {
-    for (int i = 0; i < s->n; i++)
-        if (stack_is_dot(s->u[i]))
-            return DOT_WIDENED + (vectors > isa_register_nbytes(isa) / 2 ? vectors / 4 * 3 : 0);
-    return 0;
+    const struct uop *acc = s->u[at]->src[0];
+    struct uop_map needed = {.t = s->t, .scratch = true};
+    map_set(&needed, s->u[at]->src[1], (void *)(uintptr_t)1);
+    for (int i = at - 1; i >= 0 && s->u[i] != acc; i--) {
+        const struct uop *u = s->u[i];
+        if (!map_get(&needed, u))
+            continue;
+        if (u->op == OP_LOAD && !uop_depends_on(s->t, u->src[1], acc->src[acc->nsrc - 1]))
+            return false;
+        for (int k = 0; k < u->nsrc && u->op != OP_LOAD; k++)
+            map_set(&needed, u->src[k], (void *)(uintptr_t)1);
+    }
+    return true;
 }
 
-/* `locals`: bytes of small scratch. */
-static int64_t program_nbytes(struct tgc *t, enum isa isa, struct uop *const *all,
-                              int n, int64_t locals)
+/* Whether nothing is kept next to an array's elements but what is added to them: no operand is the
+ * same for neighbouring ones, as in a depthwise convolution, or they are integers wider than bytes,
+ * which processors multiply one by one. */
+static bool sums_alone(const struct stack *s)
+{
+    bool bytes = false, alone = true, any = false;
+    for (int i = 0; i < s->n; i++)
+        bytes |= s->u[i]->op == OP_LOAD && is_byte(s->u[i]->dtype);
+    for (int i = 0; i < s->n; i++) {
+        const struct uop *acc = s->u[i]->op == OP_ASSIGN ? s->u[i]->src[0] : NULL;
+        if (!acc || stack_array_nbytes(acc) == 0)
+            continue;
+        any = true;
+        alone &= !bytes && (acc->dtype == DTYPE_I32 || adds_varying(s, i));
+    }
+    return any && alone;
+}
+
+static bool is_accessed(struct uop *const *u, int n, const struct buffer *b)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < u[i]->nsrc; k++)
+            if (uop_buffer_of(u[i]->src[k]) == b)
+                return true;
+    return false;
+}
+
+/* Small scratch of the kernel that this program accesses: a variant that keeps a stage's values in
+ * registers does not declare its array. */
+static int64_t locals_nbytes(const struct kernel *k, struct uop *const *u, int n)
+{
+    int64_t total = 0;
+    for (int i = 0; i < k->nscratch; i++)
+        if (scratch_is_on_stack(k->scratch[i]) && is_accessed(u, n, k->scratch[i]))
+            total += (int64_t)k->scratch[i]->nbytes;
+    return total;
+}
+
+/* What elements of arrays without registers take, and functions of them. `values`: bytes of arrays
+ * over which loops are unrolled. */
+static int64_t elements_nbytes(const struct stack *s, int64_t values)
+{
+    int64_t held = values > ARRAY_HELD ? values - ARRAY_HELD : 0;
+    int64_t unheld = values > ARRAY_UNHELD ? values - ARRAY_UNHELD : 0;
+    int64_t few = held * SLOTS_FEW, many = unheld * (has_taps(s) ? SLOTS_TAPS : SLOTS);
+    int64_t size = sums_alone(s) ? held * SLOTS_ALONE : few > many ? few : many;
+    int64_t most = values + ARRAY_MORE;
+    return (size < most ? size : most) * called_halves(s) / 2;
+}
+
+static int64_t program_nbytes(struct tgc *t, enum isa isa, const struct kernel *k,
+                              struct uop *const *all, int n)
 {
     struct uop **u = without_unread(t, all, &n);
     struct stack s = {.t = t, .u = u, .n = n, .at = {.t = t, .scratch = true}};
-    int64_t vectors, scalars, widest = stack_widest_vector(u, n);
+    struct stack_live live = {.widest = stack_widest_vector(u, n), .copies = true};
+    int64_t scalars, values, memory, loops = 0;
+    live.locals = locals_nbytes(k, u, n);
     stack_find_loops(&s);
-    find_pressure(&s, &vectors, &scalars);
-    int64_t constants = stack_constants_nbytes(&s, isa, widest), values, memory;
+    find_pressure(&s, &live.vectors, &scalars);
     find_arrays(&s, &values, &memory);
-    int64_t more = scalars > WORDS_MANY ? (scalars - WORDS_MANY) * SCALAR_MORE : 0, loops = 0;
-    bool copies = true;
     for (int i = 0; i < n; i++) {
         loops += u[i]->op == OP_RANGE;
-        copies &= u[i]->op != OP_ACC;
+        live.copies &= u[i]->op != OP_ACC;
     }
-    more += copies && loops > LOOPS_FEW ? (loops - LOOPS_FEW) * LOOP_MORE : 0;
-    int64_t words = scalars > WORDS_FEW ? scalars - WORDS_FEW : 0;
-    if (widest == 0) {
-        int64_t most = values + ARRAY_MORE;
-        int64_t few = values > ARRAY_HELD ? (values - ARRAY_HELD) * 3 : 0;
-        int64_t many = values > ARRAY_UNHELD ? values - ARRAY_UNHELD : 0;
-        many *= has_taps(&s) ? SLOTS_TAPS : SLOTS;
-        int64_t some = few > many ? few : many;
-        some = (some < most ? some : most) * called_halves(&s) / 2;
-        int64_t apart = words * STACK_WORD + more + some + inlined_nbytes(&s, values > 0) +
-                        stack_vectorized_nbytes(&s);
-        return SAVED + apart + apart / 4 + memory + locals;
-    }
-    int64_t splats = splats_nbytes(&s), calls = calls_nbytes(&s, isa, widest);
-    /* functions of a tile's sums are interleaved as far as registers are left */
-    int64_t file = isa_register_nbytes(isa), room = vectors < file ? file - vectors : 0;
-    /* ... but larger tiles interleave more of them */
-    room += has_long(u, n) && vectors > file / 4 * 3 ? (vectors - file / 4 * 3) * 5 / 2 : 0;
-    int64_t alive =
-        vectors + constants + splats / 4 + (calls < room ? calls : room) - isa_register_nbytes(isa);
-    if (alive < widest && (alive > -2 * widest || constants || calls))
-        alive = widest;
-    /* loads of a tile are hoisted, more of them the fewer registers are left */
-    int64_t excess = vectors - file, early = excess > 0 ? excess + excess / 4 + widest : 0;
-    early += excess > file / 3 ? (excess - file / 3) / 4 * 5 : 0;
-    early = early < file / 16 * 11 ? early : file / 16 * 11;
-    int64_t dots = dots_nbytes(&s, isa, vectors);
-    early = dots > early ? dots : early;
-    int64_t saved = isa_lanes(isa) > 4 ? SAVED_X86 : SAVED_NEON;
-    /* straight-line code computes each value once, and leaves constants in memory: one slot */
-    bool straight = copies && constants == 0 && calls == 0;
-    int64_t spilled = alive > 0 ? (straight ? 1 : SPILLED) * alive : 0;
-    if (constants && vectors <= file / 4 * 3 && !locals) {
-        /* the rest is read from memory, as the constants are; AVX-512 has operands for that, which
-         * compilers use for all but a tile's functions */
-        int64_t most = isa_lanes(isa) > 8 && copies ? alive : file / 2 * 5;
-        spilled = spilled < most || most < 0 ? spilled : most;
-    }
-    int64_t apart = locals + early + spilled,
-            promoted = locals && alive + locals > 0
-                           ? SPILLED * (alive + locals) + (splats + locals) / 2
-                           : 0;
-    return saved + words * STACK_WORD + more + values + memory + apart_nbytes(&s, isa, widest) +
-           (apart > promoted ? apart : promoted);
+    int64_t words = scalars > WORDS_FEW ? (scalars - WORDS_FEW) * STACK_WORD : 0;
+    words += scalars > WORDS_MANY ? (scalars - WORDS_MANY) * SCALAR_MORE : 0;
+    words += live.copies && loops > LOOPS_FEW ? (loops - LOOPS_FEW) * LOOP_MORE : 0;
+    if (live.widest > 0)
+        return words + values + memory + stack_vectors_nbytes(&s, isa, &live);
+    words +=
+        elements_nbytes(&s, values) + inlined_nbytes(&s, values > 0) + stack_vectorized_nbytes(&s);
+    return SAVED + words + words / 4 + memory + live.locals;
 }
 
 size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
-    int64_t locals = 0;
-    for (int i = 0; i < k->nscratch; i++)
-        if (scratch_is_on_stack(k->scratch[i]))
-            locals += (int64_t)k->scratch[i]->nbytes;
-    int64_t most = program_nbytes(t, isa_portable(), k->linear, k->nlinear, locals);
+    int64_t most = program_nbytes(t, isa_portable(), k, k->linear, k->nlinear);
     for (int i = 0; i < k->nvariant; i++) {
         const struct variant *v = &k->variant[i];
-        int64_t n = program_nbytes(t, v->isa, v->linear, v->nlinear, locals);
+        int64_t n = program_nbytes(t, v->isa, k, v->linear, v->nlinear);
         most = n > most ? n : most;
     }
     scratch_release(t, mark);

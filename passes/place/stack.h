@@ -22,6 +22,14 @@ struct stack {
     struct uop_map at; /* uop -> position + 1 */
 };
 
+/* What is live at once in a program of vectors, in bytes. */
+struct stack_live {
+    int64_t vectors; /* the program's values */
+    int64_t widest;  /* a vector */
+    int64_t locals;  /* small scratch */
+    bool copies;     /* there are no sums */
+};
+
 void stack_find_loops(struct stack *s);
 bool stack_is_closer(const struct uop *u); /* the end of a loop or a guard */
 int stack_around(const struct stack *s, int at); /* the loop around it; -1: none */
@@ -32,6 +40,8 @@ bool stack_is_dot(const struct uop *u);  /* products of bytes, four for each lan
 bool stack_is_function(enum isa isa, const struct uop *u); /* of vectors, inlined */
 /* Of the functions that the program calls, as vectors. needs: stack_find_loops() */
 int64_t stack_constants_nbytes(const struct stack *s, enum isa isa, int64_t widest);
+/* Bytes of a program of vectors, besides its scalars. needs: stack_find_loops() */
+int64_t stack_vectors_nbytes(const struct stack *s, enum isa isa, const struct stack_live *live);
 /* Bytes of a portable program that compilers vectorize, besides its scalars.
  * needs: stack_find_loops() */
 int64_t stack_vectorized_nbytes(const struct stack *s);
