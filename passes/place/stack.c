@@ -30,8 +30,8 @@ enum {
     BYTES_OF_DOUBLES = 160, /* gcc makes a vector of bytes from eight vectors of doubles */
     ARRAY_HELD = 64,        /* bytes of an array that registers hold, next to its operands */
     ARRAY_UNHELD = 128,     /* ... all registers of a Cortex-M4 */
-    SLOTS_ALONE = 2,        /* of an element: its value and a product, see sums_alone() */
-    SLOTS_FEW = 3,          /* ... and an operand that neighbours share */
+    SLOTS_INTEGER = 2,      /* of an element: its value and a product */
+    SLOTS_FEW = 3,          /* ... and an operand */
     SLOTS = 4,              /* of an element beyond a Cortex-M4's registers: two addresses, too */
     SLOTS_TAPS = 6,         /* ... in a window, whose taps have addresses, too */
     HALVES_APART = 5,       /* see called_halves() */
@@ -280,22 +280,26 @@ static bool adds_varying(const struct stack *s, int at)
     return true;
 }
 
-/* Whether nothing is kept next to an array's elements but what is added to them: no operand is the
- * same for neighbouring ones, as in a depthwise convolution, or they are integers wider than bytes,
- * which processors multiply one by one. */
-static bool sums_alone(const struct stack *s)
+/* Whether the operands of all arrays' sums differ for neighbouring elements, as in a depthwise
+ * convolution: each element has its own address, and none beside it. */
+static bool sums_apart(const struct stack *s)
 {
-    bool bytes = false, alone = true, any = false;
     for (int i = 0; i < s->n; i++)
-        bytes |= s->u[i]->op == OP_LOAD && is_byte(s->u[i]->dtype);
+        if (s->u[i]->op == OP_ASSIGN && stack_array_nbytes(s->u[i]->src[0]) > 0 &&
+            !adds_varying(s, i))
+            return false;
+    return true;
+}
+
+/* Whether arrays hold integers that are wider than bytes, which are multiplied one by one. */
+static bool sums_integers(const struct stack *s)
+{
+    bool bytes = false, integers = true;
     for (int i = 0; i < s->n; i++) {
-        const struct uop *acc = s->u[i]->op == OP_ASSIGN ? s->u[i]->src[0] : NULL;
-        if (!acc || stack_array_nbytes(acc) == 0)
-            continue;
-        any = true;
-        alone &= !bytes && (acc->dtype == DTYPE_I32 || adds_varying(s, i));
+        bytes |= s->u[i]->op == OP_LOAD && is_byte(s->u[i]->dtype);
+        integers &= stack_array_nbytes(s->u[i]) == 0 || s->u[i]->dtype == DTYPE_I32;
     }
-    return any && alone;
+    return integers && !bytes;
 }
 
 static bool is_accessed(struct uop *const *u, int n, const struct buffer *b)
@@ -322,10 +326,11 @@ static int64_t locals_nbytes(const struct kernel *k, struct uop *const *u, int n
  * over which loops are unrolled. */
 static int64_t elements_nbytes(const struct stack *s, int64_t values)
 {
-    int64_t held = values > ARRAY_HELD ? values - ARRAY_HELD : 0;
-    int64_t unheld = values > ARRAY_UNHELD ? values - ARRAY_UNHELD : 0;
-    int64_t few = held * SLOTS_FEW, many = unheld * (has_taps(s) ? SLOTS_TAPS : SLOTS);
-    int64_t size = sums_alone(s) ? held * SLOTS_ALONE : few > many ? few : many;
+    int64_t few = values > ARRAY_HELD ? values - ARRAY_HELD : 0;
+    int64_t many = values > ARRAY_UNHELD ? values - ARRAY_UNHELD : 0;
+    few *= sums_integers(s) ? SLOTS_INTEGER : SLOTS_FEW;
+    many *= sums_apart(s) ? 0 : has_taps(s) ? SLOTS_TAPS : SLOTS;
+    int64_t size = few > many ? few : many;
     int64_t most = values + ARRAY_MORE;
     return (size < most ? size : most) * called_halves(s) / 2;
 }

@@ -19,7 +19,7 @@ enum {
     SAVED_X86 = 120,   /* ... seven of 8 bytes, and alignment to 64 */
     LANE_APART = 12,   /* each lane's address and its index in an array */
     FROM_HALF = 5,     /* constants of a conversion by AVX2, which has no instruction for it */
-    TO_HALF = 17,      /* ... and temporaries */
+    TO_HALF = 22,      /* ... and temporaries */
     CALLS_KEPT = 3,    /* calls of a function in one block that share its constants */
     CALL_LONG = 6,     /* vectors of erf, which has many polynomials */
     DOT_WIDENED = 320, /* bytes of temporaries where there is no instruction for them */
@@ -131,7 +131,7 @@ static int count_half(const struct stack *s, enum isa isa)
 int64_t stack_constants_nbytes(const struct stack *s, enum isa isa, int64_t widest)
 {
     int kinds = 0, total = count_constants(s, false, &kinds);
-    int half = count_half(s, isa) > 0 ? TO_HALF + FROM_HALF : 0, rows = count_rows(s, isa, widest);
+    int half = count_half(s, isa) > 0 ? TO_HALF : 0, rows = count_rows(s, isa, widest);
     kinds += (half > 0) + (rows > 0);
     return widest * (total + half + rows + (kinds > 1 ? KINDS_MORE : 0));
 }
@@ -234,8 +234,8 @@ static int64_t interleaved_nbytes(const struct stack *s, enum isa isa,
         room = room < file / 4 ? room : file / 4;
     else if (live->vectors <= file / 4 * 3)
         room = file;
-    else if (room < file / 4)
-        room = file / 4; /* next to the sums of a tile, which are kept elsewhere */
+    else if (room < calls / 3)
+        room = calls / 3; /* next to the sums of a tile, which are kept elsewhere */
     return calls < room ? calls : room;
 }
 
@@ -257,6 +257,9 @@ int64_t stack_vectors_nbytes(const struct stack *s, enum isa isa, const struct s
     int64_t alive = vectors + constants + splats + calls + gathered * widest - file;
     if (alive < widest && (alive > -2 * widest || constants || calls))
         alive = widest;
+    /* hoisted out of a loop, constants are spilled around the loops beside it */
+    if (alive < constants && !live->copies)
+        alive = constants;
     /* straight-line code has its constants in memory */
     bool straight = live->copies && !constants;
     int64_t excess = vectors + (straight ? 0 : splats) - file;
