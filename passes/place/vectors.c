@@ -174,11 +174,12 @@ static int64_t splats_nbytes(const struct stack *s)
 }
 
 /* Functions that are interleaved although a tile's sums take most registers: tanh, whose division
- * has a long latency, and erf, which has many polynomials. */
+ * has a long latency, erf, log and conversions, which have many steps. */
 static bool has_long(enum isa isa, struct uop *const *u, int n)
 {
     for (int i = 0; i < n; i++)
-        if (is_half(isa, u[i]) || (u[i]->lanes > 1 && (u[i]->op == OP_TANH || u[i]->op == OP_ERF)))
+        if (is_half(isa, u[i]) ||
+            (u[i]->lanes > 1 && (u[i]->op == OP_TANH || u[i]->op == OP_ERF || u[i]->op == OP_LOG)))
             return true;
     return false;
 }
@@ -222,20 +223,25 @@ static int64_t constants_nbytes(const struct stack *s, enum isa isa, const struc
     return live->widest * (total + half + rows + (kinds > 1 ? KINDS_MORE : 0));
 }
 
-/* What functions in one block keep next to the program's own values. */
+/* What functions in one block keep next to the program's own values: by aarch64 all, else as far as
+ * there are registers; one call in any case, and more of long functions next to a tile's sums,
+ * which are kept elsewhere. */
 static int64_t interleaved_nbytes(const struct stack *s, enum isa isa,
                                   const struct stack_live *live)
 {
     int64_t calls = calls_nbytes(s, isa, live->widest), file = isa_register_nbytes(isa);
-    int64_t room = live->vectors < file ? file - live->vectors : 0;
+    int64_t room = live->vectors < file ? file - live->vectors : 0, least = file / 4;
     if (isa_lanes(isa) <= 4)
         return calls;
-    if (!has_long(isa, s->u, s->n))
+    if (!has_long(isa, s->u, s->n)) {
         room = room < file / 4 ? room : file / 4;
-    else if (live->vectors <= file / 4 * 3)
+        least = STACK_CALL_VECTORS * live->widest;
+    } else if (live->vectors > file / 4 * 3) {
+        least = calls / 8 * 3;
+    } else {
         room = file;
-    else if (room < calls / 3)
-        room = calls / 3; /* next to the sums of a tile, which are kept elsewhere */
+    }
+    room = room > least ? room : least;
     return calls < room ? calls : room;
 }
 
