@@ -175,6 +175,27 @@ static void change(struct kernel_eval *e, struct value *x, int64_t v)
 
 /* Runs the loops that u lists, from number k on, and `turn` inside them. */
 typedef void (*turn)(struct kernel_eval *, struct value *u);
+/* Of the innermost loop over a grid's places, the first iteration that is this part's, of every
+ * `parts`. */
+static int64_t first_place(const struct kernel_eval *e, const struct value *u, int k, int64_t n)
+{
+    int64_t parts = e->env->parts, row = 0;
+    for (int i = 0; i < k; i++)
+        if (range_is_grid(u->u->src[i])) {
+            const struct value *r = &e->value[u->src[i]];
+            row = (row * e->value[r->src[0]].v.i + r->v.i) % parts;
+        }
+    return (e->env->part + parts - row * (n % parts) % parts) % parts;
+}
+
+static bool is_first_dimension(const struct value *u, int k)
+{
+    for (int i = k + 1; i < u->u->nsrc; i++)
+        if (range_is_grid(u->u->src[i]))
+            return false;
+    return range_is_grid(u->u->src[k]);
+}
+
 static void run_loops(struct kernel_eval *e, struct value *u, int k, turn inside)
 {
     if (k == u->u->nsrc) {
@@ -184,12 +205,16 @@ static void run_loops(struct kernel_eval *e, struct value *u, int k, turn inside
     struct value *r = &e->value[u->src[k]];
     int64_t outside = r->v.i;
     run_body(e, &r->body);
-    int64_t n = e->value[r->src[0]].v.i, begin = 0, end = n;
+    int64_t n = e->value[r->src[0]].v.i, begin = 0, end = n, step = 1;
     if (e->env->parts > 0 && range_is_shared(r->u)) {
         begin = n * e->env->part / e->env->parts;
         end = n * (e->env->part + 1) / e->env->parts;
     }
-    for (int64_t i = begin; i < end && !e->failed; i++) {
+    if (e->env->parts > 0 && is_first_dimension(u, k)) {
+        begin = first_place(e, u, k, n);
+        step = e->env->parts;
+    }
+    for (int64_t i = begin; i < end && !e->failed; i += step) {
         e->failed |= e->budget >= 0 && e->budget-- == 0;
         change(e, r, i);
         run_loops(e, u, k + 1, inside);

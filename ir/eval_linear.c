@@ -8,7 +8,8 @@
  *
  * The threads of a block are evaluations of their own, of the same part, that share local memory.
  * They run one after the other up to the next barrier, which ends a phase: threads that access an
- * element in one phase, one of them storing to it, are a race.
+ * element in one phase, one of them storing to it, are a race. Of a grid's places, part p of P runs
+ * those whose number is p modulo P.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -51,6 +52,10 @@ struct linstr {
     bool plain;   /* ALU: bounds exclude what a language's operator does not define */
     /* OPEN, CLOSE: this run executes a part of the loop's iterations, or this thread of a block */
     bool shared, of_block;
+    /* likewise: of a grid's first dimension, the loops of the others around it; of a block's threads,
+     * how many are between two iterations */
+    bool grid; int outer[2], nouter;
+    int64_t item;
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
      * instruction inside; INTRINSIC: index into meaning[]; PICK: the least index that takes the
@@ -92,6 +97,7 @@ struct linear_eval {
     int thread, threads;         /* of the block */
     int phase;                   /* barriers that were passed */
     int pc;                      /* where it goes on: behind a barrier, or at the end */
+    struct uop *const *program; int nprogram, at;    /* what is compiled, and how far */
 };
 
 static bool reserve(struct linear_eval *e, void *array, size_t *cap, size_t n, size_t size)
@@ -279,11 +285,44 @@ static void close_region(struct linear_eval *e, const struct uop *u)
     int at = e->nopen ? e->open[--e->nopen] : -1;
     if (at < 0 || e->of[e->code[at].dst] != u->src[0])
         TGC_BUG(e->t, "%s does not close what was opened last", op_name(u->op));
-    if (u->op == OP_END)
-        emit(e, (struct linstr){.code = CODE_CLOSE, .target = at + 1, .shared = e->code[at].shared,
-                                .of_block = e->code[at].of_block},
-             u->src[0], 0);
-    e->code[at].target = e->ncode;
+    if (u->op == OP_END) {
+        struct linstr in = e->code[at];
+        in.code = CODE_CLOSE;
+        in.target = at + 1;
+        in.nsrc = 0;
+        emit(e, in, u->src[0], 0);
+    }
+    if (!e->failed)
+        e->code[at].target = e->ncode;
+}
+
+/* Where a loop begins whose iterations are places of the grid, or threads of the block. */
+static void open_worker(struct linear_eval *e, const struct uop *u, struct linstr *in)
+{
+    int64_t turns;
+    int inner = linear_inner_workers(e->program, e->nprogram, e->at, &turns);
+    bool first = true;
+    for (int i = 0; i < e->nopen; i++) {
+        const struct uop *around = e->of[e->code[e->open[i]].dst];
+        bool same = around->op == OP_RANGE && RANGE_WORKER(around->arg.i) == RANGE_WORKER(u->arg.i);
+        first &= !same;
+        if (same && in->nouter < 2)
+            in->outer[in->nouter++] = e->open[i];
+    }
+    in->grid = e->env->parts > 0 && range_is_grid(u) && inner == 0;
+    in->item = e->threads > 1 && range_is_item(u) ? turns : 0;
+    if (in->item && first && sat_mul(turns, u->src[0]->vmax) != e->threads)
+        e->failed = true;
+}
+
+static void compile_range(struct linear_eval *e, const struct uop *u)
+{
+    struct linstr in = {.code = CODE_OPEN, .shared = e->env->parts > 0 && range_is_shared(u),
+                        .of_block = range_is_of_block(u)};
+    if (range_is_grid(u) || range_is_item(u))
+        open_worker(e, u, &in);
+    emit(e, in, u, 0);
+    open_region(e);
 }
 
 static void compile_one(struct linear_eval *e, const struct uop *u)
@@ -293,11 +332,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK: case OP_PREFETCH:
         break;
     case OP_RANGE:
-        emit(e, (struct linstr){.code = CODE_OPEN,
-                                .shared = e->env->parts > 0 && range_is_shared(u),
-                                .of_block = range_is_of_block(u)},
-             u, 0);
-        open_region(e);
+        compile_range(e, u);
         break;
     case OP_BARRIER:
         append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
@@ -603,10 +638,25 @@ static void check_set(const struct linear_eval *e, const struct linstr *in)
                     op_name(e->of[in->src[k]]->op));
 }
 
+/* The first iteration whose place in the grid is this part's. */
+static int64_t first_place(const struct linear_eval *e, const struct linstr *in, int64_t n)
+{
+    int64_t parts = e->env->parts, row = 0;
+    for (int i = 0; i < in->nouter; i++) {
+        const struct linstr *around = &e->code[in->outer[i]];
+        row = (row * e->reg[around->src[0]].i + e->reg[around->dst].i) % parts;
+    }
+    return (e->env->part + parts - row * (n % parts) % parts) % parts;
+}
+
 /* The first iteration of a loop (end 0) and the end of its iterations (end 1). */
 static int64_t loop_bound(const struct linear_eval *e, const struct linstr *in, int end)
 {
     int64_t n = e->reg[in->src[0]].i;
+    if (in->grid)
+        return end ? n : first_place(e, in, n);
+    if (in->item)
+        return e->thread / in->item % n + end;
     return in->shared     ? n * (e->env->part + end) / e->env->parts
            : in->of_block ? n * (e->thread + end) / e->threads
                           : n * end;
@@ -678,7 +728,8 @@ static bool run(struct linear_eval *e)
                 pc = in->target;
             break;
         case CODE_CLOSE:
-            if (++e->reg[in->dst].i < loop_bound(e, in, 1))
+            e->reg[in->dst].i += in->grid ? e->env->parts : 1;
+            if (e->reg[in->dst].i < loop_bound(e, in, 1))
                 pc = in->target;
             break;
         case CODE_BARRIER:
@@ -733,8 +784,10 @@ static void block_free(struct linear_eval *e)
 
 static void compile_all(struct linear_eval *e, struct uop *const *u, int n)
 {
-    for (int i = 0; i < n && !e->failed; i++)
-        compile_one(e, u[i]);
+    e->program = u;
+    e->nprogram = n;
+    for (e->at = 0; e->at < n && !e->failed; e->at++)
+        compile_one(e, u[e->at]);
     if (!e->failed && e->nopen)
         TGC_BUG(e->t, "a linear program with %d open loops at its end", e->nopen);
 }

@@ -440,8 +440,17 @@ enum worker {
     /* threads share them: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1 */
     WORKER_TEAM,
     /* likewise the threads of a block: several that run the same part, and share local memory */
-    WORKER_BLOCK
+    WORKER_BLOCK,
+    /* Each of its iterations is another place of a device's grid: a nest has as many such loops as
+     * the grid has dimensions, the innermost one is the first. A place is a thread, or a block. */
+    WORKER_GRID,
+    /* Each of its iterations is another thread of the block: of those of a nest, the thread is
+     * number i * n + j. They are no loops, so that a barrier may stand inside. */
+    WORKER_ITEM
 };
+/* As a range's name in text has it: "", ".team", ... */
+const char *worker_suffix(enum worker w);
+enum { GRID_RANK = 3 };                  /* of a grid's dimensions, at most */
 #define RANGE_BITS(id, axis, worker)                                                               \
     ((int64_t)(id) | (int64_t)(axis) << 32 | (int64_t)(worker) << 40)
 #define RANGE_ID(bits) ((int)((bits) & 0x7fffffff))
@@ -500,6 +509,7 @@ enum agreement { SIZES_DIFFER, SIZES_EQUAL, SIZES_STRETCH };
 struct tgc {
     jmp_buf stop;                /* set by the caller that starts a compile */
     struct mem_block *mem;
+    const struct device_row *device;      /* that kernels are for; NULL: the processor of the program */
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
@@ -606,6 +616,11 @@ bool range_is(const struct uop *u, enum axis a);
 bool range_is_lane(const struct uop *u);
 bool range_is_shared(const struct uop *u);               /* WORKER_TEAM */
 bool range_is_of_block(const struct uop *u);             /* WORKER_BLOCK */
+bool range_is_grid(const struct uop *u);                 /* WORKER_GRID */
+bool range_is_item(const struct uop *u);                 /* WORKER_ITEM */
+/* Of a linear program's RANGE u[at]: how many loops of its worker stand inside of it, in each other;
+ * *turns: the product of their sizes, at their upper bounds. */
+int linear_inner_workers(struct uop *const *u, int n, int at, int64_t *turns);
 /* The buffer that b is a part of, or b itself. */
 const struct buffer *buffer_root(const struct buffer *b);
 enum space buffer_space(const struct buffer *b);

@@ -193,9 +193,7 @@ static void print_expr(struct text *out, const struct uop *u, int outer, int dep
         return;
     case OP_RANGE:
         text_printf(out, "%c%d%s", axis_letter(RANGE_AXIS(u->arg.i)), RANGE_ID(u->arg.i),
-                    range_is_shared(u)     ? ".team"
-                    : range_is_of_block(u) ? ".block"
-                                           : "");
+                    worker_suffix(RANGE_WORKER(u->arg.i)));
         return;
     case OP_ACC:
         text_printf(out, "acc%lld", (long long)u->arg.i);

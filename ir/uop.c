@@ -358,6 +358,11 @@ bool range_is_lane(const struct uop *u)
 {
     return u->op == OP_RANGE && axes[RANGE_AXIS(u->arg.i)].lane;
 }
+const char *worker_suffix(enum worker w)
+{
+    static const char *const suffix[] = {"", ".team", ".block", ".grid", ".item"};
+    return suffix[w];
+}
 bool range_is_shared(const struct uop *u)
 {
     return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_TEAM;
@@ -365,6 +370,30 @@ bool range_is_shared(const struct uop *u)
 bool range_is_of_block(const struct uop *u)
 {
     return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_BLOCK;
+}
+bool range_is_grid(const struct uop *u)
+{
+    return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_GRID;
+}
+bool range_is_item(const struct uop *u)
+{
+    return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_ITEM;
+}
+
+/* Nests that share loops have as many of each worker, so the first way inside tells. */
+int linear_inner_workers(struct uop *const *u, int n, int at, int64_t *turns)
+{
+    enum worker worker = RANGE_WORKER(u[at]->arg.i);
+    int found = 0;
+    *turns = 1;
+    for (int i = at + 1; i < n && !(u[i]->op == OP_END && u[i]->src[0] == u[at]); i++) {
+        bool inner = u[i]->op == OP_RANGE && RANGE_WORKER(u[i]->arg.i) == worker;
+        if (u[i]->op == OP_END && RANGE_WORKER(u[i]->src[0]->arg.i) == worker)
+            break;
+        found += inner;
+        *turns = inner ? sat_mul(*turns, u[i]->src[0]->vmax) : *turns;
+    }
+    return found;
 }
 
 const char *space_name(enum space s)

@@ -728,6 +728,21 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
                 "the alternative has other lanes");
 }
 
+/* Whether all threads of a block run a loop's iterations equally often: each of them one, or as many
+ * as no thread's number and no data says. */
+static bool is_uniform(const struct linear_verifier *l, const struct uop *range)
+{
+    struct mem_mark mark = scratch_mark(l->v.t);
+    struct uop *size = range->src[0];
+    int n;
+    bool uniform = true;
+    struct uop **order = uop_toposort(l->v.t, &size, 1, &n);
+    for (int i = 0; i < n && !range_is_item(range); i++)
+        uniform &= order[i]->op != OP_LOAD && !range_is_item(order[i]) && !range_is_of_block(order[i]);
+    scratch_release(l->v.t, mark);
+    return uniform;
+}
+
 static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
 {
     bool unfinished = false,
@@ -784,7 +799,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         for (int r = l->current; r > 0; r = l->region[r].parent)
             require(&l->v, u,
                     l->region[r].opener->op == OP_RANGE &&
-                        !range_is_of_block(l->region[r].opener),
+                        !range_is_of_block(l->region[r].opener) && is_uniform(l, l->region[r].opener),
                     "not all threads of a block come here equally often");
         return;
     case OP_ACC:

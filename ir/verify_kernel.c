@@ -10,6 +10,9 @@
  *   - Threads of a block share loops of stores and of stages in local memory alone: one of each of
  *     these then, so that no two threads store the same element. A local STAGE changes with no loop
  *     but those of its store that stand outside of the block's: all threads come to its barriers.
+ *   - If iterations are threads of the block, it is as many for each store, and stores share no loop
+ *     besides. A local STAGE may change with the loops of a sum, then.
+ *   - Stores have as many loops over the grid's places, none of a thread's lanes.
  *   - A STAGE's memory is scratch of its own. Scratch that one store passes on to another is read
  *     after that store, in the same bands.
  */
@@ -208,9 +211,41 @@ static int count_block_loops(const struct uop *u)
     return n;
 }
 
+/* How many loops of the worker the store has; *turns: the product of their sizes, 0: not known. */
+static int count_workers(const struct uop *store, enum worker w, int64_t *turns)
+{
+    int count = 0;
+    *turns = 1;
+    for (int i = first_range_of(store); i < store->nsrc; i++)
+        if (RANGE_WORKER(store->src[i]->arg.i) == w) {
+            const struct uop *size = store->src[i]->src[0];
+            *turns = size->op == OP_CONST ? sat_mul(*turns, size->arg.i) : 0;
+            count++;
+        }
+    return count;
+}
+
+/* Whether a set has a range whose iterations are not the same for all threads. */
+static bool has_thread_ranges(const struct kernel_verifier *k, const uint64_t *set)
+{
+    for (int i = 0; i < k->n; i++) {
+        const struct uop *r = k->order[i];
+        if (r->op != OP_RANGE ||
+            !(range_is_item(r) || range_is_of_block(r) || range_is_lane(r)))
+            continue;
+        uintptr_t bit = (uintptr_t)map_get(&k->bit, r) - 1;
+        if (set[bit / 64] >> bit % 64 & 1)
+            return true;
+    }
+    return false;
+}
+
 static void check_stage_of(const struct kernel_verifier *k, const struct uop *store,
                            const struct uop *stage)
 {
+    int64_t threads;
+    bool items = count_workers(store, WORKER_ITEM, &threads) > 0;
+
     bool local = buffer_space(stage->arg.p) == SPACE_LOCAL;
     uint64_t *left = scratch_array(k->v.t, k->nword, sizeof *left);
     memcpy(left, free_of(k, stage), k->nword * sizeof *left);
@@ -222,22 +257,49 @@ static void check_stage_of(const struct kernel_verifier *k, const struct uop *st
             break;
         set_range(k, left, store->src[i], false);
     }
-    for (size_t w = 0; w < k->nword && local; w++)
+    require(&k->v, stage, !local || !items || !has_thread_ranges(k, free_of(k, stage)),
+            "a block's threads come to its barrier at other times");
+    for (size_t w = 0; w < k->nword && local && !items; w++)
         require(&k->v, stage, left[w] == 0, "a block's threads come to its barrier at other times");
 }
+
+/* Grids, and threads that are iterations. */
+static void check_workers(const struct kernel_verifier *k, const struct uop *sink)
+{
+    int64_t places, threads, first = 0;
+    int ngrid = sink->nsrc ? count_workers(sink->src[0], WORKER_GRID, &places) : 0;
+    for (int i = 0; i < sink->nsrc; i++) {
+        const struct uop *store = sink->src[i];
+        int n = count_workers(store, WORKER_GRID, &places), lane = 0;
+        for (int j = first_range_of(store); j < store->nsrc; j++)
+            lane += range_is_lane(store->src[j]) && RANGE_WORKER(store->src[j]->arg.i);
+        require(&k->v, store, n == ngrid && n <= GRID_RANK && !lane,
+                "another number of loops are over the grid, or a lane is");
+        require(&k->v, store, !n || !count_workers(store, WORKER_TEAM, &places),
+                "a loop is shared by threads beside the grid");
+        n = count_workers(store, WORKER_ITEM, &threads) ? 1 : 0;
+        threads = n ? threads : -1;
+        first = i ? first : threads;
+        require(&k->v, store, threads == first && threads != 0,
+                "the block has another number of threads");
+    }
+}
+
 
 /* needs: the free ranges of all uops. */
 static void check_block(const struct kernel_verifier *k, const struct uop *sink)
 {
     bool any = false;
     for (int i = 0; i < k->n; i++)
-        any |= range_is_of_block(k->order[i]) ||
+        any |= range_is_of_block(k->order[i]) || range_is_item(k->order[i]) ||
                (k->order[i]->op == OP_STAGE && buffer_space(k->order[i]->arg.p) == SPACE_LOCAL);
     for (int i = 0; i < sink->nsrc && any; i++) {
         int n;
         struct mem_mark mark = scratch_mark(k->v.t);
         struct uop *store = sink->src[i], **order = uop_toposort(k->v.t, &store, 1, &n);
-        require(&k->v, store, count_block_loops(store) == 1,
+        int64_t threads;
+        bool items = count_workers(store, WORKER_ITEM, &threads) > 0;
+        require(&k->v, store, count_block_loops(store) == !items,
                 "no loop, or several, of a store are a block's");
         require(&k->v, store, buffer_space(uop_buffer_of(store->src[0])) == SPACE_GLOBAL,
                 "a block's threads pass scratch on");
@@ -311,6 +373,7 @@ static bool verify_ast(struct verifier v, const struct uop *ast)
         check_uop(&k, k.order[i]);
         find_free(&k, i);
     }
+    check_workers(&k, ast);
     check_block(&k, ast);
     check_passed(&k, ast);
     scratch_release(t, mark);

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum pass_when { pass_opt, pass_always };
+enum pass_when { pass_opt, pass_always, pass_cpu };
 enum facts {
 #define FACT(name, text) name = 1 << FACT_##name,
 #include "passes/passes.def"
@@ -23,7 +23,7 @@ static const char *const facts[FACT_COUNT] = {
 
 static const struct pass passes[] = {
 #define ROW(name, stage, when, needs, makes, breaks, of)                                           \
-    {name, stage, pass_##when == pass_always, needs, makes, breaks, of},
+    {name, stage, pass_##when == pass_always, pass_##when == pass_cpu, needs, makes, breaks, of},
 #define GRAPH_PASS(f, name, when, needs, makes, breaks)                                            \
     ROW(name, STAGE_GRAPH, when, needs, makes, breaks, .graph = f)
 #define PLAN_PASS(f, name, when, needs, makes, breaks)                                             \
@@ -248,14 +248,17 @@ static bool run_kernel_pass(struct tgc *t, struct passing *p, int i, struct kern
     return ok && (!changed || verify_kernel(t, k, passes[i].name));
 }
 
-static bool is_left_out(const struct passing *p, int i) { return p->noopt && !passes[i].always; }
+static bool is_left_out(const struct tgc *t, const struct passing *p, int i)
+{
+    return (p->noopt && !passes[i].always) || (passes[i].cpu && device_has_grid(t));
+}
 
 static void change_facts(struct tgc *t, struct passing *p, int i)
 {
-    if (!is_left_out(p, i))
+    if (!is_left_out(t, p, i))
         check_facts(t, p, &passes[i]);
     p->facts |= passes[i].makes;
-    p->facts &= ~(is_left_out(p, i) ? 0 : passes[i].breaks);
+    p->facts &= ~(is_left_out(t, p, i) ? 0 : passes[i].breaks);
 }
 
 /* Runs the kernel passes of one stage, from `first` on, for each kernel; returns the next pass, or
@@ -268,7 +271,7 @@ static int run_kernel_passes(struct tgc *t, struct passing *p, int first, int la
     for (int j = 0; j < p->schedule->nkernel; j++) {
         struct kernel *k = p->schedule->kernel[j];
         for (int i = first; i < end && !k->like; i++)
-            if (!is_left_out(p, i) && !run_kernel_pass(t, p, i, k))
+            if (!is_left_out(t, p, i) && !run_kernel_pass(t, p, i, k))
                 return -1;
         if (k->like)
             twin_follow(t, k);
@@ -290,7 +293,7 @@ bool passes_run_rows(struct tgc *t, struct passing *p, const char *first, const 
             continue;
         }
         change_facts(t, p, i);
-        if (is_left_out(p, i))
+        if (is_left_out(t, p, i))
             continue;
         if (passes[i].plan && !p->plan) {
             p->plan = plan_new(t, p->graph, p->noopt);
@@ -322,6 +325,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
                         .facts = TENSORS,
                         .record = o->record};
     t->threads = o->threads;
+    t->device = o->device;
     t->scalar = !(o->isa & ~(1u << isa_portable()));
     if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
         return NULL;

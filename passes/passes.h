@@ -54,6 +54,10 @@ struct kernel {
     bool stores_twice;  /* stores some elements twice, so its operands must not be overwritten */
     bool is_shared;              /* by threads: each nest has a loop that they share */
     int block;                   /* threads of a block, which share a loop of each nest; or 0 */
+    /* Shared on a device: the grid's dimensions, those of the innermost loops first; its places are
+     * threads, or blocks of threads. 0: parts of a loop are shared. group: how many threads of each
+     * dimension are together where there are no blocks; the last ones may be outside of the grid */
+    int ngrid; struct uop *grid[GRID_RANK]; int group[GRID_RANK];
     bool counts_down;            /* the outermost loop of each nest counts down to 0 */
     double shared_ns;            /* the time that this is estimated to save; 0 to 1e9 */
     double flop, nbytes;         /* at the dimensions' upper bounds */
@@ -254,11 +258,16 @@ bool pass_make_variants(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_drop_idle(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_collect(struct tgc *t, struct schedule *s);            /* fills s->buffer and s->weight */
+/* grid.c: which loops are a device's grid and its blocks */
+bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k);
+/* Notes the grid that the kernel's loops are. */
+void kernel_note_grid(struct tgc *t, struct kernel *k);
 /* thread.c: the loops that threads share */
 bool pass_thread(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_linearize(struct tgc *t, struct schedule *s, struct kernel *k);
 /* analysis/linear_order.c: the linear program of a kernel's AST; *flop: its floating point
  * operations */
+union scalar reduce_identity(enum op op, enum dtype d);
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop);
 /* prefetch_panel.c: PREFETCH of a contraction's next panel of weights, in the variants */
 bool pass_prefetch_panels(struct tgc *t, struct schedule *s, struct kernel *k);
@@ -296,7 +305,7 @@ struct plan;
 struct pass {
     const char *name;
     enum stage_of stage;
-    bool always;
+    bool always, cpu;            /* cpu: neither for devices that have a grid */
     unsigned needs, makes, breaks;
     bool (*graph)(struct tgc *t, struct graph *g);
     void (*plan)(struct plan *p);

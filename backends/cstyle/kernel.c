@@ -61,10 +61,10 @@ void kernel_name_parameters(struct function *f)
     if (k->is_shared) {
         names_add(f->names, "part");
         names_add(f->names, "parts");
+    }
     if (k->block) {
         names_add(f->names, "thread");
         names_add(f->names, "threads");
-    }
     }
     for (int i = 0; i < k->nbuffer; i++) {
         const struct buffer *b = k->buffer[i];

@@ -55,6 +55,39 @@ static void write_share(struct writer *w, const struct uop *u, const char *type,
                              part, parts), true);
 }
 
+/* A place of the grid, or this thread of the block, is no loop but a constant; outside of the grid
+ * nothing is computed. */
+static void write_place(struct writer *w, const struct uop *u, const char *type, const struct expr *size,
+                        const char *name)
+{
+    const struct kernel *k = w->f->k;
+    int64_t between, turns = u->src[0]->vmax, n;
+    int dim = linear_inner_workers(w->linear, w->nlinear, w->position, &between);
+    bool whole = true;
+    const char *at = NULL;
+    if (range_is_grid(u)) {
+        at = mem_printf(w->t, "%s(%d)", w->p->backend->place[k->block > 0], dim);
+        whole = uop_const_int(k->grid[dim], &n) && uop_is_int(u->src[0], n) &&
+                (k->block || n % k->group[dim] == 0);
+    } else {
+        at = between > 1 ? mem_printf(w->t, "thread / %lld", (long long)between) : "thread";
+        if (range_is_item(u) && sat_mul(between, turns) < k->block)
+            at = mem_printf(w->t, "%s %% %lld", at, (long long)turns);
+        at = mem_printf(w->t, between > 1 || turns < k->block ? "(%s)" : "%s", at);
+    }
+    writer_put(w, mem_printf(w->t, "const %s %s = (%s)%s;", type, name, type, at), true);
+    writer_open(w, whole ? NULL : mem_printf(w->t, "if (%s < %s)", name,
+                                             expr_operand(w->p, size, PREC_SHIFT)), NULL);
+}
+
+static bool is_place(const struct writer *w, const struct uop *u)
+{
+    int64_t n;
+    bool all = w->p->backend->barrier && range_is_of_block(u) && uop_const_int(u->src[0], &n) &&
+               n == w->f->k->block;
+    return all || range_is_grid(u) || range_is_item(u);
+}
+
 /* Whether the loop that begins here contains a load. */
 static bool loop_loads(const struct writer *w)
 {
@@ -71,7 +104,8 @@ void loops_range(struct writer *w, const struct uop *u)
     struct expr size;
     struct value *v = scratch_array(w->t, 1, sizeof *v);
     writer_operands(w, u, 1, &size);
-    const char *name = loop_name(w, loop_stem(w, u));
+    const char *stem = loop_stem(w, u);
+    const char *name = is_place(w, u) ? writer_local(w, name_mangle(w->t, stem)) : loop_name(w, stem);
     v->e = expr_name(name, expr_kind(u->dtype));
     v->e.is_index = true;
     v->leaf = true;
@@ -86,6 +120,10 @@ void loops_range(struct writer *w, const struct uop *u)
     }
     const char *type = expr_type(w->p, &v->e), *begin = "0",
                *end = expr_operand(w->p, &size, PREC_SHIFT);
+    if (is_place(w, u)) {
+        write_place(w, u, type, &size, name);
+        return;
+    }
     if (range_is_shared(u) || (range_is_of_block(u) && w->p->backend->barrier)) {
         write_share(w, u, type, &size, &begin, &end);
     } else if (w->kept[w->position] && uop_is_int(u->src[0], 2)) {
@@ -97,6 +135,8 @@ void loops_range(struct writer *w, const struct uop *u)
     if (w->f->k->counts_down && w->depth == 1 && loop_loads(w))
         head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
                           expr_operand(w->p, &size, PREC_ADD), name, name);
+    if (w->p->backend->unroll && range_is_lane(u))
+        writer_put(w, w->p->backend->unroll, false);
     if (w->kept[w->position])
         head = mem_printf(w->t, "KEEP_LOOP %s", head);
     writer_open(w, head, name);

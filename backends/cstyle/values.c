@@ -38,6 +38,11 @@ void writer_close(struct writer *w)
     /* an empty loop is not written */
     if (b.nstatement == 0)
         return;
+    if (!b.head) {
+        text_printf(&outer->body, "%s", b.body.s);
+        outer->nstatement += b.nstatement;
+        return;
+    }
     text_printf(&outer->body, "%s%s\n", b.head, bare ? "" : " {");
     text_lines(&outer->body, b.body.s, 1);
     if (!bare)

@@ -25,7 +25,7 @@ struct block {
     struct text body;
     int nstatement, id;
     bool has_declaration;
-    const char *head;            /* "for (...)", "if (...)" */
+    const char *head;            /* "for (...)", "if (...)"; NULL: it is a part of the one around */
     const char *counter;         /* of a loop: its variable */
 };
 

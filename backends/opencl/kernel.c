@@ -25,6 +25,12 @@ static void write_signature(struct signature *s, struct text *out)
 {
     struct program *p = s->f.p;
     struct text_list list = {.out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
+    int block[GRID_RANK];
+    opencl_block(s->f.k, block);
+    if (block[0] * block[1] * block[2] > 1)
+        text_printf(out, "__attribute__((reqd_work_group_size(%d, %d, %d)))\n", block[0], block[1],
+                    block[2]);
+    list.line = out->n;
     text_printf(out, "kernel void %s_%s(", p->name, program_kernel_name(p, s->f.k));
     list.indent = out->n - list.line;
     for (int i = 0; i < s->n; i++) {
@@ -41,7 +47,7 @@ static void write_locals(const struct signature *s, struct text *out)
 {
     const struct function *f = &s->f;
     const struct kernel *k = f->k;
-    if (k->is_shared)
+    if (k->is_shared && !k->ngrid)
         text_printf(out, "    const uint part = (uint)%s(0), parts = (uint)%s(0);\n",
                     k->block ? "get_group_id" : "get_global_id",
                     k->block ? "get_num_groups" : "get_global_size");

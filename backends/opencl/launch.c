@@ -85,6 +85,47 @@ static int count_arguments(struct program *p, const struct kernel *k)
     return n;
 }
 
+void opencl_block(const struct kernel *k, int block[GRID_RANK])
+{
+    for (int d = 0; d < GRID_RANK; d++)
+        block[d] = k->block ? (d ? 1 : k->block) : d < k->ngrid ? k->group[d] : 1;
+}
+
+/* How many work-groups of the dimension there are. */
+static struct uop *groups_of(struct program *p, const struct kernel *k, int d)
+{
+    int block[GRID_RANK];
+    opencl_block(k, block);
+    if (!k->ngrid)
+        return uop_int(p->t, k->is_shared && d == 0 ? p->threads : 1);
+    return d >= k->ngrid ? uop_int(p->t, 1)
+           : k->block    ? k->grid[d]
+                         : sym_ceildiv(p->t, k->grid[d], block[d]);
+}
+
+static bool grid_varies(struct program *p, const struct kernel *k)
+{
+    int64_t n;
+    for (int d = 0; d < GRID_RANK; d++)
+        if (!uop_const_int(groups_of(p, k, d), &n))
+            return true;
+    return false;
+}
+
+/* The work-groups of a grid that a run tells; a computed dimension may come out negative, which
+ * stands for 0. */
+static const char *write_groups(struct program *p, const struct kernel *k, struct text *out)
+{
+    if (!grid_varies(p, k))
+        return "NULL";
+    text_puts(out, "    const size_t groups[] = {");
+    for (int d = 0; d < GRID_RANK; d++)
+        text_printf(out, "%s(size_t)(%s)", d ? ", " : "",
+                    program_scalar(p, sym_max(p->t, groups_of(p, k, d), uop_int(p->t, 0))));
+    text_puts(out, "};\n");
+    return "groups";
+}
+
 void opencl_write_list(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -101,9 +142,15 @@ void opencl_write_list(struct program *p, struct text *out)
     for (int i = 0; i < s->nkernel; i++) {
         const struct kernel *k = s->kernel[i];
         int n = count_arguments(p, k);
-        text_printf(out, "    {\"%s_%s\", %d, %d, {%d, 1, 1}, {%d, 1, 1}},\n", p->name,
-                    program_kernel_name(p, k), first, n, k->is_shared ? p->threads : 1,
-                    k->block ? k->block : 1);
+        int block[GRID_RANK];
+        int64_t groups[GRID_RANK];
+        opencl_block(k, block);
+        for (int d = 0; d < GRID_RANK; d++)
+            if (!uop_const_int(groups_of(p, k, d), &groups[d]))
+                groups[d] = 1;               /* the run tells */
+        text_printf(out, "    {\"%s_%s\", %d, %d, {%lld, %lld, %lld}, {%d, %d, %d}},\n", p->name,
+                    program_kernel_name(p, k), first, n, (long long)groups[0], (long long)groups[1],
+                    (long long)groups[2], block[0], block[1], block[2]);
         first += n;
     }
     text_puts(out, "    {NULL, 0, 0, {1, 1, 1}, {1, 1, 1}}\n};\n\n");
@@ -140,7 +187,9 @@ int opencl_launches(struct program *p, int step, struct text *out)
     int n = 1;
     if (list) {
         snippet_use(&p->snippets, "opencl_run");
-        text_printf(out, "{\n%s    status = launch(self, %d, varying, NULL);\n}\n", list, first->index);
+        text_printf(out, "{\n%s", list);
+        const char *groups = write_groups(p, first, out);
+        text_printf(out, "    status = launch(self, %d, varying, %s);\n}\n", first->index, groups);
         return 1;
     }
     snippet_use(&p->snippets, "opencl_list");

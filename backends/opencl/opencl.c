@@ -89,4 +89,5 @@ bool opencl_begin(struct program *p)
 }
 
 const struct backend backend_opencl = {"opencl", opencl_kernel, NULL, &opencl_device,
-                                       "barrier(CLK_LOCAL_MEM_FENCE);"};
+                                       "barrier(CLK_LOCAL_MEM_FENCE);", "#pragma unroll",
+                                       {"get_global_id", "get_group_id"}};

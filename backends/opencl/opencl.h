@@ -18,6 +18,8 @@ enum { PLACE_MEMORY, PLACE_WEIGHTS, PLACE_FIRST_INPUT };
 int opencl_place(const struct program *p, const struct buffer *b);
 const char *opencl_offset(struct program *p, const struct buffer *b, bool *varies);
 int opencl_count_places(const struct schedule *s);
+/* The work-items of a work-group, in each dimension. */
+void opencl_block(const struct kernel *k, int block[GRID_RANK]);
 /* launch_of[] and argument_of[] */
 void opencl_write_list(struct program *p, struct text *out);
 /* The statements for the kernels from this step on that are launched at once; returns their number. */

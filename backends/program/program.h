@@ -204,6 +204,8 @@ struct backend {
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
     const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
     const char *barrier;         /* where a block's threads wait; NULL: it has one thread */
+    const char *unroll;          /* a line before a loop that becomes straight-line code; NULL: none */
+    const char *place[2];        /* of a dimension's number, where in the grid a thread is; its block */
 };
 extern const struct backend backend_c, backend_llvm, backend_opencl;
 

@@ -5,7 +5,7 @@
  *      line    = "symbol" 'N' least greatest [ "counter" ]
  *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" ] [ order ]
  *                [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
- *              | ( "range" | "for" ) rN [ ".team" | ".block" ] "<" expr [ string ]
+ *              | ( "range" | "for" ) rN [ ".team" | ".block" | ".grid" | ".item" ] "<" expr [ string ]
  *              | "end" rN
  *              | [ "let" ] [ %k [ ":" dtype ] "=" ] op operands
  *                [ "{" argument { "," argument } "}" ]
@@ -483,9 +483,9 @@ static bool read_range(struct kernel_reader *k, bool opens)
     struct token at = k->r.token;
     struct uop *size;
     const char *dot = at.kind == TOKEN_NAME ? strchr(at.text, '.') : NULL;
-    enum worker w = dot && !strcmp(dot, ".team")    ? WORKER_TEAM
-                    : dot && !strcmp(dot, ".block") ? WORKER_BLOCK
-                                                    : WORKER_EACH;
+    enum worker w = WORKER_ITEM;
+    while (w != WORKER_EACH && (!dot || strcmp(dot, worker_suffix(w)) != 0))
+        w--;
     int axis = 0, id = -1;
     if (at.kind == TOKEN_NAME && (!dot || w != WORKER_EACH) && at.text[0])
         id = number_of(dot ? mem_printf(k->r.t, "%.*s", (int)(dot - at.text) - 1, at.text + 1)

@@ -34,6 +34,7 @@ struct linear {
     uint64_t *deps;              /* by index in order[]: ranges on which it depends */
     uint64_t *wait;              /* by index in order[]: ranges that must be open to compute it */
     uint64_t lanes;
+    uint64_t places;             /* ranges that are no loops: of a grid, and a block's threads */
     uint64_t open;
     double trips;                /* product of the open loops' sizes, at their upper bounds */
     int next_acc;
@@ -94,10 +95,12 @@ static uint64_t bands_of(struct linear *l, const struct uop *load)
 static void find_deps(struct linear *l)
 {
     int nbit = 0;
-    l->lanes = 0;
+    l->lanes = l->places = 0;
     for (int i = 0; i < l->n; i++)
         if (l->order[i]->op == OP_RANGE) {
             map_set(&l->bit, l->order[i], (void *)(uintptr_t)++nbit);
+            if (range_is_grid(l->order[i]) || range_is_item(l->order[i]))
+                l->places |= bit_of(l, l->order[i]);
             if (range_is_lane(l->order[i]))
                 l->lanes |= bit_of(l, l->order[i]);
         }
@@ -195,7 +198,7 @@ static void close_range(struct linear *l, struct uop *r)
         l->trips /= (double)r->src[0]->vmax;
 }
 
-static union scalar identity(enum op op, enum dtype d)
+union scalar reduce_identity(enum op op, enum dtype d)
 {
     bool f = dtype_is_float(d);
     union scalar v = {0};
@@ -234,7 +237,7 @@ static void emit_reduce(struct linear *l, struct uop *u)
 {
     struct tgc *t = l->t;
     enum op op = REDUCE_OP(u->arg.i);
-    struct uop *acc_src[MAX_RANK + 1] = {uop_const(t, u->dtype, identity(op, u->dtype))};
+    struct uop *acc_src[MAX_RANK + 1] = {uop_const(t, u->dtype, reduce_identity(op, u->dtype))};
     int nlane = lanes_in(l, deps_of(l, u) & ~l->open, acc_src + 1);
     struct uop *acc = uop_intern(t, OP_ACC, u->dtype, acc_src, 1 + nlane,
                                  (union arg){.i = l->next_acc++});
@@ -265,6 +268,28 @@ static void emit_barrier(struct linear *l)
     push(l, uop_intern(l->t, OP_BARRIER, DTYPE_VOID, NULL, 0, (union arg){.i = l->next_acc++}));
 }
 
+/* Before what a block's threads store to local memory: a barrier, if a loop around has read that
+ * before, and if there is none yet. Copies that follow each other stand between two barriers together:
+ * the one behind the first copy moves behind the second, unless that reads it. */
+static void emit_barrier_before(struct linear *l, struct uop *stage)
+{
+    int n, at = l->nprogram - 1;
+    while (at >= 0 && op_is_elementwise(l->program[at]->op))
+        at--;
+    if (at < 0 || l->program[at]->op != OP_BARRIER) {
+        if (l->open & ~l->places)
+            emit_barrier(l);
+        return;
+    }
+    struct uop **order = uop_toposort(l->t, &stage->src[0], 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_STAGE && buffer_space(order[i]->arg.p) == SPACE_LOCAL)
+            return;
+    for (; at + 1 < l->nprogram; at++)
+        l->program[at] = l->program[at + 1];
+    l->nprogram--;
+}
+
 static void emit_stage(struct linear *l, struct uop *u)
 {
     struct tgc *t = l->t;
@@ -273,8 +298,8 @@ static void emit_stage(struct linear *l, struct uop *u)
     struct uop *outer = l->nest;
     struct part body = part_under(l, u->src, 2), outside = part_outside(l, u->src, 2);
     bool local = buffer_space(u->arg.p) == SPACE_LOCAL;
-    if (local && l->open)
-        emit_barrier(l);
+    if (local)
+        emit_barrier_before(l, u);
     l->nest = u;
     emit_opened(l, 0, &body); /* sums over its lanes, if it has no other loops */
     for (int k = 2; k < u->nsrc; k++)

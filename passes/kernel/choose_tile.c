@@ -393,7 +393,7 @@ struct tile tile_choose(const struct nest *m, enum isa isa, const struct tile *l
                           .most = pick + 1, .orders = pick > 0};
     if (!isa_is_portable(isa))
         list_vectors(m, isa, like, true, &s);
-    if (s.n == 0)
+    if (s.n == 0 && !device_has_grid(m->t))          /* whose tiles grid_tile.c chooses */
         list_portable(m, like, &s);
     struct tile best = nth_of(m, &s, pick);
     scratch_release(m->t, mark);

@@ -73,7 +73,7 @@ void work_close(struct work *w)
     o->store = NULL;
 }
 
-static bool open_nest(struct work *w, const struct opt *opt)
+bool work_open(struct work *w, const struct opt *opt)
 {
     struct open *o = &w->open;
     if (o->store && o->at == opt->store && o->of == opt->of && o->number == opt->number)
@@ -100,14 +100,14 @@ static bool open_nest(struct work *w, const struct opt *opt)
 
 bool work_take_range(struct work *w, const struct opt *opt, struct uop **range)
 {
-    if (!open_nest(w, opt))
+    if (!work_open(w, opt))
         return false;
     if (opt->axis < 0 || opt->axis >= w->open.n)
         return work_refuse(w, "the nest has no such loop");
     *range = w->open.range[opt->axis];
     if (range_is(*range, AXIS_BAND))
         return work_refuse(w, "a band's loop is that of other stores, too");
-    if (range_is_shared(*range) || range_is_of_block(*range))
+    if (RANGE_WORKER((*range)->arg.i) != WORKER_EACH)
         return work_refuse(w, "threads share the loop");
     if (w->open.n >= RANGES_MAX)
         return work_refuse(w, "there are too many loops in each other");
@@ -122,7 +122,7 @@ bool work_take_axis(struct work *w, const struct opt *opt, struct uop **range, i
     return *size > 0 || work_refuse(w, "only the run knows how many turns the loop has");
 }
 
-static int loops_before_lanes(const struct open *o)
+int work_loops_before_lanes(const struct open *o)
 {
     int n = 0;
     while (n < o->n && !range_is_lane(o->range[n]))
@@ -173,6 +173,7 @@ struct buffer *work_new_memory(struct work *w, enum dtype d, int64_t nelem, enum
 {
     struct buffer *b = kernel_new_scratch(w->t, w->kernel, d, nelem);
     b->is_local = space == SPACE_LOCAL;
+    w->is_placed |= b->is_local;
     return b;
 }
 
@@ -188,9 +189,9 @@ static bool apply_order(struct work *w, const struct opt *opt)
     struct open *o = &w->open;
     if (opt->of == OF_SUM)
         return apply_order_sum(w, opt);
-    if (!open_nest(w, opt))
+    if (!work_open(w, opt))
         return false;
-    int last = loops_before_lanes(o), first = 0;
+    int last = work_loops_before_lanes(o), first = 0;
     while (first < o->n && range_is(o->range[first], AXIS_BAND))
         first++;
     if (opt->axis < first || opt->axis >= last || opt->to < first || opt->to >= last)
@@ -292,18 +293,28 @@ static bool apply_unroll(struct work *w, const struct opt *opt)
     return true;
 }
 
-enum { BLOCK_MAX = 256 };
+void work_give(struct work *w, int at, enum worker worker)
+{
+    struct open *o = &w->open;
+    struct uop *r = o->range[at];
+    struct uop *shared = uop_intern(w->t, OP_RANGE, r->dtype, r->src, r->nsrc,
+                                    (union arg){.i = RANGE_BITS(RANGE_ID(r->arg.i),
+                                                             RANGE_AXIS(r->arg.i), worker)});
+    work_name_like(w->t, shared, r);
+    o->range[at] = shared;
+    work_substitute(w, r, shared);
+}
 
 /* THREAD and BLOCK. */
 static bool apply_thread(struct work *w, const struct opt *opt)
 {
     struct open *o = &w->open;
     enum worker worker = opt->op == OPT_BLOCK ? WORKER_BLOCK : WORKER_TEAM;
-    if (!open_nest(w, opt))
+    if (!work_open(w, opt))
         return false;
     if (o->stage)
         return work_refuse(w, "a stage is each thread's own");
-    if (opt->axis < 0 || opt->axis >= loops_before_lanes(o))
+    if (opt->axis < 0 || opt->axis >= work_loops_before_lanes(o))
         return work_refuse(w, "the nest has no such loop outside of its lanes");
     for (int i = 0; i < o->n; i++)
         if (RANGE_WORKER(o->range[i]->arg.i) == worker ||
@@ -315,27 +326,25 @@ static bool apply_thread(struct work *w, const struct opt *opt)
         (opt->n < 2 || opt->n > BLOCK_MAX || (w->block && w->block != opt->n)))
         return work_refuse(w, "the blocks of a kernel have 2 to 256 threads, all of them as many");
     w->block = worker == WORKER_BLOCK ? (int)opt->n : w->block;
-    struct uop *r = o->range[opt->axis];
-    struct uop *shared = uop_intern(w->t, OP_RANGE, r->dtype, r->src, r->nsrc,
-                                    (union arg){.i = RANGE_BITS(RANGE_ID(r->arg.i),
-                                                             RANGE_AXIS(r->arg.i), worker)});
-    work_name_like(w->t, shared, r);
-    o->range[opt->axis] = shared;
-    work_substitute(w, r, shared);
+    work_give(w, opt->axis, worker);
     return true;
 }
 
 static bool apply_alone(struct work *w, const struct opt *opt)
 {
     struct open *o = &w->open;
-    if (!open_nest(w, opt))
+    if (!work_open(w, opt))
         return false;
-    for (int i = 0; i < o->n; i++)
+    bool grid = w->is_placed;
+    for (int i = 0; i < o->n; i++) {
         if (range_is_shared(o->range[i]))
             return work_refuse(w, "threads share a loop of the nest already");
+        grid |= range_is_grid(o->range[i]);
+    }
     if (o->n >= RANGES_MAX || o->stage)
         return work_refuse(w, "a stage, or too many loops in each other");
-    struct uop *one = uop_axis(w->t, uop_int(w->t, 1), AXIS_LOOP, WORKER_TEAM);
+    w->is_placed |= grid;
+    struct uop *one = uop_axis(w->t, uop_int(w->t, 1), AXIS_LOOP, grid ? WORKER_GRID : WORKER_TEAM);
     work_insert_range(o, 0, one, one);
     return true;
 }
@@ -476,6 +485,13 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_JOIN: return apply_join(w, o);
     case OPT_FRAGMENT: return apply_fragment(w, o);
     case OPT_THREAD: case OPT_BLOCK: return apply_thread(w, o);
+    case OPT_GRID: case OPT_ITEM: return apply_place(w, o);
+    case OPT_COVER: return apply_cover(w, o);
+    case OPT_LOCAL: return apply_local(w, o);
+    case OPT_TREE: return apply_tree(w, o);
+    case OPT_FIRST: return apply_first(w, o);
+    case OPT_INLINE: return apply_inline(w, o);
+    case OPT_SHARE: return apply_share(w, o);
     case OPT_ALONE: return apply_alone(w, o);
     case OPT_COUNT: break;
     }
@@ -495,6 +511,8 @@ static void tell(struct tgc *t, const struct kernel *k, const struct variant *v,
 static void drop_scratch(struct tgc *t, struct kernel *k, struct uop *ast, int nscratch)
 {
     int nuop, n = nscratch;
+    if (nscratch == 0)           /* the array may be another kernel's, too */
+        k->scratch = mem_copy(t, k->scratch, (size_t)k->nscratch * sizeof *k->scratch);
     struct uop **order = k->nscratch > nscratch ? uop_toposort(t, &ast, 1, &nuop) : NULL;
     for (int i = nscratch; i < k->nscratch; i++) {
         bool used = false;
@@ -504,6 +522,23 @@ static void drop_scratch(struct tgc *t, struct kernel *k, struct uop *ast, int n
             k->scratch[n++] = k->scratch[i];
     }
     k->nscratch = n;
+}
+
+/* The threads of a block whose stores' loops they are. */
+static bool count_items(struct work *w)
+{
+    const struct uop *store = w->ast->src[0];
+    int64_t threads = 1;
+    bool any = false;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        if (range_is_item(store->src[i])) {
+            threads = sat_mul(threads, range_fixed_size(store->src[i]));
+            any = true;
+        }
+    if (any && (threads < 2 || threads > BLOCK_MAX))
+        return work_refuse(w, "the blocks of a kernel have 2 to 256 threads, all of them as many");
+    w->block = any ? (int)threads : w->block;
+    return true;
 }
 
 /* What a block's threads may share, and when, the verifier knows. Local memory is what each device
@@ -530,6 +565,7 @@ bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct 
     struct mem_mark mark = scratch_mark(t);
     struct work *w = scratch_array(t, 1, sizeof *w);
     *w = (struct work){.t = t, .kernel = k, .ast = v ? v->ast : k->ast, .block = k->block};
+    struct buffer **scratch = k->scratch;
     int nscratch = k->nscratch;
     bool ok = true;
     for (int i = 0; i < n && ok; i++)
@@ -537,8 +573,10 @@ bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct 
     if (ok)
         work_close(w);
     if (ok)
-        drop_scratch(t, k, w->ast, nscratch);
-    if (ok && w->block)
+        drop_scratch(t, k, w->ast, w->is_placed && k->nvariant == 0 ? 0 : nscratch);
+    if (ok && w->is_placed)
+        ok = count_items(w) && work_scratch_fits(w);
+    if (ok && (w->block || w->is_placed))
         ok = is_fit_for_blocks(w);
     if (ok) {
         k->block = w->block;
@@ -550,6 +588,7 @@ bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct 
                 tell(t, k, v, &opt[i]);
         }
     } else {
+        k->scratch = scratch;
         k->nscratch = nscratch;
         if (why)
             *why = w->why;

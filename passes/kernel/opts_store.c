@@ -216,8 +216,7 @@ bool apply_join(struct work *w, const struct opt *opt)
 
 /* ----------------------------------------------------------------------------------------- sums */
 
-/* The sum of the opt, and whether it has a loop `axis` that is no group. */
-static bool take_sum(struct work *w, const struct opt *opt, int axis, struct uop **sum)
+bool work_take_sum(struct work *w, const struct opt *opt, int axis, struct uop **sum)
 {
     work_close(w);
     *sum = work_find(w, w->ast->src[opt->store], OP_REDUCE, opt->number);
@@ -245,7 +244,7 @@ bool apply_divide_sum(struct work *w, const struct opt *opt)
     struct uop *sum, *src[MAX_RANK + 2];
     int64_t size;
     int n = 0;
-    if (!take_sum(w, opt, opt->axis, &sum))
+    if (!work_take_sum(w, opt, opt->axis, &sum))
         return false;
     struct uop *r = sum->src[opt->axis + 1];
     if (sum->nsrc > MAX_RANK || !uop_const_int(r->src[0], &size) || opt->n < 2 || size % opt->n ||
@@ -270,7 +269,7 @@ bool apply_order_sum(struct work *w, const struct opt *opt)
 {
     struct uop *sum, *src[MAX_RANK + 2], *r;
     int from = opt->axis + 1, to = opt->to + 1;
-    if (!take_sum(w, opt, opt->to, &sum) || !take_sum(w, opt, opt->axis, &sum))
+    if (!work_take_sum(w, opt, opt->to, &sum) || !work_take_sum(w, opt, opt->axis, &sum))
         return false;
     if (sum->nsrc > MAX_RANK)
         return work_refuse(w, "there are too many loops in each other");
@@ -316,8 +315,7 @@ static bool is_free_in(struct work *w, struct uop *u, const struct uop *r)
     return map_get(&free, u) != NULL;
 }
 
-/* Whether the sum is a term of another one, and changes with its loops. */
-static bool is_of_sum(struct work *w, struct uop *store, struct uop *sum)
+bool work_is_of_sum(struct work *w, struct uop *store, struct uop *sum)
 {
     int n;
     struct uop **order = uop_toposort(w->t, &store, 1, &n);
@@ -348,7 +346,7 @@ bool apply_stage(struct work *w, const struct opt *opt)
     struct uop *sum = opt->of == OF_SUM ? work_find(w, store, OP_REDUCE, opt->number) : NULL;
     struct uop_map by = {.t = t, .scratch = true};
     int64_t size, nelem = 1;
-    if (!sum || is_of_sum(w, store, sum))
+    if (!sum || work_is_of_sum(w, store, sum))
         return work_refuse(w, "the store has no such sum, or it changes with another one's loops");
     if (opt->space != SPACE_SCRATCH && opt->space != SPACE_LOCAL)
         return work_refuse(w, "sums are kept in scratch or in local memory");

@@ -4,7 +4,7 @@
 
 #include "passes/kernel/tile.h"
 
-enum { RANGES_MAX = 64 };
+enum { RANGES_MAX = 64, BLOCK_MAX = 256 };
 
 /* The loops of a nest while opts change them. */
 struct open {
@@ -26,6 +26,7 @@ struct work {
     struct open open;
     bool stores_twice;
     int block;                   /* the kernel's, then */
+    bool is_placed;              /* loops are places of a grid, or a block's threads */
     const char *why;
 };
 
@@ -43,6 +44,11 @@ bool work_take_axis(struct work *w, const struct opt *opt, struct uop **range, i
 /* In the open nest. A range that is constant, since it has one turn, is left out. */
 void work_remove_range(struct open *o, int at);
 void work_insert_range(struct open *o, int at, struct uop *r, struct uop *was);
+/* Opens the nest that the opt is about. */
+bool work_open(struct work *w, const struct opt *opt);
+int work_loops_before_lanes(const struct open *o);
+/* The loop number `at` is run by the worker. */
+void work_give(struct work *w, int at, enum worker worker);
 /* r, one of the open nest's or one that has come since, is `by`. */
 void work_substitute(struct work *w, const struct uop *r, struct uop *by);
 /* A loop of n turns; the constant 0 for one. */
@@ -52,6 +58,10 @@ struct uop *work_new_range(struct tgc *t, int64_t n, enum axis a);
 
 /* The store's part number `number` of this op, sources first; NULL: it has no such one. */
 struct uop *work_find(struct work *w, struct uop *store, enum op op, int number);
+/* The sum of the opt, and whether it has a loop `axis` that is no group. */
+bool work_take_sum(struct work *w, const struct opt *opt, int axis, struct uop **sum);
+/* Whether the sum is a term of another one, and changes with its loops. */
+bool work_is_of_sum(struct work *w, struct uop *store, struct uop *sum);
 /* The innermost stage whose nest has the sum; NULL: it is the store's. */
 struct uop *work_stage_of(struct work *w, struct uop *store, const struct uop *sum);
 /* Whether something is divided that depends on r and is more than r. */
@@ -70,6 +80,16 @@ bool apply_cut(struct work *w, const struct opt *opt);
 bool apply_round(struct work *w, const struct opt *opt);
 bool apply_fill(struct work *w, const struct opt *opt);
 bool apply_join(struct work *w, const struct opt *opt);
+/* opts_device.c: whether what a thread keeps for itself is on its stack: a grid has too many threads
+ * for more. false: refused */
+bool work_scratch_fits(struct work *w);
+bool apply_place(struct work *w, const struct opt *opt);
+bool apply_first(struct work *w, const struct opt *opt);
+bool apply_cover(struct work *w, const struct opt *opt);
+bool apply_local(struct work *w, const struct opt *opt);
+bool apply_tree(struct work *w, const struct opt *opt);
+bool apply_inline(struct work *w, const struct opt *opt);
+bool apply_share(struct work *w, const struct opt *opt);
 /* fragment.c */
 bool apply_fragment(struct work *w, const struct opt *opt);
 

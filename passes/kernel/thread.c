@@ -317,7 +317,7 @@ static void tune_sharing(struct tgc *t, struct kernel *k, enum isa isa, const st
 
 static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule *s)
 {
-    if (k->is_serial || kernel_reads_results(t, k))
+    if (k->is_serial || k->ngrid || k->block || kernel_reads_results(t, k))
         return;
     struct sharing *each = find_sharings(t, k, s);
     if (!each)

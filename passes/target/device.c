@@ -22,3 +22,5 @@ const struct device_row *device_find(const char *text)
             return &rows[i];
     return NULL;
 }
+
+bool device_has_grid(const struct tgc *t) { return t->device && !t->device->is_processor; }

@@ -130,5 +130,7 @@ struct device_row {
 /* All rows; the first is the default. */
 const struct device_row *device_rows(int *n);
 const struct device_row *device_find(const char *text);           /* NULL: there is no such row */
+/* Whether kernels are for a device that runs a thread for each place of a grid. */
+bool device_has_grid(const struct tgc *t);
 
 #endif

@@ -21,12 +21,20 @@ from suite import Suite, expect  # noqa: E402
 suite = Suite("local", jobs=1)      # a driver is one of the process
 KERNEL = ROOT / "tests/ir/golden/opts/block/kernel.tgk"
 ROWS = "divide 0 axis=0 n=4\norder 0 axis=1 to=2\nthread 0 axis=0\nblock 0 axis=1 n={n}\npack 0.sum0 axis=1 n=40 operand=0 space=local\n"
+TILE = ("cover 0 axis=0 n=16\ncover 0 axis=2 n=16\ndivide 0 axis=1 n=4\ndivide 0 axis=4 n=4\ngrid 0 axis=0\ngrid 0 axis=3\n"
+        "item 0 axis=2\nitem 0 axis=5\nlanes 0 axis=1 n=4 kind=lane as=row\nlanes 0 axis=3 n=4 kind=lane as=column\ndivide 0.sum0 axis=0 n=4\n")
 SCHEDULES = {
     "rows of the first operand": ROWS.format(n=8),
     "more threads than turns": ROWS.format(n=64),
     "columns of the second operand, no grid": "block 0 axis=1 n=5\npack 0.sum0 axis=1 n=40 operand=1 space=local\n",
     "both operands": ROWS.format(n=8) + "pack 0.sum0 axis=1 n=40 operand=1 space=local\n",
     "sums": "thread 0 axis=0\nblock 0 axis=1 n=8\nstage 0.sum0 axis=1 space=local\n",
+    "a grid": "grid 0 axis=1\ngrid 0 axis=0\n",
+    "a grid of blocks": "divide 0 axis=0 n=4\ndivide 0 axis=2 n=8\ngrid 0 axis=0\ngrid 0 axis=2\nitem 0 axis=1\nitem 0 axis=3\n",
+    "tiles of blocks, with places beyond the columns": TILE,
+    "tiles of blocks, both operands in local memory": TILE + "local 0.sum0 axis=0 n=1 operand=0\nlocal 0.sum0 axis=0 n=0 operand=1\n",
+    "sums by a block": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\ntree 0.sum0 axis=0 n=16\n",
+    "sums in two steps": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\ntree 0.sum0 axis=0 n=16\ntree 0.sum1 axis=0 n=4\n",
     "sums in scratch of each thread": "thread 0 axis=0\nblock 0 axis=1 n=8\nstage 0.sum0 axis=2 space=scratch\n",
 }
 
@@ -96,7 +104,7 @@ def on_device(opts):
     need_device()
     with tempfile.TemporaryDirectory() as name:
         source = build_product(Path(name), opts)
-        local = "space=local" in opts
+        local = re.search("local|tree", opts) is not None
         expect(("local float " in source) == local and ("barrier(CLK_LOCAL_MEM_FENCE)" in source) == local, "local memory, or none")
         run_product(Path(name))
 

@@ -32,18 +32,50 @@ struct tensor *run_value_of(struct memory_of_run *m, struct buffer *b)
     return m->value[m->n++] = x;
 }
 
+/* Blocks of a grid one by one, since they keep local memory from one phase to the next; its threads in
+ * any parts. */
+static int count_parts(struct memory_of_run *m, const struct schedule *s, const struct kernel *k)
+{
+    enum { PARTS = 3 };
+    int64_t places = 1, n;
+    for (int d = 0; d < k->ngrid; d++) {
+        sym_eval(k->grid[d], m->var, m->nvar, &n);
+        places *= n > 0 ? n : 1;
+    }
+    return k->ngrid && k->block ? (int)places
+           : k->ngrid           ? PARTS
+           : k->is_shared       ? s->threads
+                                : 1;
+}
+
+/* Who has accessed which element of what all threads see. */
+static struct touched **touched_of(struct memory_of_run *m)
+{
+    struct touched **touch = mem_array(m->t, (size_t)m->n + 1, sizeof *touch);
+    for (int i = 0; i < m->n; i++)
+        if (uop_buffer_of(m->leaf[i])->kind != BUFFER_SCRATCH)
+            touch[i] = mem_array(m->t, (size_t)m->value[i]->nelem + 1, sizeof **touch);
+    return touch;
+}
+
 static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const struct kernel *k)
 {
     struct uop *const *linear = k->nvariant ? k->variant[0].linear : k->linear;
     int n = k->nvariant ? k->variant[0].nlinear : k->nlinear;
-    int parts = k->is_shared && s->threads > 1 ? s->threads : 1;
+    int parts = count_parts(m, s, k);
     bool ok = true;
+    struct race race = {0};
     for (int i = 0; i < k->nbuffer; i++)
         if (k->buffer[i]->kind != BUFFER_WEIGHT)
             run_value_of(m, k->buffer[i]);
+    for (int i = 0; i < k->nscratch; i++)
+        if (!k->block || !k->scratch[i]->is_local)   /* a block's local memory is its own */
+            run_value_of(m, k->scratch[i]);
+    struct touched **touch = k->ngrid || k->block ? touched_of(m) : NULL;
     for (int part = parts - 1; part >= 0 && ok; part--) {
         for (int i = 0; i < k->nscratch; i++)
-            spoil(run_value_of(m, k->scratch[i]));
+            if (!k->block || !k->scratch[i]->is_local)
+                spoil(run_value_of(m, k->scratch[i]));
         struct eval_env env = {.leaf = m->leaf,
                                .value = m->value,
                                .n = m->n,
@@ -52,9 +84,16 @@ static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const 
                                .budget = 1 << 28};
         env.parts = parts > 1 ? parts : 0;
         env.part = parts > 1 ? part : 0;
+        env.block = k->block;
+        env.race = touch ? &race : NULL;
+        env.touch = touch;
         ok = eval_linear(m->t, linear, n, &env);
     }
-    return ok;
+    if (race.buffer)
+        fprintf(stderr, "kernel %s: parts %d and %d, threads %d and %d meet at element %lld of buffer %d\n",
+                k->name, race.part[0], race.part[1], race.thread[0], race.thread[1],
+                (long long)race.element, race.buffer->id);
+    return ok && !race.buffer;
 }
 
 static int64_t scalar_of(struct memory_of_run *m, struct uop *u)

@@ -9,7 +9,7 @@
  *      later one the schedule and its kernels, all passes before it being run, too. A kernel's AST
  *      has its variants if the pass needs them. -b: without the pass itself. -c: a cache of so many
  *      bytes. -p: products by parts (--strassen). -w: the dtype of large weights (--weight-type).
- *      -E: what rewrites may err (--error)
+ *      -E: what rewrites may err (--error). -d: for a device of devices.def
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
  *      and compares what it computes with the graph
  *      tgtool [-i ISA] [-t N] summary FILE        the passes' decisions for a graph (tiles, opts,
@@ -157,6 +157,7 @@ struct command {
     enum dtype weights;
     double tolerance, error;
     const struct machine *machine;
+    const struct device_row *device;
     const char *state[MAX_STATES]; int nstate;
 };
 
@@ -433,6 +434,7 @@ static int opencl_of_graph(struct tgc *t, const struct command *c, struct graph 
     }
     for (int i = 0; i < list.n; i++)
         k->is_shared |= list.v[i].op == OPT_THREAD;
+    kernel_note_grid(t, k);
     schedule_collect_buffers(t, p.schedule);             /* scratch is new */
     return kernel_verify(t, k->ast, "opts") && passes_run_rows(t, &p, "linearize", "linearize") &&
                    passes_run_rows(t, &p, "legalize", "weights") &&
@@ -502,7 +504,8 @@ static int run_graph(struct tgc *t, const struct command *c, struct graph *g)
 {
     struct memory_of_run m = {.t = t, .nvar = t->next_var + 64}, first = m;
     struct tensor **want = mem_array(t, (size_t)g->noutput + 1, sizeof *want);
-    struct compile_options o = {.threads = c->threads, .isa = c->isas, .name = "test"};
+    struct compile_options o = {.threads = c->threads, .isa = c->isas, .name = "test",
+                                .device = c->device, .on_device = c->device != NULL};
     bool same = true;
     first.var = m.var = mem_array(t, (size_t)m.nvar, sizeof *m.var);
     for (int i = 0; i < t->next_var; i++)
@@ -593,6 +596,7 @@ static int run(struct tgc *t, const struct command *c)
     t->weight_dtype = c->weights;
     t->threads = c->threads;
     t->machine = c->machine;
+    t->device = c->device;
     passes_init(t);
     const char *bytes = tg_load(t, c->path, &nbytes);
     if (bytes && tg_is_kernel(bytes, nbytes))
@@ -653,6 +657,7 @@ static bool read_value(struct command *c, const char *option, const char *value)
     case 'w': return dtype_parse(value, &c->weights);
     case 'e': c->tolerance = atof(value); return true;
     case 'E': c->error = atof(value); return true;
+    case 'd': return (c->device = device_find(value)) != NULL;
     case 'm': return (c->machine = machine_find(value)) != NULL;
     case 'S':
         if (c->nstate == MAX_STATES)

@@ -1,0 +1,315 @@
+/* grid.c - chooses what a device's grid and its blocks are of a kernel.
+ *
+ *      for b  for y  for x                             place (x, y) of the grid:  for b
+ *
+ * A device runs as many threads as there are places, so all loops whose iterations do not share work
+ * become dimensions of the grid, at most three, the innermost loop the first one, whose neighbours
+ * are neighbours in memory. Sums of products become blocks of tiles (grid_tile.c); rows whose sums
+ * would keep few threads busy, blocks whose threads share the sums (grid_rows.c). The order in which
+ * an element's terms are added depends on the device's row, not on the device.
+ *
+ * A kernel that keeps more in scratch than is on a thread's stack, a band's, or one whose nests have
+ * nothing to share, goes by parts of one loop, as on processors (thread.c).
+ */
+#include "passes/kernel/grid.h"
+
+/* ------------------------------------------------------------------------------- lists of opts */
+
+void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int store)
+{
+    const struct uop *s = ast->src[store];
+    *l = (struct place_list){.t = t, .store = store};
+    for (int i = store_first_range(s); i < s->nsrc && !range_is_lane(s->src[i]); i++) {
+        l->failed |= l->nloop == LOOPS_MAX;
+        if (!l->failed)
+            l->loop[l->nloop] = LOOP_GIVEN + l->nloop, l->nloop++;
+    }
+}
+
+static int position(const struct place_list *l, int tag)
+{
+    for (int i = 0; i < l->nloop; i++)
+        if (l->loop[i] == tag)
+            return i;
+    return -1;
+}
+
+struct opt *list_add(struct place_list *l, enum opt_op op, int tag)
+{
+    int at = position(l, tag);
+    if (l->n == LIST_MAX) {
+        l->failed = true;
+        return &l->opt[LIST_MAX];
+    }
+    l->opt[l->n] = (struct opt){.op = op, .store = l->store, .axis = at < 0 ? 0 : at};
+    if (op == OPT_LANES && at >= 0) {
+        l->nloop--;
+        for (int i = at; i < l->nloop; i++)
+            l->loop[i] = l->loop[i + 1];
+    }
+    return &l->opt[l->n++];
+}
+
+/* `n` loops in the place of the one at `at`. */
+static void put_loops(struct place_list *l, int at, const int *tag, int n)
+{
+    if (l->nloop + n - 1 > LOOPS_MAX) {
+        l->failed = true;
+        return;
+    }
+    for (int i = l->nloop - 1; i > at; i--)
+        l->loop[i + n - 1] = l->loop[i];
+    for (int i = 0; i < n; i++)
+        l->loop[at + i] = tag[i];
+    l->nloop += n - 1;
+}
+
+void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b)
+{
+    int64_t n = b->items * b->lanes;
+    int at = position(l, tag), made[2] = {b->tag_blocks, b->items > 1 ? b->tag_items : b->tag_lanes},
+        inner[2] = {b->tag_lanes, b->tag_items};
+    if (n < 2) {
+        l->loop[at] = b->tag_blocks;
+        return;
+    }
+    bool one = size > 0 && size <= n;
+    list_add(l, OPT_COVER, tag)->n = n;
+    put_loops(l, at, made + one, 2 - one);
+    if (b->items == 1 || b->lanes == 1)
+        return;
+    list_add(l, OPT_DIVIDE, b->tag_items)->n = b->items;
+    put_loops(l, at + !one, inner, 2);
+}
+
+void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n)
+{
+    bool taken[LOOPS_MAX + 2] = {false};
+    for (int d = 0; d < GRID_RANK; d++) {
+        int most = -1;
+        for (int i = 0; i < n; i++)
+            if (!taken[i] && size[i] > 1 && position(l, tag[i]) >= 0 &&
+                (most < 0 || size[i] > size[most]))
+                most = i;
+        if (most < 0)
+            return;
+        taken[most] = true;
+        list_add(l, OPT_GRID, tag[most]);
+    }
+}
+
+int64_t grid_full(const struct tgc *t)
+{
+    return (int64_t)t->device->units * t->device->wave * (int64_t)RATIO_GRID_WAVES;
+}
+
+/* ----------------------------------------------------------------------------- what the grid is */
+
+/* The loop over the grid of dimension d, the innermost 0; NULL: the store has fewer. */
+static const struct uop *grid_loop(const struct uop *store, int d)
+{
+    for (int i = store->nsrc - 1; i >= store_first_range(store); i--)
+        if (range_is_grid(store->src[i]) && d-- == 0)
+            return store->src[i];
+    return NULL;
+}
+
+/* Threads along the first dimensions, until they are some waves. */
+static void choose_groups(struct tgc *t, struct kernel *k)
+{
+    enum { WAVES = 2 };
+    int left = t->device ? t->device->wave * WAVES : 1;
+    for (int d = 0; d < k->ngrid; d++) {
+        int64_t most = k->grid[d]->vmax;
+        for (k->group[d] = 1; k->group[d] < left && k->group[d] < most;)
+            k->group[d] *= 2;
+        left /= k->group[d];
+    }
+}
+
+void kernel_note_grid(struct tgc *t, struct kernel *k)
+{
+    const struct uop *r;
+    for (k->ngrid = 0; k->ngrid < GRID_RANK && grid_loop(k->ast->src[0], k->ngrid); k->ngrid++)
+        for (int i = 0; i < k->ast->nsrc; i++) {
+            r = grid_loop(k->ast->src[i], k->ngrid);
+            k->grid[k->ngrid] = i ? sym_max(t, k->grid[k->ngrid], r->src[0]) : r->src[0];
+        }
+    k->is_shared |= k->ngrid > 0;
+    choose_groups(t, k);
+}
+
+/* ------------------------------------------------------------------------------------ which loops */
+
+bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r)
+{
+    int n;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int i = 0; i < n; i++)
+        if ((order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE) &&
+            !uop_depends_on(t, order[i], r))
+            return true;
+    return false;
+}
+
+/* Each turn of the store's independent loops is a place. */
+static void list_each(struct place_list *l, struct tgc *t, const struct kernel *k, int store)
+{
+    struct uop *s = k->ast->src[store];
+    int tag[LOOPS_MAX], n = 0, first = store_first_range(s);
+    int64_t size[LOOPS_MAX];
+    list_begin(l, t, k->ast, store);
+    for (int i = l->nloop - 1; i >= 0; i--) {
+        struct uop *r = s->src[first + i];
+        if (range_is(r, AXIS_BAND) || grid_repeats(t, s, r))
+            continue;
+        tag[n] = LOOP_GIVEN + i;
+        size[n++] = r->src[0]->vmax;
+    }
+    list_grid(l, tag, size, n);
+}
+
+/* The store that takes longest: the one with the largest sum, then with most elements. */
+static int main_store(struct tgc *t, const struct kernel *k)
+{
+    int best = 0;
+    double most = -1;
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        int n;
+        double turns = 1;
+        struct uop *s = k->ast->src[i], **order = uop_toposort(t, &s, 1, &n);
+        for (int j = 0; j < n; j++)
+            turns *= order[j]->op == OP_RANGE ? (double)order[j]->src[0]->vmax : 1;
+        if (turns > most) {
+            most = turns;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static int count_grid(const struct place_list *l)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++)
+        n += l->opt[i].op == OPT_GRID;
+    return n;
+}
+
+/* The sizes of the grid's dimensions, the innermost first, that a list makes: at their upper bounds. */
+static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_list *l,
+                      int64_t size[GRID_RANK])
+{
+    struct kernel alone = *k;
+    struct uop *store = k->ast->src[l->store];
+    struct place_list own = *l;
+    int n = 0;
+    alone.ast = uop_intern(t, OP_SINK, DTYPE_VOID, &store, 1, (union arg){0});
+    for (int i = 0; i < own.n; i++)
+        own.opt[i].store = 0;
+    if (!opt_apply(t, &alone, NULL, own.opt, own.n, NULL))
+        return 0;
+    for (const struct uop *r; n < GRID_RANK && (r = grid_loop(alone.ast->src[0], n)); n++)
+        size[n] = r->src[0]->vmax;
+    return n;
+}
+
+/* The loop's first `n` turns are the worker's, or so many at a time; returns how many such blocks are
+ * left, as a loop of the same tag. */
+static int64_t take(struct place_list *l, int64_t left, bool fixed, int64_t n, int tag, enum opt_op worker)
+{
+    struct block_of block = {n, 1, tag, tag, LOOP_INNER + l->n};
+    list_cover(l, fixed ? left : 0, tag, &block);
+    list_add(l, worker, block.tag_items);
+    return (left + n - 1) / n;
+}
+
+/* Another store's loops become places of a grid of these sizes: a loop that is longer than the next
+ * dimension goes on in the one behind it, or is a thread's loop, so that the grid grows by little. */
+static void list_within(struct place_list *l, struct tgc *t, const struct kernel *k, int store, int threads,
+                        const int64_t *size, int ndim)
+{
+    struct uop *s = k->ast->src[store];
+    int first = store_first_range(s), d = 0;
+    bool items = threads == 0;
+    list_begin(l, t, k->ast, store);
+    for (int i = l->nloop - 1; i >= 0; i--) {
+        struct uop *r = s->src[first + i];
+        int tag = LOOP_GIVEN + i;
+        int64_t left = r->src[0]->vmax;
+        bool fixed = range_fixed_size(r) > 0;
+        if (range_is(r, AXIS_BAND) || left < 2 || grid_repeats(t, s, r))
+            continue;
+        if (!items)
+            left = take(l, left, fixed, threads, tag, OPT_ITEM);
+        items = true;
+        for (; left > 1 && d < ndim && left > size[d] + size[d] / 8; d++)
+            if (size[d] > 1)
+                left = take(l, left, fixed, size[d], tag, OPT_GRID);
+        if (left > 1 && d++ < ndim)
+            list_add(l, OPT_GRID, tag);
+    }
+    if (!items)
+        list_add(l, OPT_FIRST, -1)->n = threads;
+}
+
+bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads)
+{
+    int nstore = k->ast->nsrc, n = 0, ndim = 0;
+    int64_t size[GRID_RANK];
+    struct place_list *l = scratch_array(t, (size_t)nstore, sizeof *l), own;
+    struct opt *opt = scratch_array(t, (size_t)nstore * (LIST_MAX + GRID_RANK), sizeof *opt);
+    const char *why = "there is no such loop";
+    if (!of) {
+        list_each(&own, t, k, main_store(t, k));
+        of = &own;
+    }
+    if (nstore > 1)
+        ndim = find_sizes(t, k, of, size);
+    for (int i = 0; i < nstore; i++) {
+        if (of->store == i)
+            l[i] = *of;
+        else
+            list_within(&l[i], t, k, i, threads, size, ndim);
+        if (l[i].failed)
+            return false;
+        for (int j = 0; j < l[i].n; j++)
+            opt[n++] = l[i].opt[j];
+    }
+    for (int i = 0; i < nstore; i++)                 /* missing dimensions have one place */
+        for (int d = count_grid(&l[i]); d < count_grid(of); d++)
+            opt[n++] = (struct opt){.op = OPT_ALONE, .store = i};
+    if (n > 0 && opt_apply(t, k, NULL, opt, n, &why))
+        return true;
+    if (t->debug >= 3)
+        fprintf(stderr, "grid: %s: not by %s: %s\n", k->name, threads ? "blocks" : "places", why);
+    return false;
+}
+
+static bool has_bands(const struct kernel *k)
+{
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        const struct uop *s = k->ast->src[i];
+        int first = store_first_range(s);
+        if ((first < s->nsrc && range_is(s->src[first], AXIS_BAND)) ||
+            uop_buffer_of(s->src[0])->kind == BUFFER_SCRATCH)
+            return true;
+    }
+    return false;
+}
+
+bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    if (!device_has_grid(t) || k->is_serial || has_bands(k) || kernel_reads_results(t, k))
+        return true;
+    int store = main_store(t, k);
+    struct kernel each = *k;
+    if (grid_tile(t, k, store) || grid_rows(t, k, store))
+        kernel_note_grid(t, k);
+    else if (grid_apply(t, &each, NULL, 0)) {
+        *k = each;
+        kernel_note_grid(t, k);
+    }
+    return true;
+}

@@ -1,0 +1,42 @@
+/* grid.h - private to grid.c, grid_tile.c, grid_rows.c: a list of opts that makes a store's loops a
+ * device's grid and blocks. */
+#ifndef TGC_GRID_H
+#define TGC_GRID_H
+
+#include "passes/kernel/tile.h"
+
+/* Opts for one store, and what its loops are behind them: LOOP_GIVEN and more are those of the store as
+ * it was, by number. */
+enum { LOOPS_MAX = 24, LIST_MAX = 64, LOOP_GIVEN = 16, LOOP_INNER = 64 };
+enum loop_tag { LOOP_ROWS = 0, LOOP_ROW_LANES, LOOP_ROW_ITEMS, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS };
+struct place_list {
+    struct tgc *t;
+    int store;
+    struct opt opt[LIST_MAX + 1]; int n;
+    int loop[LOOPS_MAX]; int nloop;          /* tags, outermost first; without lanes */
+    bool failed;                             /* too many loops or opts */
+};
+void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int store);
+struct opt *list_add(struct place_list *l, enum opt_op op, int tag);
+/* The loop becomes blocks of items * lanes turns: `blocks`, `lanes` and `items` are the tags of the
+ * loops that come of it, in this order. One block has no loop. size: its turns; 0: only the run knows. */
+struct block_of { int64_t items, lanes; int tag_blocks, tag_lanes, tag_items; };
+void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b);
+/* Gives these loops to the grid, at most three: the largest of them. size: by tag. */
+void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n);
+
+/* Threads that keep the device busy. */
+int64_t grid_full(const struct tgc *t);
+/* Whether a sum or a stage outside of all others would be computed for each turn of r again. */
+bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r);
+
+/* Applies the list to its store; the kernel's other stores, all if it is NULL, become places of the grid, in
+ * blocks of so many threads if the list makes some. false: refused, and nothing is changed. */
+bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads);
+
+/* grid_tile.c: a sum of products by blocks of tiles, if the cost model finds any. k: is changed if
+ * true. */
+bool grid_tile(struct tgc *t, struct kernel *k, int store);
+/* grid_rows.c: rows by blocks whose threads share sums. */
+bool grid_rows(struct tgc *t, struct kernel *k, int store);
+#endif

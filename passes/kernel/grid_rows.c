@@ -1,0 +1,160 @@
+/* grid_rows.c - rows on a device: softmax, normalizations, means, products with few results. A block has a
+ * row, and its threads share the row's sums.
+ *
+ *      row r < R                                   a block for each row
+ *        m = max over k   s = sum over k             each thread: every T-th term; then all T results
+ *        for c < C   y[r, c] = f(x[r, c], m, s)      each thread: every T-th column
+ *
+ * What is staged for a row, elements that several loops read, is computed anew where it is read, if that
+ * is no sum, or else kept in local memory. A sum of T results goes in two steps if they are many. So that
+ * sums do not wait for each other there are threads for a part of the row alone.
+ */
+#include "passes/kernel/grid.h"
+
+enum { THREADS_MOST = 256, STEP = 16 };
+
+/* A store whose sums do not depend on some of its loops, or has few results. */
+struct rows {
+    struct uop *store;
+    int first, columns;          /* the largest loop that repeats sums, by position; -1: none */
+    double results, terms;       /* that sums are made for; of the longest sum */
+};
+
+static bool find_rows(struct tgc *t, struct uop *store, struct rows *x)
+{
+    int n;
+    bool any = false;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    *x = (struct rows){.store = store, .first = store_first_range(store), .columns = -1, .results = 1};
+    for (int i = 0; i < n; i++) {
+        double terms = order[i]->op == OP_REDUCE ? 1 : 0;
+        for (int k = 1; order[i]->op == OP_REDUCE && k < order[i]->nsrc; k++)
+            terms *= (double)order[i]->src[k]->src[0]->vmax;
+        x->terms = terms > x->terms ? terms : x->terms;
+        any |= order[i]->op == OP_REDUCE;
+    }
+    for (int i = x->first; i < store->nsrc; i++) {
+        struct uop *r = store->src[i];
+        bool again = any && grid_repeats(t, store, r);
+        if (!again)
+            x->results *= (double)r->src[0]->vmax;
+        else if (RANGE_AXIS(r->arg.i) == AXIS_LOOP &&
+                 (x->columns < 0 || r->src[0]->vmax > store->src[x->columns]->src[0]->vmax))
+            x->columns = i;
+    }
+    return any;
+}
+
+/* Threads of a block: as many as the row has work for, in waves. */
+static int choose_threads(struct tgc *t, const struct rows *x)
+{
+    int most = t->device->group < THREADS_MOST ? t->device->group : THREADS_MOST, n = t->device->wave;
+    double turns = x->terms;
+    if (x->columns >= 0 && (double)x->store->src[x->columns]->src[0]->vmax > turns)
+        turns = (double)x->store->src[x->columns]->src[0]->vmax;
+    while (2 * n <= most && 2 * n * RATIO_GRID_SUM <= turns && x->results * n < (double)grid_full(t))
+        n *= 2;
+    return n;
+}
+
+/* Stages of rows: without a sum in them they are computed where they are read. */
+static bool place_stages(struct tgc *t, struct kernel *k, struct place_list *l, struct uop *store)
+{
+    int n, number = 0;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    struct opt first[LIST_MAX];
+    int nfirst = 0;
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_STAGE)
+            continue;
+        int nown, sums = 0;
+        struct uop **own = nest_order(t, order[i]->src[0], &nown);
+        for (int j = 0; j < nown; j++)
+            sums += own[j]->op == OP_REDUCE;
+        if (nfirst == LIST_MAX / 2)
+            return false;
+        first[nfirst++] = (struct opt){.op = sums ? OPT_SHARE : OPT_INLINE, .store = l->store,
+                                       .of = OF_STAGE, .number = number};
+        number += sums > 0;                          /* one that is computed in place is none any more */
+    }
+    (void)k;
+    if (l->n + nfirst > LIST_MAX)
+        return false;
+    for (int i = l->n - 1; i >= 0; i--)
+        l->opt[i + nfirst] = l->opt[i];
+    for (int i = 0; i < nfirst; i++)
+        l->opt[i] = first[i];
+    l->n += nfirst;
+    return true;
+}
+
+/* Which of a sum's loops its threads share: the longest. */
+static int longest_loop(const struct uop *sum)
+{
+    int best = 1;
+    for (int i = 2; i < sum->nsrc; i++)
+        if (sum->src[i]->src[0]->vmax > sum->src[best]->src[0]->vmax)
+            best = i;
+    return best - 1;
+}
+
+/* The block's threads share each sum that is the same for all of them. */
+static int share_sums(struct tgc *t, struct kernel *k, int at, int threads)
+{
+    int shared = 0;
+    for (int number = 0;; number++) {
+        struct uop *store = k->ast->src[at], *sum = NULL;
+        int n, left = number;
+        struct uop **order = uop_toposort(t, &store, 1, &n);
+        for (int i = 0; i < n && !sum; i++)
+            if (order[i]->op == OP_REDUCE && left-- == 0)
+                sum = order[i];
+        if (!sum)
+            return shared;
+        struct opt tree[2] = {{.op = OPT_TREE, .store = at, .of = OF_SUM, .number = number,
+                               .axis = longest_loop(sum), .n = threads}};
+        int64_t turns = sum->src[tree[0].axis + 1]->src[0]->vmax;
+        if ((double)turns < RATIO_GRID_SUM * threads || !opt_apply(t, k, NULL, tree, 1, NULL))
+            continue;
+        shared++;
+        number++;                                    /* the parts, then all of them */
+        tree[1] = tree[0];
+        tree[1].number = number, tree[1].axis = 0, tree[1].n = STEP;
+        if (threads >= 4 * STEP && opt_apply(t, k, NULL, &tree[1], 1, NULL))
+            number++;
+    }
+}
+
+bool grid_rows(struct tgc *t, struct kernel *k, int at)
+{
+    struct rows x;
+    struct place_list l;
+    struct kernel trial = *k;
+    struct uop *store = k->ast->src[at];
+    int tag[LOOPS_MAX], n = 0;
+    int64_t size[LOOPS_MAX];
+    if (!find_rows(t, store, &x) ||
+        (x.columns < 0 && (x.results >= (double)grid_full(t) || x.terms < RATIO_GRID_SUM * t->device->wave)))
+        return false;
+    int threads = choose_threads(t, &x);
+    struct block_of block = {threads, 1, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};
+    list_begin(&l, t, k->ast, at);
+    for (int i = 0; i < l.nloop; i++)
+        if (!grid_repeats(t, store, store->src[x.first + i])) {
+            tag[n] = LOOP_GIVEN + i;
+            size[n++] = store->src[x.first + i]->src[0]->vmax;
+        }
+    if (x.columns >= 0) {
+        list_cover(&l, range_fixed_size(store->src[x.columns]), LOOP_GIVEN + x.columns - x.first, &block);
+        list_grid(&l, tag, size, n);
+        list_add(&l, OPT_ITEM, LOOP_COLUMN_ITEMS);
+    } else {
+        list_grid(&l, tag, size, n);
+        list_add(&l, OPT_FIRST, -1)->n = threads;
+    }
+    if (l.failed || !place_stages(t, k, &l, store) || !grid_apply(t, &trial, &l, threads))
+        return false;
+    (void)share_sums(t, &trial, at, threads);
+    *k = trial;
+    return true;
+}

@@ -1,0 +1,218 @@
+/* grid_tile.c - sums of products on a device: blocks of threads, each with a tile of sums, whose operands
+ * go through local memory.
+ *
+ *      rows      q · lane · item        a block: items of rows x items of columns threads,
+ *      columns   q · lane · item                 each with lanes of rows x lanes of columns sums
+ *
+ * Neighbouring threads have neighbouring rows or columns, and so have the lanes of one thread the items
+ * of all between them: loads and stores of a block are contiguous. The sum goes in steps; in each the
+ * block's threads copy what all of them read of both operands, if that is less than what each of them
+ * reads. A convolution is the same: its windows are copied tap by tap, no matrix is made of them.
+ *
+ * The model: the time of the multiply-adds, of tiles that reach beyond the result, too, with their loads;
+ * how many threads there are beside those that the device could run; the operands' bytes, once for each
+ * block.
+ */
+#include "passes/kernel/grid.h"
+
+enum { STEP_MOST = 16, STEP_LEAST = 4, TILES_MAX = 12 };
+
+/* Rows and columns as loops of the store, by position; the sum's step. */
+struct product {
+    struct nest m;
+    int row, column;
+    int64_t nrow, ncolumn, rest, terms, step;
+    int outer;                   /* the sum's loop at which copies stand */
+};
+struct block_tile { int64_t row_items, row_lanes, column_items, column_lanes; bool local; double ns; };
+
+static int64_t most_turns(const struct uop *r) { return r->src[0]->vmax > 0 ? r->src[0]->vmax : 1; }
+
+static bool may_be_cut(const struct nest *m, const struct uop *r)
+{
+    return RANGE_AXIS(r->arg.i) == AXIS_LOOP && !range_is_lane(r) && !nest_axis(m, r).stages;
+}
+
+/* The two largest loops of which one reads what the other does not. */
+static bool find_sides(struct product *x)
+{
+    const struct uop *s = x->m.store;
+    double most = 0;
+    for (int r = x->m.first; r < s->nsrc; r++)
+        for (int c = x->m.first; c < s->nsrc; c++) {
+            struct operands of_r = nest_axis(&x->m, s->src[r]).reads, of_c = nest_axis(&x->m, s->src[c]).reads;
+            double both = (double)most_turns(s->src[r]) * (double)most_turns(s->src[c]);
+            if (r == c || !may_be_cut(&x->m, s->src[r]) || !may_be_cut(&x->m, s->src[c]) ||
+                !operands_any(of_r) || !operands_any(of_c) || operands_any(operands_both(of_r, of_c)) ||
+                both <= most || most_turns(s->src[r]) < 2 || most_turns(s->src[c]) < 2)
+                continue;
+            most = both;
+            x->row = r < c ? r : c;
+            x->column = r < c ? c : r;
+        }
+    return most > 0;
+}
+
+/* The steps of the sum: its last loop, or a part of it; 0: it has none that are worth it. */
+static void find_step(struct product *x)
+{
+    const struct uop *sum = x->m.reduce;
+    int last = sum->nsrc - 1;
+    int64_t n = range_fixed_size(sum->src[last]);
+    x->terms = 1;
+    for (int i = 1; i < sum->nsrc; i++)
+        x->terms = sat_mul(x->terms, most_turns(sum->src[i]));
+    for (int64_t step = STEP_MOST; step >= STEP_LEAST && n && !x->step; step--)
+        if (n % step == 0 && (n > step || last > 1))
+            x->step = step;
+    x->outer = x->step == n ? last - 2 : last - 1;
+}
+
+static bool find_product(struct tgc *t, struct uop *store, struct product *x)
+{
+    *x = (struct product){.rest = 1};
+    if (!nest_find(t, store, &x->m) || !x->m.contraction || x->m.bytes || !find_sides(x))
+        return false;
+    x->nrow = most_turns(store->src[x->row]);
+    x->ncolumn = most_turns(store->src[x->column]);
+    for (int i = x->m.first; i < store->nsrc; i++)
+        x->rest = i == x->row || i == x->column ? x->rest : sat_mul(x->rest, most_turns(store->src[i]));
+    find_step(x);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------- the cost */
+
+static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
+
+static double tile_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
+{
+    const struct device_row *d = t->device;
+    double rows = (double)(b->row_items * b->row_lanes), columns = (double)(b->column_items * b->column_lanes);
+    double blocks = ceil_div(x->nrow, (int64_t)rows) * ceil_div(x->ncolumn, (int64_t)columns) * (double)x->rest;
+    double threads = (double)(b->row_items * b->column_items), k = (double)x->terms;
+    double sums = (double)(b->row_lanes * b->column_lanes), loads = (double)(b->row_lanes + b->column_lanes);
+    double instructions = sums + loads * (b->local ? 1 : RATIO_GRID_LOAD) + 1;
+    /* copies, and two barriers a step */
+    if (b->local)
+        instructions += RATIO_GRID_LOAD * (rows + columns) / threads + RATIO_GRID_BARRIER / (double)x->step;
+    double busy = blocks * threads / (double)grid_full(t);
+    double waves = blocks / d->units;
+    double last = __builtin_ceil(waves) / waves;       /* some units have nothing to do at the end */
+    double compute = 2 * blocks * threads * k * instructions / d->gflops * last / (busy < 1 ? busy : 1);
+    double bytes = blocks * k * (rows + columns) * 4 * (b->local ? 1 : RATIO_GRID_AGAIN);
+    double reading = bytes / (d->gbytes * RATIO_GRID_CACHE);
+    return compute > reading ? compute : reading;
+}
+
+/* Whether the tile is one that the device can have, with registers for its operands. */
+static bool tile_fits(const struct tgc *t, const struct product *x, const struct block_tile *b)
+{
+    const struct device_row *d = t->device;
+    int64_t threads = b->row_items * b->column_items;
+    int64_t most = d->group < 256 ? d->group : 256;
+    int64_t registers = b->row_lanes * b->column_lanes + b->row_lanes + b->column_lanes;
+    int64_t copied = (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4;
+    return threads >= d->wave && threads <= most && 4 * registers <= 3 * d->registers &&
+           (!b->local || (x->step && copied <= d->local_nbytes / 2 &&
+                          x->step * b->row_items * b->row_lanes % threads == 0 &&
+                          x->step * b->column_items * b->column_lanes % threads == 0));
+}
+
+/* The tiles that cost least, best first. */
+static int list_tiles(const struct tgc *t, const struct product *x, struct block_tile *best)
+{
+    int n = 0;
+    for (int i = 0; i < 6 * 6 * 4 * 4 * 2; i++) {
+        struct block_tile b = {1 << i % 6, 1 << i / 36 % 4, 1 << i / 6 % 6, 1 << i / 144 % 4, i / 576 == 0, 0};
+        if (!tile_fits(t, x, &b))
+            continue;
+        b.ns = tile_ns(t, x, &b);
+        int at = n < TILES_MAX ? n++ : TILES_MAX - 1;
+        if (at == TILES_MAX - 1 && n == TILES_MAX && best[at].ns > 0 && best[at].ns <= b.ns)
+            continue;
+        for (; at > 0 && best[at - 1].ns > b.ns; at--)
+            best[at] = best[at - 1];
+        best[at] = b;
+    }
+    return n;
+}
+
+/* ------------------------------------------------------------------------------------- the opts */
+
+/* Copies of the operands that other threads of the block read, too. */
+static void list_copies(struct place_list *l, const struct product *x)
+{
+    struct tgc *t = l->t;
+    const struct uop *sum = x->m.reduce, *last = sum->src[sum->nsrc - 1];
+    int number = opt_number(t, x->m.store, sum);
+    if (x->step < range_fixed_size(last)) {
+        struct opt *divide = list_add(l, OPT_DIVIDE, -1);
+        divide->of = OF_SUM, divide->number = number, divide->n = x->step, divide->axis = sum->nsrc - 2;
+    }
+    for (int i = 0; i < x->m.nload; i++) {
+        int64_t stride = 0;
+        bool along = index_stride(t, x->m.load[i]->src[1], last, &stride) && stride == 1;
+        bool rows = uop_depends_on(t, x->m.load[i]->src[1], x->m.store->src[x->row]),
+             columns = uop_depends_on(t, x->m.load[i]->src[1], x->m.store->src[x->column]);
+        if (rows == columns)
+            continue;
+        struct opt *local = list_add(l, OPT_LOCAL, -1);
+        local->of = OF_SUM, local->number = number, local->operand = i, local->axis = x->outer;
+        local->n = along;
+    }
+}
+
+static void list_lanes(struct place_list *l, int tag, int64_t n, bool column)
+{
+    struct opt *o = n > 1 ? list_add(l, OPT_LANES, tag) : NULL;
+    if (o)
+        o->n = n, o->kind = AXIS_LANE, o->column = column;
+}
+
+static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct product *x,
+                       const struct block_tile *b)
+{
+    struct place_list l;
+    struct kernel trial = *k;
+    const struct uop *s = x->m.store;
+    int tag[LOOPS_MAX], n = 0;
+    int64_t size[LOOPS_MAX];
+    struct block_of rows = {b->row_items, b->row_lanes, LOOP_ROWS, LOOP_ROW_LANES, LOOP_ROW_ITEMS},
+                    columns = {b->column_items, b->column_lanes, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};
+    list_begin(&l, t, k->ast, store);
+    for (int i = 0; i < l.nloop; i++)
+        if (x->m.first + i != x->row && x->m.first + i != x->column) {
+            tag[n] = LOOP_GIVEN + i;
+            size[n++] = most_turns(s->src[x->m.first + i]);
+        }
+    list_cover(&l, range_fixed_size(s->src[x->row]), LOOP_GIVEN + x->row - x->m.first, &rows);
+    list_cover(&l, range_fixed_size(s->src[x->column]), LOOP_GIVEN + x->column - x->m.first, &columns);
+    tag[n] = LOOP_ROWS, size[n++] = INT64_MAX;
+    tag[n] = LOOP_COLUMNS, size[n++] = INT64_MAX;
+    list_grid(&l, tag, size, n);
+    if (rows.items > 1)
+        list_add(&l, OPT_ITEM, LOOP_ROW_ITEMS);
+    if (columns.items > 1)
+        list_add(&l, OPT_ITEM, LOOP_COLUMN_ITEMS);
+    list_lanes(&l, LOOP_ROW_LANES, rows.lanes, false);
+    list_lanes(&l, LOOP_COLUMN_LANES, columns.lanes, true);
+    if (b->local)
+        list_copies(&l, x);
+    if (l.failed || !grid_apply(t, &trial, &l, (int)(rows.items * columns.items)))
+        return false;
+    *k = trial;
+    return true;
+}
+
+bool grid_tile(struct tgc *t, struct kernel *k, int store)
+{
+    struct product *x = scratch_array(t, 1, sizeof *x);
+    struct block_tile best[TILES_MAX] = {{0}};
+    if (!find_product(t, k->ast->src[store], x))
+        return false;
+    for (int i = 0, n = list_tiles(t, x, best); i < n; i++)
+        if (apply_tile(t, k, store, x, &best[i]))
+            return true;
+    return false;
+}

@@ -1,0 +1,408 @@
+/* opts_device.c - opts of devices: loops as places of a grid and as threads of a block, loops of whole
+ * blocks, operands and sums in local memory.
+ *
+ *      cover 0 axis=0 n=64                 i < 100                i = 64*q + p, nothing where i >= 100
+ *      local 0.sum0 operand=0 axis=0 n=1   sum over ko, ki        ko: copy[ki][i] by all threads, barrier
+ *      tree 0.sum0 axis=0 n=64             sum over k             part[p] = sum over q of 64*q + p; sum over p
+ *
+ * A copy in local memory has what a block's threads read of an operand in the loops of its sum that
+ * are inside of `axis`; the threads copy neighbours of the operand's memory, one each at a time.
+ */
+#include "passes/kernel/opts_work.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------------------- grids and threads */
+
+bool work_scratch_fits(struct work *w)
+{
+    int n;
+    struct uop **order = uop_toposort(w->t, &w->ast, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_STAGE && buffer_space(order[i]->arg.p) == SPACE_SCRATCH &&
+            buffer_most_nbytes(order[i]->arg.p) > STACK_SCRATCH_NBYTES)
+            return work_refuse(w, "the kernel has more scratch than is on a thread's stack");
+    return true;
+}
+
+static bool may_be_placed(struct work *w)
+{
+    return (!w->kernel->is_serial && !kernel_reads_results(w->t, w->kernel)) ||
+           work_refuse(w, "threads would meet in what the kernel stores");
+}
+
+/* GRID and ITEM. */
+bool apply_place(struct work *w, const struct opt *opt)
+{
+    struct open *o = &w->open;
+    enum worker worker = opt->op == OPT_GRID ? WORKER_GRID : WORKER_ITEM;
+    int same = 0;
+    if (!work_open(w, opt))
+        return false;
+    if (o->stage)
+        return work_refuse(w, "a stage is each thread's own");
+    if (opt->axis < 0 || opt->axis >= work_loops_before_lanes(o) ||
+        range_is(o->range[opt->axis], AXIS_BAND))
+        return work_refuse(w, "the nest has no such loop outside of its lanes");
+    for (int i = 0; i < o->n; i++) {
+        enum worker other = RANGE_WORKER(o->range[i]->arg.i);
+        if (other == WORKER_TEAM || other == WORKER_BLOCK || (i == opt->axis && other != WORKER_EACH))
+            return work_refuse(w, "threads share a loop of the nest already");
+        same += other == worker;
+    }
+    if (worker == WORKER_GRID && same == GRID_RANK)
+        return work_refuse(w, "a grid has no more than three dimensions");
+    if (worker == WORKER_ITEM && range_fixed_size(o->range[opt->axis]) < 1)
+        return work_refuse(w, "only the run knows how many turns the loop has");
+    if (!may_be_placed(w))
+        return false;
+    w->is_placed = true;
+    work_give(w, opt->axis, worker);
+    return true;
+}
+
+/* The store with one more condition. */
+static struct uop *store_if(struct tgc *t, struct uop *store, struct uop *valid)
+{
+    struct uop *src[RANGES_MAX + 8], *both[2] = {valid};
+    int first = store_first_range(store), n = 3;
+    memcpy(src, store->src, 3 * sizeof *src);
+    if (first == 4)
+        both[1] = store->src[3];
+    src[n++] = first == 4 ? uop_intern(t, OP_AND, DTYPE_BOOL, both, 2, (union arg){0}) : valid;
+    for (int i = first; i < store->nsrc; i++)
+        src[n++] = store->src[i];
+    return uop_intern(t, OP_STORE, store->dtype, src, n, store->arg);
+}
+
+bool apply_first(struct work *w, const struct opt *opt)
+{
+    struct open *o = &w->open;
+    if (!work_open(w, opt))
+        return false;
+    if (o->stage || o->n >= RANGES_MAX || opt->n < 2 || opt->n > BLOCK_MAX)
+        return work_refuse(w, "the blocks of a kernel have 2 to 256 threads, all of them as many");
+    for (int i = 0; i < o->n; i++)
+        if (range_is_item(o->range[i]) || range_is_shared(o->range[i]) || range_is_of_block(o->range[i]))
+            return work_refuse(w, "threads share a loop of the nest already");
+    if (!may_be_placed(w))
+        return false;
+    struct uop *thread = uop_axis(w->t, uop_int(w->t, opt->n), AXIS_LOOP, WORKER_ITEM);
+    work_insert_range(o, work_loops_before_lanes(o), thread, thread);
+    work_close(w);
+    struct uop *now = store_if(w->t, w->ast->src[opt->store], sym_lt(w->t, thread, uop_int(w->t, 1)));
+    work_put_stores(w, opt->store, &now, 1);
+    w->is_placed = true;
+    return true;
+}
+
+/* -------------------------------------------------------------------------------- whole blocks */
+
+/* u, all of whose loads that depend on q or p are conditional; built without folding, so that no
+ * condition of the model's own joins that of a turn. */
+static struct uop *load_if(struct tgc *t, struct uop *u, struct uop *valid, const struct uop *q,
+                           const struct uop *p)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    struct uop_map by = {.t = t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        struct uop *x = order[i], **src = scratch_array(t, (size_t)x->nsrc + 2, sizeof *src);
+        bool changed = false;
+        int nsrc = 0;
+        for (; nsrc < x->nsrc; nsrc++) {
+            struct uop *s = map_get(&by, x->src[nsrc]);
+            changed |= s != NULL;
+            src[nsrc] = s ? s : x->src[nsrc];
+        }
+        if (x->op == OP_LOAD && (uop_depends_on(t, x->src[1], q) || uop_depends_on(t, x->src[1], p))) {
+            struct uop *both[2] = {valid, nsrc == 4 ? src[2] : NULL};
+            src[2] = nsrc == 4 ? uop_intern(t, OP_AND, DTYPE_BOOL, both, 2, (union arg){0}) : valid;
+            src[3] = nsrc == 4 ? src[3] : uop_consti(t, x->dtype, 0);
+            nsrc = 4;
+            changed = true;
+        }
+        if (changed)
+            map_set(&by, x, uop_intern(t, x->op, x->dtype, src, nsrc, x->arg));
+    }
+    struct uop *now = map_get(&by, u);
+    return now ? now : u;
+}
+
+static bool depends_on_loops(struct tgc *t, struct uop *size)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &size, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_RANGE || order[i]->op == OP_LOAD)
+            return true;
+    return false;
+}
+
+/* r as q * n + p; *valid: whether it is a turn of r, NULL: always. false: refused */
+static bool cut_in_blocks(struct work *w, struct uop *r, int64_t n, struct uop **q, struct uop **p,
+                          struct uop **valid)
+{
+    struct tgc *t = w->t;
+    int64_t size = range_fixed_size(r);
+    if (n < 2 || n > INT32_MAX || RANGE_AXIS(r->arg.i) != AXIS_LOOP ||
+        RANGE_WORKER(r->arg.i) != WORKER_EACH || depends_on_loops(t, r->src[0]))
+        return work_refuse(w, "whole blocks are for a loop that is nothing else yet, of two turns or more");
+    struct uop *blocks = sym_ceildiv(t, r->src[0], n);
+    *q = uop_is_int(blocks, 1) ? uop_int(t, 0) : uop_axis(t, blocks, AXIS_LOOP, WORKER_EACH);
+    *p = uop_axis(t, uop_int(t, n), AXIS_LOOP, WORKER_EACH);
+    work_name_like(t, *q, r);
+    work_name_like(t, *p, r);
+    *valid = size > 0 && size % n == 0 ? NULL
+                                       : sym_lt(t, sym_add(t, sym_muli(t, *q, n), *p), r->src[0]);
+    return true;
+}
+
+bool apply_cover(struct work *w, const struct opt *opt)
+{
+    struct open *o = &w->open;
+    struct tgc *t = w->t;
+    struct uop *q, *p, *valid;
+    if (!work_open(w, opt))
+        return false;
+    if (o->stage || opt->axis < 0 || opt->axis >= work_loops_before_lanes(o) || o->n >= RANGES_MAX)
+        return work_refuse(w, "the nest has no such loop outside of its lanes");
+    struct uop *r = o->range[opt->axis], *was = o->was[opt->axis];
+    if (!cut_in_blocks(w, r, opt->n, &q, &p, &valid))
+        return false;
+    work_remove_range(o, opt->axis);
+    work_insert_range(o, opt->axis, p, was);
+    work_insert_range(o, opt->axis, q, was);
+    work_substitute(w, r, sym_add(t, sym_muli(t, q, opt->n), p));
+    work_close(w);
+    if (valid) {
+        struct uop *now = store_if(t, load_if(t, w->ast->src[opt->store], valid, q, p), valid);
+        work_put_stores(w, opt->store, &now, 1);
+    }
+    return true;
+}
+
+/* -------------------------------------------------------------------------------- local memory */
+
+static int64_t threads_of(const struct uop *store)
+{
+    int64_t threads = 1;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        threads = range_is_item(store->src[i]) ? sat_mul(threads, range_fixed_size(store->src[i]))
+                                               : threads;
+    return threads;
+}
+
+/* The loops along which a block's copy of an operand has elements, outermost first, with a range of
+ * the copy's own for each, and the operand's stride along it. */
+struct copy { struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK]; int ndim, nsum; };
+
+static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uop *r)
+{
+    if (!uop_depends_on(w->t, load, r))
+        return true;
+    int64_t n = range_fixed_size(r);
+    if (n < 1 || c->ndim == MAX_RANK)
+        return work_refuse(w, "the copy has more loops than it may, or one of unknown size");
+    if (!index_stride(w->t, load->src[1], r, &c->stride[c->ndim]))
+        c->stride[c->ndim] = INT64_MAX;              /* data of a division: not neighbours */
+    c->of[c->ndim] = r;
+    c->n[c->ndim++] = n;
+    return true;
+}
+
+/* Of the sum's loops inside of number `axis`, of lanes, then of the block's threads. */
+static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum, struct uop *load,
+                      int axis, struct copy *c)
+{
+    int first = store_first_range(store);
+    *c = (struct copy){.ndim = 0};
+    for (int i = axis + 2; i < sum->nsrc; i++)
+        if (!add_loop(w, c, load, sum->src[i]))
+            return false;
+    c->nsum = c->ndim;
+    for (int i = first; i < store->nsrc; i++)
+        if (range_is_lane(store->src[i]) && !add_loop(w, c, load, store->src[i]))
+            return false;
+    for (int i = first; i < store->nsrc; i++)
+        if (range_is_item(store->src[i]) && !add_loop(w, c, load, store->src[i]))
+            return false;
+    return c->ndim > 0 || work_refuse(w, "the block's threads read one element");
+}
+
+/* The copy's own ranges as parts of element e of those that are copied: neighbours of memory are
+ * next to each other. */
+static void divide_element(struct tgc *t, struct copy *c, struct uop *e)
+{
+    bool done[MAX_RANK] = {false};
+    for (int k = 0; k < c->ndim; k++) {
+        int next = -1;
+        for (int a = c->ndim - 1; a >= 0; a--)
+            if (!done[a] && (next < 0 || c->stride[a] < c->stride[next]))
+                next = a;
+        done[next] = true;
+        c->own[next] = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, c->n[next])) : e;
+        e = sym_div(t, e, uop_int(t, c->n[next]));
+    }
+}
+
+/* The sum's load number `operand`, sources first, of memory that is no stage. */
+static struct uop *find_operand(struct work *w, struct uop *sum, int operand)
+{
+    int n;
+    struct uop **order = nest_order(w->t, sum->src[0], &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && operand-- == 0)
+            return order[i]->src[0]->op == OP_BUFFER ? order[i] : NULL;
+    return NULL;
+}
+
+bool apply_local(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *sum, *at = uop_int(t, 0), *from = at, *src[4], *e;
+    struct uop_map by = {.t = t, .scratch = true};
+    struct copy c;
+    int nsrc = 2;
+    if (!work_take_sum(w, opt, opt->axis, &sum))
+        return false;
+    struct uop *store = w->ast->src[opt->store], *load = find_operand(w, sum, opt->operand);
+    int64_t threads = threads_of(store), total = 1;
+    if (!load || work_stage_of(w, store, sum))
+        return work_refuse(w, "the sum has no such operand");
+    if (threads < 2)
+        return work_refuse(w, "a copy in local memory is for a block's threads");
+    if (!find_copy(w, store, sum, load, opt->axis, &c))
+        return false;
+    for (int a = 0; a < c.ndim; a++)
+        total = sat_mul(total, c.n[a]);
+    if (total % threads || opt->n < 0 || opt->n > 64)
+        return work_refuse(w, "each of the block's threads copies as many elements");
+    struct uop *turn = work_new_range(t, total / threads, AXIS_LOOP),
+               *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK);
+    e = sym_add(t, sym_muli(t, turn, threads), thread);
+    divide_element(t, &c, e);
+    int64_t step = 1;
+    for (int a = c.ndim - 1; a >= 0; a--) {
+        map_set(&by, c.of[a], c.own[a]);
+        at = sym_add(t, at, sym_muli(t, c.own[a], step));
+        from = sym_add(t, from, sym_muli(t, c.of[a], step));
+        step = sat_mul(step, c.n[a]);
+        step += a == c.nsum ? opt->n : 0;
+    }
+    src[0] = uop_substitute_all(t, load, &by);
+    src[1] = at;
+    if (turn->op == OP_RANGE)
+        src[nsrc++] = turn;
+    src[nsrc++] = thread;
+    union arg memory = {.p = work_new_memory(w, load->dtype, step, SPACE_LOCAL)};
+    struct uop *read[2] = {uop_intern(t, OP_STAGE, load->dtype, src, nsrc, memory), from};
+    struct uop *now = uop_substitute(t, store, load,
+                                     uop_intern(t, OP_LOAD, load->dtype, read, 2, (union arg){0}));
+    work_put_stores(w, opt->store, &now, 1);
+    return true;
+}
+
+/* ------------------------------------------------------------------------- sums of many threads */
+
+bool apply_tree(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *sum, *q, *p, *valid, *src[MAX_RANK + 8], *load[2], *stage[3];
+    if (!work_take_sum(w, opt, opt->axis, &sum))
+        return false;
+    struct uop *store = w->ast->src[opt->store], *r = sum->src[opt->axis + 1];
+    const struct uop *around = work_stage_of(w, store, sum);
+    for (int i = 2; around && i < around->nsrc; i++)
+        if (uop_depends_on(t, sum, around->src[i]))
+            return work_refuse(w, "the sum changes with the loops of a stage");
+    if (work_is_of_sum(w, store, sum))
+        return work_refuse(w, "the sum is a term of another one");
+    if (opt->n > BLOCK_MAX || sum->nsrc > MAX_RANK + 4)
+        return work_refuse(w, "a block has no more than 256 threads");
+    if (!cut_in_blocks(w, r, opt->n, &q, &p, &valid))
+        return false;
+    struct uop *value = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), p));
+    if (valid) {
+        enum op op = REDUCE_OP(sum->arg.i);
+        struct uop *choice[3] = {valid, load_if(t, value, valid, q, p),
+                                 uop_const(t, sum->dtype, reduce_identity(op, sum->dtype))};
+        value = uop_intern(t, OP_WHERE, sum->dtype, choice, 3, (union arg){0});
+    }
+    int n = 1;
+    src[0] = value;
+    for (int i = 1; i < sum->nsrc; i++)
+        if (i != opt->axis + 1 || q->op == OP_RANGE)
+            src[n++] = i == opt->axis + 1 ? q : sum->src[i];
+    struct uop *thread = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_BLOCK);
+    struct uop *part = n > 1 ? uop_intern(t, OP_REDUCE, sum->dtype, src, n, sum->arg) : value;
+    stage[0] = uop_substitute(t, part, p, thread);
+    stage[1] = stage[2] = thread;
+    union arg memory = {.p = work_new_memory(w, sum->dtype, opt->n, SPACE_LOCAL)};
+    load[0] = uop_intern(t, OP_STAGE, sum->dtype, stage, 3, memory);
+    load[1] = p;
+    src[0] = uop_intern(t, OP_LOAD, sum->dtype, load, 2, (union arg){0});
+    src[1] = p;
+    struct uop *all = uop_intern(t, OP_REDUCE, sum->dtype, src, 2, sum->arg);
+    uop_set_origin(t, all, sum);
+    struct uop *now = uop_substitute(t, store, sum, all);
+    work_put_stores(w, opt->store, &now, 1);
+    return true;
+}
+
+/* ---------------------------------------------------------------------------------------- stages */
+
+/* The stage of the opt, if it is a row: an element for each turn of its one loop. */
+static struct uop *find_row(struct work *w, const struct opt *opt)
+{
+    work_close(w);
+    struct uop *stage = opt->of != OF_STAGE ? NULL
+                        : work_find(w, w->ast->src[opt->store], OP_STAGE, opt->number);
+    if (stage && stage->nsrc == 3 && stage->src[1] == stage->src[2] &&
+        buffer_space(stage->arg.p) == SPACE_SCRATCH)
+        return stage;
+    work_refuse(w, "the store has no such stage of one loop in scratch");
+    return NULL;
+}
+
+bool apply_inline(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *stage = find_row(w, opt), *store = w->ast->src[opt->store];
+    if (!stage)
+        return false;
+    for (;;) {
+        int n, i = 0;
+        struct uop **order = uop_toposort(t, &store, 1, &n);
+        while (i < n && !(order[i]->op == OP_LOAD && order[i]->src[0] == stage))
+            i++;
+        if (i == n)
+            break;
+        if (order[i]->nsrc > 2)
+            return work_refuse(w, "the stage is read under a condition");
+        store = uop_substitute(t, store, order[i],
+                               uop_substitute(t, stage->src[0], stage->src[2], order[i]->src[1]));
+    }
+    work_put_stores(w, opt->store, &store, 1);
+    return true;
+}
+
+bool apply_share(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *stage = find_row(w, opt), *store = w->ast->src[opt->store], *src[3];
+    if (!stage)
+        return false;
+    const struct buffer *was = stage->arg.p;
+    if (was->dim[0]->op != OP_CONST || RANGE_AXIS(stage->src[2]->arg.i) != AXIS_LOOP)
+        return work_refuse(w, "only the run knows how many turns the loop has");
+    struct uop *thread = uop_axis(t, stage->src[2]->src[0], AXIS_LOOP, WORKER_BLOCK);
+    work_name_like(t, thread, stage->src[2]);
+    src[0] = uop_substitute(t, stage->src[0], stage->src[2], thread);
+    src[1] = src[2] = thread;
+    union arg memory = {.p = work_new_memory(w, stage->dtype, was->dim[0]->arg.i, SPACE_LOCAL)};
+    struct uop *local = uop_intern(t, OP_STAGE, stage->dtype, src, 3, memory);
+    store = uop_substitute(t, store, stage, local);
+    work_put_stores(w, opt->store, &store, 1);
+    return true;
+}
