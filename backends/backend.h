@@ -195,8 +195,9 @@ const char *program_piece_symbol(struct tgc *t, const char *name, const char *pi
 /* The weights at their offsets, gaps zeroed: the contents of NAME.weights. false: the sink
  * refused. */
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink);
-/* The same, to memory of schedule->weight_nbytes; swapped: as in a sink. */
-void program_copy_weights(struct tgc *t, const struct schedule *s, unsigned char *to, bool swapped);
+/* The same, to memory of schedule->weight_nbytes; swapped: as in a sink. In any thread. needs: the places do
+ * not overlap, and are in order. */
+void program_copy_weights(const struct schedule *s, unsigned char *to, bool swapped);
 enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mode wanted);
 /* A C identifier for NAME from an output's stem or a model's name: never a keyword, never empty. */
 const char *program_name(struct tgc *t, const char *stem);

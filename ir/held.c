@@ -48,6 +48,16 @@ void held_release_all(struct tgc *t)
     }
 }
 
+void held_pass(struct tgc *from, struct tgc *to, void (*release)(void *what), size_t nbytes)
+{
+    for (struct held *h = from->held; h; h = h->before) {
+        if (h->release != release)
+            continue;
+        held_add(to, release, mem_copy(to, h->what, nbytes));
+        held_forget(h);
+    }
+}
+
 /* ---------------------------------------------------------------------------------------- files */
 
 struct opened { FILE *file; int fd; };
@@ -96,6 +106,11 @@ struct held *held_map(struct tgc *t, struct held_map **map)
 {
     *map = MEM_NEW(t, struct held_map);
     return held_add(t, unmap, *map);
+}
+
+void held_pass_maps(struct tgc *from, struct tgc *to)
+{
+    held_pass(from, to, unmap, sizeof(struct held_map));
 }
 
 static void free_block(void *what) { free(*(void **)what); }

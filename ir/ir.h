@@ -90,6 +90,8 @@ void held_forget(struct held *h);
 struct held *held_last(const struct tgc *t);
 void held_forget_since(struct tgc *t, const struct held *last);
 void held_release_all(struct tgc *t);
+/* What `from` holds with this function, of nbytes, is held by `to` from now on. */
+void held_pass(struct tgc *from, struct tgc *to, void (*release)(void *what), size_t nbytes);
 /* fopen() to be closed by held_release(*h). NULL: errno says why. */
 FILE *held_fopen(struct tgc *t, const char *path, const char *mode, struct held **h);
 /* A file descriptor that is to be stored in **fd. */
@@ -97,6 +99,7 @@ struct held *held_fd(struct tgc *t, int **fd);
 /* A map or a block of the heap, to be stored in (*map)->base, or in **block. */
 struct held_map { void *base; size_t nbytes; };
 struct held *held_map(struct tgc *t, struct held_map **map);
+void held_pass_maps(struct tgc *from, struct tgc *to);
 struct held *held_heap(struct tgc *t, void ***block);
 
 /* --------------------------------------------------------------------------------------- dict.c */
@@ -813,6 +816,9 @@ void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsig
  * that the caller frees through *packed (set to NULL otherwise). NULL: no memory. needs: storage's
  * dims and strides are constants. */
 const void *view_stored_bytes(const struct buffer *b, void **packed);
+/* Copies u's elements, row-major, where they are a weight's own, by views without padding. `to` has room
+ * for them. false: they are something else, to be computed. */
+bool view_copy_weight(struct tgc *t, struct uop *u, void *to);
 struct tracker { int nview; struct view *view; };
 struct tracker *tracker_contiguous(struct tgc *t, struct uop *const *dim, int ndim);
 /* The tracker after a movement op u (RESHAPE..WINDOW, not CONCAT) whose src[0] has tracker tr; NULL

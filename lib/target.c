@@ -450,8 +450,6 @@ tgc_status tgc_program_weights(const tgc_program *p, void *to)
     const struct program_copy *copy = (const void *)p;
     if (!copy || !to)
         return TGC_MISUSE;
-    if (setjmp(copy->t->stop) != 0)
-        return api_status(copy->t);
-    program_copy_weights(copy->t, copy->s, to, false);
+    program_copy_weights(copy->s, to, false);
     return TGC_OK;
 }

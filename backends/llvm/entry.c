@@ -133,7 +133,7 @@ static void weights(const struct emit *e)
     enum { ALIGN = 64 };
     size_t n = e->s->weight_nbytes;
     unsigned char *bytes = mem_alloc(e->t, n + 1);
-    program_copy_weights(e->t, e->s, bytes, e->swapped);
+    program_copy_weights(e->s, bytes, e->swapped);
     value g = constant_data(e, e->l->ConstStringInContext(e->context, (const char *)bytes, (unsigned)n, 1),
                    "weights");
     e->l->SetAlignment(g, ALIGN);

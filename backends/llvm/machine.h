@@ -69,9 +69,11 @@ void fatal_end(struct fatal *guard);
 /* split.c: the schedule's modules, for this process. */
 struct emit *split_emit(struct tgc *t, struct llvm *l, const struct llvm_machine *m,
                         const struct schedule *s, const char *name, int *nmodule);
-/* parallel.c: their objects. false: an error. */
+/* parallel.c: their objects. Meanwhile the weights are copied to where the code expects them. false: an
+ * error. */
 bool parallel_generate(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
-                       const struct emit *e, int n, struct code_object *object);
+                       const struct emit *e, int n, struct code_object *object,
+                       unsigned char *weights);
 
 /* Records LLVM's error, which is freed; false. */
 bool llvm_failed(struct tgc *t, const struct llvm *l, LLVMErrorRef error, const char *what);

@@ -223,9 +223,8 @@ static struct llvm_program *compile(struct tgc *t, struct llvm *l, const struct 
     for (int i = 0; i < p->nobject && ir; i++)
         text_puts(ir, llvm_take(t, l, l->PrintModuleToString(e[i].module)));
     p->object = mem_array(t, (size_t)p->nobject, sizeof *p->object);
-    program_copy_weights(t, s, weights, false);
     p->weights = weights;
-    if (!parallel_generate(t, l, &m, e, p->nobject, p->object))
+    if (!parallel_generate(t, l, &m, e, p->nobject, p->object, weights))
         return NULL;
     for (int i = 0; i < p->nobject; i++)
         module_end(&e[i]);

@@ -58,14 +58,11 @@ static void swap_numbers(unsigned char *p, size_t nbytes, size_t of_one)
 static bool write_stored(const struct buffer *b, const struct byte_sink *sink, unsigned char *piece)
 {
     bool swapped = sink->swapped && dtype_nbytes(b->dtype) > 1;
-    if (b->nbytes == 0 || (!b->storage && !swapped))
-        return b->nbytes == 0 || sink->write(sink->context, b->data, b->nbytes);
+    if (!b->storage && !swapped)
+        return sink->write(sink->context, b->data, b->nbytes);
     for (size_t at = 0, n; at < b->nbytes; at += n) {
         n = b->nbytes - at < PIECE_BYTES ? b->nbytes - at : PIECE_BYTES;
-        if (b->storage)
-            view_copy_stored(b, at, n, piece);
-        else
-            memcpy(piece, (const unsigned char *)b->data + at, n);
+        view_copy_stored(b, at, n, piece);
         if (swapped)
             swap_numbers(piece, n, dtype_nbytes(b->dtype));
         if (!sink->write(sink->context, piece, n))
@@ -74,18 +71,27 @@ static bool write_stored(const struct buffer *b, const struct byte_sink *sink, u
     return true;
 }
 
+/* The next one that has bytes of its own, from *i on; NULL: there is none. */
+static const struct buffer *next_weight(const struct schedule *s, int *i)
+{
+    while (*i < s->nweight) {
+        const struct buffer *b = s->weight[(*i)++];
+        if (!is_string(b) && weight_holder(b) == b && b->nbytes)
+            return b;
+    }
+    return NULL;
+}
+
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink)
 {
     static const unsigned char zeros[4096] = {0};
     struct mem_mark mark = scratch_mark(t);
     unsigned char *piece = scratch_array(t, PIECE_BYTES, 1);
     size_t at = 0;
-    for (int i = 0; i < s->nweight; i++) {
-        const struct buffer *b = s->weight[i];
-        if (is_string(b) || weight_holder(b) != b)
-            continue;
+    int i = 0;
+    for (const struct buffer *b; (b = next_weight(s, &i)); at += b->nbytes) {
         if (b->offset < at)
-            TGC_BUG(t, "weight %d lies at %zu, before the end of the one before it", i, b->offset);
+            TGC_BUG(t, "weight %d lies at %zu, before the end of the one before it", i - 1, b->offset);
         while (at < b->offset) {
             size_t n = b->offset - at < sizeof zeros ? b->offset - at : sizeof zeros;
             if (!sink->write(sink->context, zeros, n))
@@ -94,23 +100,22 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
         }
         if (!write_stored(b, sink, piece))
             return false;
-        at += b->nbytes;
     }
     scratch_release(t, mark);
     return true;
 }
 
-static bool append(void *context, const void *p, size_t nbytes)
+void program_copy_weights(const struct schedule *s, unsigned char *to, bool swapped)
 {
-    unsigned char **to = context;
-    memcpy(*to, p, nbytes);
-    *to += nbytes;
-    return true;
-}
-
-void program_copy_weights(struct tgc *t, const struct schedule *s, unsigned char *to, bool swapped)
-{
-    (void)program_write_weights(t, s, &(struct byte_sink){append, &to, swapped});
+    size_t at = 0;
+    int i = 0;
+    for (const struct buffer *b; (b = next_weight(s, &i)); at = b->offset + b->nbytes) {
+        memset(to + at, 0, b->offset - at);
+        view_copy_stored(b, 0, b->nbytes, to + b->offset);
+        if (swapped && dtype_nbytes(b->dtype) > 1)
+            swap_numbers(to + b->offset, b->nbytes, dtype_nbytes(b->dtype));
+    }
+    memset(to + at, 0, s->weight_nbytes - at);
 }
 
 /* ----------------------------------------------------------------------------------- the struct */

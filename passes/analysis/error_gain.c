@@ -274,24 +274,35 @@ static void read_terms(const struct field *f, const struct terms *m, int k, int6
         field_read(f, base + m->entry[k][i], m->shift[k][i], x + i * PIXELS);
 }
 
-/* y += the sum of the products, TOGETHER rows at a time, so that y is stored less often. */
-static void add_products(const float *w, const int64_t *at, const float *x, int64_t n,
-                         float *restrict y)
+/* Results that are sums of the same terms x, each by weights of its own. */
+enum { ALIKE = 16 };
+struct sums { const float *w[ALIKE]; float *y[ALIKE]; int n; };
+
+/* y += the sum of the products of 8 terms, so that y is stored less often. */
+static void add_eight(const float *w, const int64_t *at, const float *x, float *restrict y)
 {
-    enum { TOGETHER = 8 };
+    float a = w[at[0]], b = w[at[1]], c = w[at[2]], d = w[at[3]];
+    float e = w[at[4]], f = w[at[5]], g = w[at[6]], h = w[at[7]];
+    for (int k = 0; k < PIXELS; k++)
+        y[k] += ((a * x[k] + b * x[PIXELS + k]) +
+                 (c * x[2 * PIXELS + k] + d * x[3 * PIXELS + k])) +
+                ((e * x[4 * PIXELS + k] + f * x[5 * PIXELS + k]) +
+                 (g * x[6 * PIXELS + k] + h * x[7 * PIXELS + k]));
+}
+
+/* Adds n terms to all of s, which is empty then. Eight terms stay in the first cache for all of them.
+ */
+static void add_products(struct sums *s, const int64_t *at, const float *x, int64_t n)
+{
     int64_t i = 0;
-    for (; i + TOGETHER <= n; i += TOGETHER, x += TOGETHER * PIXELS) {
-        float a = w[at[i]], b = w[at[i + 1]], c = w[at[i + 2]], d = w[at[i + 3]];
-        float e = w[at[i + 4]], f = w[at[i + 5]], g = w[at[i + 6]], h = w[at[i + 7]];
-        for (int k = 0; k < PIXELS; k++)
-            y[k] += ((a * x[k] + b * x[PIXELS + k]) +
-                     (c * x[2 * PIXELS + k] + d * x[3 * PIXELS + k])) +
-                    ((e * x[4 * PIXELS + k] + f * x[5 * PIXELS + k]) +
-                     (g * x[6 * PIXELS + k] + h * x[7 * PIXELS + k]));
-    }
-    for (; i < n; i++, x += PIXELS)
-        for (int k = 0; k < PIXELS; k++)
-            y[k] += w[at[i]] * x[k];
+    for (; i + 8 <= n; i += 8)
+        for (int o = 0; o < s->n; o++)
+            add_eight(s->w[o], at + i, x + i * PIXELS, s->y[o]);
+    for (; i < n; i++)
+        for (int o = 0; o < s->n; o++)
+            for (int k = 0; k < PIXELS; k++)
+                s->y[o][k] += s->w[o][at[i]] * x[i * PIXELS + k];
+    s->n = 0;
 }
 
 static int weight_of(const struct pixel_step *s)
@@ -319,24 +330,31 @@ struct field pixels_contract(struct pixels *p, struct uop *u)
     int w = weight_of(s), v = w == 0;
     float *x = scratch_array(p->t, (size_t)m.n * PIXELS, sizeof *x), other[PIXELS];
     int64_t at[MAX_RANK] = {0}, entry = 0, have = -1, base[2];
+    struct sums sums = {.n = 0};
     do {
         int shift;
         float *y = out.s->x + entry * PIXELS;
         for (int k = 0; k < 2; k++)
             base[k] = field_entry(&in[k], at, &shift);
+        if (sums.n == ALIKE || (sums.n && base[v] != have))
+            add_products(&sums, m.entry[w], x, m.n);
         if (base[v] != have)
             read_terms(&in[v], &m, v, have = base[v], x);
-        if (w >= 0)
-            add_products(in[w].s->x + base[w], m.entry[w], x, m.n, y);
-        else
-            for (int64_t i = 0; i < m.n; i++) {
-                field_read(&in[1], base[1] + m.entry[1][i], m.shift[1][i], other);
-                for (int k = 0; k < PIXELS; k++)
-                    y[k] += x[i * PIXELS + k] * other[k];
-            }
-        for (int k = 0; k < PIXELS; k++)
-            y[k] = confine(m.each * m.equal * (double)y[k]);
+        if (w >= 0) {
+            sums.w[sums.n] = in[w].s->x + base[w];
+            sums.y[sums.n++] = y;
+            continue;
+        }
+        for (int64_t i = 0; i < m.n; i++) {
+            field_read(&in[1], base[1] + m.entry[1][i], m.shift[1][i], other);
+            for (int k = 0; k < PIXELS; k++)
+                y[k] += x[i * PIXELS + k] * other[k];
+        }
     } while (entry++, next_place(at, out.dim, out.ndim));
+    if (sums.n)
+        add_products(&sums, m.entry[w], x, m.n);
+    for (int64_t i = 0; i < entry * PIXELS; i++)
+        out.s->x[i] = confine(m.each * m.equal * (double)out.s->x[i]);
     scratch_release(p->t, mark);
     return out;
 }
@@ -353,6 +371,22 @@ static double square_of(const struct field *f, int64_t entry)
     return sum / PIXELS;
 }
 
+/* The squares of operand k's terms, from an entry on. */
+static void square_terms(const struct field *f, const struct terms *m, int k, int64_t base,
+                         double *square)
+{
+    const int64_t *at = m->entry[k];
+    if (!f->s->uniform) {
+        for (int64_t i = 0; i < m->n; i++)
+            square[i] = square_of(f, base + at[i]);
+        return;
+    }
+    for (int64_t i = 0; i < m->n; i++) {
+        double v = f->s->x[base + at[i]];
+        square[i] = v * v;
+    }
+}
+
 /* Walks all results and terms. give: adds to operand k's gain that of the result times the other
  * factor's square; otherwise returns the sum of these, each times the operand's own square. */
 static double walk_terms(const struct pixels *p, const struct pixel_step *s, int k, bool give)
@@ -363,6 +397,7 @@ static double walk_terms(const struct pixels *p, const struct pixel_step *s, int
     double total = 0;
     int64_t at[MAX_RANK] = {0}, entry = 0, have = -1;
     double *square = scratch_array(p->t, (size_t)m.n, sizeof *square);
+    double *other = scratch_array(p->t, (size_t)m.n, sizeof *other);
     do {
         int shift;
         int64_t xbase = field_entry(x, at, &shift), wbase = field_entry(w, at, &shift);
@@ -370,16 +405,14 @@ static double walk_terms(const struct pixels *p, const struct pixel_step *s, int
         if (gain == 0)
             continue;
         if (!give && xbase != have)
-            for (int64_t i = 0; i < m.n; i++)
-                square[i] = square_of(x, xbase + m.entry[k][i]);
+            square_terms(x, &m, k, xbase, square);
         have = xbase;
-        for (int64_t i = 0; i < m.n; i++) {
-            double by = gain * square_of(w, wbase + m.entry[1 - k][i]);
-            if (give)
-                x->s->gain[xbase + m.entry[k][i]] += by;
-            else
-                total += by * square[i];
-        }
+        square_terms(w, &m, 1 - k, wbase, other);
+        double *to = give ? x->s->gain + xbase : NULL;
+        for (int64_t i = 0; i < m.n && give; i++)
+            to[m.entry[k][i]] += gain * other[i];
+        for (int64_t i = 0; i < m.n && !give; i++)
+            total += gain * other[i] * square[i];
     } while (entry++, next_place(at, s->out.dim, s->out.ndim));
     scratch_release(p->t, mark);
     return total;

@@ -287,7 +287,8 @@ static struct uop *transform_input(const struct tiling *g)
     return walk_windows(g, tensor_stack_along(t, 0, v, g->nplace));
 }
 
-/* The weight's distinct elements, with the axes of the product; NULL: over the memory limit. */
+/* The weight's distinct elements, with the axes of the product, in scratch; NULL: over the memory limit.
+ */
 static float *weight_values(const struct layer *l, struct uop **dim, int64_t *nelem)
 {
     struct tgc *t = l->t;
@@ -299,8 +300,9 @@ static float *weight_values(const struct layer *l, struct uop **dim, int64_t *ne
     if (*nelem < 1 || !size_mul((size_t)*nelem, sizeof(float), &nbytes) || nbytes > room / 16)
         return NULL;
     struct eval_env env = {.budget = -1};
-    float *data = mem_alloc(t, nbytes);
-    return eval_store(t, w, *nelem, &env, data, NULL) ? data : NULL;
+    float *data = scratch_array(t, (size_t)*nelem, sizeof *data);
+    bool ok = view_copy_weight(t, w, data) || eval_store(t, w, *nelem, &env, data, NULL);
+    return ok ? data : NULL;
 }
 
 /* Of so many elements the taps are transformed at once, and their places stored side by side. */
@@ -331,16 +333,36 @@ static void transform_taps(const struct tiling *g, const abreast *tap, abreast *
         }
 }
 
-/* Where the first tap of U's element i lies in the weight. below[p], step[p]: the elements behind
- * axis p of U and of the weight. */
-static int64_t first_tap(const int64_t *below, const int64_t *step, int ndim, int64_t i)
+/* Where U's elements are in the weight. below[p], step[p]: the elements behind axis p of U and of the
+ * weight; row: how many elements of U stand side by side along its innermost axis, which is `inner`. */
+struct taps { int ndim, inner; int64_t row, below[MAX_RANK], step[MAX_RANK]; };
+
+static struct taps taps_of(struct uop *const *udim, struct uop *const *dim, int ndim)
 {
-    int64_t from = 0;
-    for (int p = 0; p < ndim; p++) {
-        from += i / below[p] * step[p];
-        i %= below[p];
+    struct taps s = {.ndim = ndim, .row = 1};
+    for (int p = ndim - 1; p >= 0; p--) {
+        s.below[p] = p == ndim - 1 ? 1 : s.below[p + 1] * size_of(udim[p + 1]);
+        s.step[p] = p == ndim - 1 ? 1 : s.step[p + 1] * size_of(dim[p + 1]);
+        if (s.row == 1) {
+            s.inner = p;
+            s.row = size_of(udim[p]);
+        }
     }
-    return from;
+    return s;
+}
+
+/* The places of the first taps of n elements of U, from element i on. */
+static void first_taps(const struct taps *s, int64_t i, int n, int64_t *from)
+{
+    for (int e = 0; e < n; e++) {
+        if (e && (i + e) % s->row) {
+            from[e] = from[e - 1] + s->step[s->inner];
+            continue;
+        }
+        from[e] = 0;
+        for (int64_t p = 0, rest = i + e; p < s->ndim; rest %= s->below[p++])
+            from[e] += rest / s->below[p] * s->step[p];
+    }
 }
 
 /* U: [xi, the product's axes], a weight; NULL: over the memory limit. */
@@ -349,36 +371,38 @@ static struct uop *transform_weight(const struct tiling *g)
     const struct layer *l = g->l;
     struct tgc *t = l->t;
     struct uop *dim[MAX_RANK], *udim[MAX_RANK];
-    int64_t nelem, stride[SIDES_MAX] = {1, 1}, size[MAX_RANK], below[MAX_RANK], step[MAX_RANK];
+    int64_t nelem, stride[SIDES_MAX] = {1, 1}, size[MAX_RANK], from[ABREAST];
     int ndim = l->product->ndim, ntap = 1, ncol = g->nside == 2 ? g->f[1].taps : 1;
+    struct mem_mark mark = scratch_mark(t);
     float *w = weight_values(l, dim, &nelem);
-    if (!w)
+    if (!w) {
+        scratch_release(t, mark);
         return NULL;
+    }
     for (int s = 0; s < g->nside; s++) {
         ntap *= g->f[s].taps;
         for (int p = g->side[s]->tap + 1; p < ndim; p++)
             stride[s] *= size_of(dim[p]);
     }
     weight_dims(g, udim);
-    for (int p = ndim - 1; p >= 0; p--) {
-        below[p] = p == ndim - 1 ? 1 : below[p + 1] * size_of(udim[p + 1]);
-        step[p] = p == ndim - 1 ? 1 : step[p + 1] * size_of(dim[p + 1]);
-    }
+    struct taps places = taps_of(udim, dim, ndim);
     int64_t each = nelem / ntap;
     float *u = mem_array(t, (size_t)each * (size_t)g->nplace, sizeof *u);
     abreast tap[SIDE_MAX * SIDE_MAX] = {{0}}, place[PLACES_MAX];
     for (int64_t i = 0; i < each; i += ABREAST) {
         int n = each - i < ABREAST ? (int)(each - i) : ABREAST;
-        for (int e = 0; e < n; e++) {
-            const float *from = w + first_tap(below, step, ndim, i + e);
-            for (int k = 0; k < ntap; k++)
-                tap[k][e] = from[k / ncol * stride[0] + k % ncol * stride[1]];
+        first_taps(&places, i, n, from);
+        for (int k = 0; k < ntap; k++) {
+            const float *first = w + k / ncol * stride[0] + k % ncol * stride[1];
+            for (int e = 0; e < n; e++)
+                tap[k][e] = first[from[e]];
         }
         transform_taps(g, (const abreast *)tap, place);
         for (int k = 0; k < g->nplace; k++)
             for (int e = 0; e < n; e++)
                 u[k * each + i + e] = (float)place[k][e];
     }
+    scratch_release(t, mark);
     size[0] = g->nplace;
     for (int p = 0; p < ndim; p++)
         size[p + 1] = size_of(udim[p]);
