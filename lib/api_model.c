@@ -1,10 +1,14 @@
 /* api_model.c - tgc.h: models that run in this process.
  *
- * A model is a compile that has come to an instance (instance.c), and stays: all that belongs to it
- * is in the compile's arena, or held by it.
+ * A model is an instance (instance.c), out of the cache (kept.c) or from a compile. All that belongs to it
+ * is in the arena of a struct tgc, or held by that: the one in which the cache was searched, or a fresh one
+ * behind a compile, whose graph, schedule and copies of weights are freed.
  */
 #include "lib/lib.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <string.h>
 
 /* Of one input or output: what the caller sees, and its sizes. */
@@ -17,8 +21,7 @@ struct port {
 
 struct tgc_model {
     struct tgc *t;
-    struct options o;
-    struct model m;
+    struct options o;               /* its threads alone */
     struct instance p;
     struct port *input, *output;
     bool is_prepared;               /* instance_prepare() has been called */
@@ -60,28 +63,84 @@ static bool prepare(struct tgc_model *m)
     return m->is_prepared;
 }
 
+/* No input has a value before the model is open. */
+static bool read_nothing(struct tgc *t, struct options *o, const struct model *m, struct feed *f)
+{
+    (void)t;
+    (void)o;
+    (void)m;
+    *f = (struct feed){0};
+    return true;
+}
+
+/* In `home`, whose setjmp() is the caller's. */
+static tgc_model *model_in(struct tgc *home, const struct instance *p, int threads)
+{
+    tgc_model *m = MEM_NEW(home, tgc_model);
+    *m = (tgc_model){.t = home, .o.threads = threads, .p = *p, .message = ""};
+    describe_ports(m);
+    return m;
+}
+
+static tgc_model *model_apart(struct tgc *home, const struct instance *p, int threads)
+{
+    return setjmp(home->stop) == 0 ? model_in(home, p, threads) : NULL;
+}
+
+static void free_home(void *what) { tgc_free(*(struct tgc **)what); }
+
+struct opened { tgc_model *made; struct held *home; };
+
+/* The compile's instance in a struct tgc of its own, which t holds until it is held_forget()ed. */
+static bool move_out(struct tgc *t, struct instance *p, int threads, struct opened *made)
+{
+    struct tgc **home = MEM_NEW(t, struct tgc *);
+    made->home = held_add(t, free_home, home);
+    *home = tgc_new(0);
+    if (*home && instance_move(t, *home, p))
+        made->made = model_apart(*home, p, threads);
+    return made->made != NULL;
+}
+
 static void open_model(struct tgc *t, tgc_compiler *c, void *arg)
 {
-    struct tgc_model *m = MEM_NEW(t, struct tgc_model);
-    m->t = t;
-    m->message = "";
-    if (!api_options(t, c, COMMAND_RUN, NULL, "--target=llvm", &m->o) ||
-        !model_load(t, &m->o, &m->m) ||
-        !model_schedule(t, &m->o, m->o.name ? m->o.name : program_name(t, m->m.stem), &m->m) ||
-        !instance_build(t, &m->o, &m->m, &m->p))
+    struct opened *made = arg;
+    struct options o;
+    struct model m = {0};
+    struct feed f;
+    struct instance p;
+    if (!api_options(t, c, COMMAND_RUN, NULL, "--target=llvm", &o) ||
+        !instance_obtain(t, &o, &m, &f, read_nothing, &p))
         return;
-    describe_ports(m);
-    *(tgc_model **)arg = m;
+    if (!m.schedule) {                               /* out of the cache: t holds little else */
+        made->made = model_in(t, &p, o.threads);
+    } else if (!move_out(t, &p, o.threads, made)) {
+        t->exhausted = true;
+        t->nerror++;
+    }
+}
+
+/* The C library may keep what a compile has freed, a few times the model, for later. */
+static void free_compile(struct tgc *t)
+{
+    tgc_free(t);
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 tgc_status tgc_open(tgc_compiler *c, tgc_model **m)
 {
-    tgc_model *made = NULL;
+    struct opened opened = {0};
     struct tgc *kept;
     if (!m)
         return TGC_MISUSE;
-    tgc_status status = api_call(c, open_model, &made, &kept);
-    *m = kept ? made : NULL;
+    tgc_status status = api_call(c, open_model, &opened, &kept);
+    *m = kept ? opened.made : NULL;
+    if (kept && opened.home) {
+        held_forget(opened.home);
+        free_compile(kept);
+    }
     return status;
 }
 

@@ -123,9 +123,6 @@ static const char *sibling(struct tgc *t, const char *path, const char *extensio
                       extension);
 }
 
-/* clang: checks the program; NULL: another target */
-struct emission { const char *name, *header; struct clang *clang; struct text c, h, kernels; bool beside; };
-
 /* Reports what happens to weights that no linker accepts. */
 static void mention_weights(struct tgc *t, const struct schedule *s, enum weights_mode wanted,
                             const char *name)
@@ -161,16 +158,6 @@ static struct clang *clang_of(struct tgc *t, const struct options *o)
     return o->target == TARGET_CLANG ? clang_open(t, o->triple) : NULL;
 }
 
-/* What a compiler is told of threads; NULL: nothing. Where there is no system there are none but those of
- * the caller's parallel_for. */
-static const char *threads_flag(struct tgc *t, const struct options *o, const char *name)
-{
-    bool bare = o->triple && strstr(o->triple, "-none-");
-    return o->threads <= 1 ? NULL
-           : bare          ? mem_printf(t, "-D%s_NO_PTHREADS", name_upper(t, name))
-                           : "-pthread";
-}
-
 /* What the compiler of a program's C is told. */
 enum { MOST_FLAGS = 3 };
 static int find_flags(struct tgc *t, const struct options *o, const char *name,
@@ -180,43 +167,24 @@ static int find_flags(struct tgc *t, const struct options *o, const char *name,
     if (o->nlink)
         flags[n++] = "-I.";      /* a .c of --link finds the header */
     if (o->threads > 1)
-        flags[n++] = threads_flag(t, o, name);
+        flags[n++] = compiler_threads_flag(t, o, name);
     return n;
 }
 
 static bool emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e)
 {
-    double start = clock_seconds();
-    struct program_options po = model_program_options(o, m, e->name);
-    struct program_lines lines = {0};
-    po.lines = e->clang ? &lines : NULL;
-    po.header = e->header;
-    po.kernels = &e->kernels;
-    po.no_main = o->emit != EMIT_C;
     bool to_stdout = strcmp(o->output, "-") == 0;
-    e->c.t = e->h.t = e->kernels.t = t;
-    if (to_stdout && po.weights == WEIGHTS_AUTO)
-        po.weights = WEIGHTS_STRING;
-    mention_weights(t, m->schedule, po.weights, e->name);
-    progress(t, "%s: writing C%s", e->name,
-             po.no_main || o->vectors == VECTORS_NEVER ? "" : ", with reference vectors");
-    bool ok = program_write_c(t, m->schedule, &po, &e->c, &e->h, &e->beside);
-    progress_end(t);
-    if (!ok)
+    e->no_main = o->emit != EMIT_C;
+    e->weights = to_stdout && o->weights == WEIGHTS_AUTO ? WEIGHTS_STRING : o->weights;
+    mention_weights(t, m->schedule, e->weights, e->name);
+    if (!program_emit(t, o, m, e))
         return false;
     if (e->beside && to_stdout)
         return diag_error(t, NULL,
                           "-o - has no place for the weights' file; --weights=string or array puts "
                           "them into the C");
     mention_size(t, o, e);
-    if (t->debug >= 3)
-        report_text(t, e->kernels.s);
-    report_stage(t, "emit C", start);
-    struct clang_source source = {
-        .subject = o->model, .c_name = mem_printf(t, "%s.c", e->name), .c = &e->c, .h = &e->h,
-        .h_name = e->header ? e->header : mem_printf(t, "%s.h", e->name), .lines = &lines,
-        .flag = threads_flag(t, o, e->name)};
-    return !e->clang || check_by_clang(t, e->clang, &source);
+    return true;
 }
 
 /* swapped: as in struct byte_sink */

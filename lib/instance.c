@@ -40,39 +40,15 @@ bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const 
                             strerror(errno));
 }
 
-bool check_by_clang(struct tgc *t, struct clang *clang, const struct clang_source *source)
-{
-    double start = clock_seconds();
-    bool ok = clang_check(clang, source);
-    report_stage(t, "libclang", start);
-    return ok;
-}
-
 /* clang: checks the program; NULL: another target */
 static bool emit_files(struct tgc *t, const struct options *o, const struct model *m,
                        struct clang *clang, const char *name, const char *dir)
 {
-    struct program_options po = model_program_options(o, m, name);
-    struct text c = {.t = t}, h = {.t = t};
-    bool beside = false;
-    struct text kernels = {.t = t};
-    po.no_main = true;
-    po.kernels = &kernels;
-    struct program_lines lines = {0};
-    po.lines = clang ? &lines : NULL;
-    if (!program_write_c(t, m->schedule, &po, &c, &h, &beside))
+    struct emission e = {.name = name, .clang = clang, .no_main = true, .weights = o->weights};
+    if (!program_emit(t, o, m, &e) || !file_write(t, mem_printf(t, "%s/%s.c", dir, name), &e.c) ||
+        !file_write(t, mem_printf(t, "%s/%s.h", dir, name), &e.h))
         return false;
-    if (t->debug >= 3)
-        report_text(t, kernels.s);
-    struct clang_source source = {
-        .subject = o->model, .c_name = mem_printf(t, "%s.c", name), .c = &c, .h = &h,
-        .h_name = mem_printf(t, "%s.h", name), .lines = &lines};
-    if (clang && !check_by_clang(t, clang, &source))
-        return false;
-    if (!file_write(t, mem_printf(t, "%s/%s.c", dir, name), &c) ||
-        !file_write(t, mem_printf(t, "%s/%s.h", dir, name), &h))
-        return false;
-    if (!beside)
+    if (!e.beside)
         return true;
     const char *path = mem_printf(t, "%s/%s.weights", dir, name);
     struct held *held;
@@ -177,23 +153,6 @@ static void allocate_fields(struct tgc *t, struct instance *p)
         p->symbol[i] = -1;
 }
 
-static void close_library(void *what)
-{
-    void **handle = what;
-    if (*handle)
-        dlclose(*handle);
-}
-
-void *library_open(struct tgc *t, const char *path, int flags, const char *subject)
-{
-    void **handle = MEM_NEW(t, void *);
-    held_add(t, close_library, handle);
-    *handle = dlopen(path, flags);
-    if (!*handle)
-        diag_error(t, &(struct place){.file = subject}, "cannot be opened: %s", dlerror());
-    return *handle;
-}
-
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p)
 {
     *p = (struct instance){0};
@@ -278,6 +237,39 @@ void instance_adopt(struct tgc *t, struct instance *p, const struct llvm_program
     allocate_fields(t, p);
 }
 
+/* A copy of the program, which is what it was made of, linked anew: its code has the addresses of its
+ * weights, which stay where they are. */
+static void move(struct tgc *t, struct tgc *to, struct instance *p)
+{
+    struct text packed = {.t = t};
+    const char *made_by = mem_str(to, p->made_by);
+    to->mem_limit = t->mem_limit;
+    to->run_limit = t->run_limit;
+    to->run_used = t->run_used;
+    libraries_pass(t, to);
+    held_pass_maps(t, to);
+    if (p->code) {
+        llvm_program_pack(&packed, p->code);
+        const struct llvm_program *code =
+            llvm_program_unpack(to, mem_copy(to, packed.s, packed.n), packed.n,
+                                llvm_program_weights(p->code), p->info->weights_bytes);
+        if (!code)
+            TGC_BUG(t, "a program that was just packed cannot be unpacked");
+        instance_adopt(to, p, code, made_by);
+    } else {
+        p->made_by = made_by;
+        allocate_fields(to, p);
+    }
+}
+
+bool instance_move(struct tgc *t, struct tgc *to, struct instance *p)
+{
+    if (setjmp(to->stop) != 0)
+        return false;
+    move(t, to, p);
+    return true;
+}
+
 /* By LLVM, in this process. */
 static bool build_here(struct tgc *t, const struct options *o, const struct model *m,
                        struct instance *p)
@@ -318,7 +310,6 @@ static const char *name_maker(struct tgc *t, const struct options *o, const stru
 static bool build_shared(struct tgc *t, const struct options *o, const struct model *m,
                          struct instance *p)
 {
-    double start = clock_seconds();
     const char *name = o->name ? o->name : program_name(t, m->stem);
     struct clang *clang = o->target == TARGET_CLANG ? clang_open(t, NULL) : NULL;
     const struct compiler *compiler = clang ? clang_compiler(clang) : NULL;
@@ -329,10 +320,8 @@ static bool build_shared(struct tgc *t, const struct options *o, const struct mo
     if (!dir)
         return false;
     const char *maker = name_maker(t, o, clang);
-    progress(t, "%s: writing C", name);
     bool ok = emit_files(t, o, m, clang, name, dir);
-    report_stage(t, "emit C", start);
-    start = clock_seconds();
+    double start = clock_seconds();
     progress(t, "%s: compiling by %s", name, maker);
     ok = ok && compile_shared(t, o, m, compiler, dir, name);
     report_stage(t, "C compiler", start);

@@ -48,8 +48,17 @@ static void say(const struct kept *k, const struct options *o, const char *what)
  * functions of --link are at addresses of this process. */
 static bool may_keep(const struct options *o)
 {
-    return (o->target == TARGET_LLVM || o->any_target) && !o->debug && !o->nlink &&
+    return (o->target == TARGET_LLVM || o->any_target) && !o->no_code_cache && !o->debug && !o->nlink &&
            strcmp(o->model, "-") != 0 && (o->command != COMMAND_VERIFY || o->data);
+}
+
+/* The contents, wherever they are; false: the file cannot be read. */
+static bool add_model(struct kept *k, const struct options *o, struct digest *d)
+{
+    digest_add_number(d, o->bytes != NULL);
+    if (o->bytes)
+        digest_add(d, o->bytes, o->nbytes);
+    return o->bytes || (stat(o->model, &k->model) == 0 && identity_add_file(d, o->model));
 }
 
 static bool make_key(struct kept *k, const struct options *o)
@@ -57,8 +66,7 @@ static bool make_key(struct kept *k, const struct options *o)
     struct digest d;
     digest_begin(&d, cache_digest_key(k->cache));
     digest_add_string(&d, "facts");
-    if (stat(o->model, &k->model) != 0 || !identity_add(&d) || !identity_add_file(&d, o->model) ||
-        (o->tune && !identity_add_file(&d, o->tune)))
+    if (!identity_add(&d) || !add_model(k, o, &d) || (o->tune && !identity_add_file(&d, o->tune)))
         return false;
     digest_add_string(&d, k->name);
     digest_add(&d, o->key, o->nkey);
@@ -97,6 +105,8 @@ static bool make_code_key(struct kept *k, const struct options *o, const struct 
 static bool is_same_model(const struct kept *k, const struct options *o)
 {
     struct stat now, then = k->model;
+    if (o->bytes)
+        return true;                                 /* they stay what they are while it is compiled */
     return stat(o->model, &now) == 0 && now.st_ino == then.st_ino && now.st_size == then.st_size &&
            now.st_mtim.tv_sec == then.st_mtim.tv_sec && now.st_mtim.tv_nsec == then.st_mtim.tv_nsec;
 }

@@ -1,6 +1,7 @@
 /* lib.h - the compiler without the command line: the header of lib/, which the command line uses.
  *
  *      options.c: what is asked for ──> model.c: file -> graph -> schedule
+ *                                       ├─> emit.c: schedule -> C
  *                                       ├─> compile.c: schedule -> files
  *                                       │   └─> output.c: files that appear whole or not at all
  *                                       └─> instance.c: schedule -> code in this process, run here
@@ -110,6 +111,7 @@ struct options {
     const struct device_row *device;       /* --cpu of a device; NULL: the first row */
     enum dtype weight_dtype;        /* VOID: as in the model */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
+    bool no_code_cache;
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes of stack that a run may take; 0: any */
     const struct machine *machine;  /* --machine, or that of --cpu; NULL: the first row */
@@ -276,6 +278,24 @@ void model_protect_files(const struct options *o, const struct model *m, struct 
 struct program_options model_program_options(const struct options *o, const struct model *m,
                                              const char *name);
 
+/* --------------------------------------------------------------------------------------- emit.c */
+
+/* NAME.c and NAME.h. header: what the C includes; NULL: it is self-contained. clang: its libclang, if it
+ * is there, must find no errors; NULL: another target. Set afterwards: the texts, and whether NAME.weights
+ * belongs beside them. kernels: those alone, for DEBUG=3. */
+struct emission {
+    const char *name, *header;
+    struct clang *clang;
+    bool no_main;
+    enum weights_mode weights;
+    struct text c, h, kernels; bool beside;
+};
+/* What a compiler is told of threads; NULL: nothing. Where there is no system there are none but those of
+ * the caller's parallel_for. */
+const char *compiler_threads_flag(struct tgc *t, const struct options *o, const char *name);
+/* false: diagnostics. */
+bool program_emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e);
+
 /* ------------------------------------------------------------------------------------ compile.c */
 
 /* Writes what o->output and o->emit ask for, with a depfile if one is wanted. false: diagnostics, and
@@ -412,7 +432,9 @@ bool instance_is_of_device(const struct instance *p);
 bool file_write(struct tgc *t, const char *path, const struct text *x);
 /* dlopen(), until the compile is freed. NULL: a diagnostic names the subject. */
 void *library_open(struct tgc *t, const char *path, int flags, const char *subject);
-/* link.c: opens what defines the C functions that a schedule calls. false: diagnostics. */
+/* link.c: all that `from` has opened so is `to`'s from now on. */
+void libraries_pass(struct tgc *from, struct tgc *to);
+/* Opens what defines the C functions that a schedule calls. false: diagnostics. */
 bool externals_link(struct tgc *t, const struct options *o, const struct model *m);
 /* The absolute paths of --link, for a linker. NULL: a diagnostic. */
 const char *const *externals_files(struct tgc *t, const struct options *o);
@@ -420,6 +442,10 @@ const char *const *externals_files(struct tgc *t, const struct options *o);
  * it. false: diagnostics. */
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
                     struct instance *p);
+/* Moves it from the compile t, where it was made, to another one, so that t can be freed: all that a run
+ * needs is in `to` afterwards, and nothing else. false: memory for that is exhausted. needs: it is not
+ * prepared. */
+bool instance_move(struct tgc *t, struct tgc *to, struct instance *p);
 /* A program by LLVM as an instance. */
 void instance_adopt(struct tgc *t, struct instance *p, const struct llvm_program *code,
                     const char *made_by);
@@ -447,8 +473,6 @@ void instance_close(struct instance *p);
 /* Prepares again with the present p->on_kernel; needs: instance_prepare(). */
 bool instance_restart(struct tgc *t, const struct options *o, struct instance *p);
 
-/* With --target=clang: whether libclang, if it is here, finds no errors in the emitted program. */
-bool check_by_clang(struct tgc *t, struct clang *clang, const struct clang_source *source);
 /* Writes the weights; false: a diagnostic. */
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path,
                         bool swapped);

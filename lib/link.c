@@ -12,6 +12,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void close_library(void *what)
+{
+    void **handle = what;
+    if (*handle)
+        dlclose(*handle);
+}
+
+void *library_open(struct tgc *t, const char *path, int flags, const char *subject)
+{
+    void **handle = MEM_NEW(t, void *);
+    held_add(t, close_library, handle);
+    *handle = dlopen(path, flags);
+    if (!*handle)
+        diag_error(t, &(struct place){.file = subject}, "cannot be opened: %s", dlerror());
+    return *handle;
+}
+
+void libraries_pass(struct tgc *from, struct tgc *to)
+{
+    held_pass(from, to, close_library, sizeof(void *));
+}
+
 struct opened { void **handle; int n; size_t cap; };
 
 /* The names become visible to all that is opened later. */

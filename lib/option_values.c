@@ -451,6 +451,9 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_JSON:
         o->json = true;
         return true;
+    case OPTION_NO_CODE_CACHE:
+        o->no_code_cache = true;
+        return true;
     case OPTION_CACHE:
         return read_size(g->value, 0, &o->cache) || bad_value(p, g);
     case OPTION_STACK:

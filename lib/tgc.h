@@ -133,7 +133,8 @@ TGC_API tgc_status tgc_info_json(tgc_compiler *c, const char **json);
 typedef struct tgc_model tgc_model;
 
 /* By LLVM, where libLLVM is installed; with the option "target" c or clang by the C compiler, and
- * dlopen. */
+ * dlopen. What LLVM makes is kept in the command line's cache, and found there without LLVM, but with
+ * the option "no-code-cache", or TGC_CACHE=0 in the environment. */
 TGC_API tgc_status tgc_open(tgc_compiler *c, tgc_model **m);
 TGC_API void tgc_model_free(tgc_model *m);                             /* NULL: nothing */
 /* What made its code: "LLVM 19", "gcc", "clang 19.1.7". */

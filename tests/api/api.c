@@ -367,6 +367,65 @@ static void use_all(const char *model, const char *bad, const char *path)
     tgc_compiler_free(c);
 }
 
+/* Bytes of this process in memory that no file has. */
+static long anonymous_nbytes(void)
+{
+    char line[256];
+    long kilobytes = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    CHECK(f);
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, "RssAnon:", 8) == 0)
+            kilobytes = atol(line + 8);
+    fclose(f);
+    CHECK(kilobytes >= 0);
+    return kilobytes * 1024;
+}
+
+static int is_loaded(const char *library)
+{
+    int found = 0;
+    char line[4096];
+    FILE *f = fopen("/proc/self/maps", "r");
+    CHECK(f);
+    while (fgets(line, sizeof line, f))
+        found |= strstr(line, library) != NULL;
+    fclose(f);
+    return found;
+}
+
+/* open MODEL [OPTION...]: opens it from its file, then from memory; prints whether LLVM was loaded for that,
+ * the bytes that the open models take, and the first output for an input of zeros. */
+static void case_open(int n, char **word)
+{
+    size_t nmodel;
+    char *model = read_file(word[0], &nmodel);
+    const char *dot = strrchr(word[0], '.');
+    tgc_model *m[2];
+    tgc_compiler *c = compiler_for(word[0]);
+    long before = anonymous_nbytes();
+    set_words(c, n - 1, word + 1);
+    EXPECT(c, tgc_open(c, &m[0]), TGC_OK);
+    EXPECT(c, tgc_source_memory(c, strcmp(dot, ".tg") ? "onnx" : "tg", model, nmodel), TGC_OK);
+    EXPECT(c, tgc_open(c, &m[1]), TGC_OK);
+    tgc_compiler_free(c);
+    printf("%d %ld", is_loaded("libLLVM"), anonymous_nbytes() - before);
+    for (int i = 0; i < 2; i++) {
+        const tgc_tensor *in = tgc_input(m[i], 0);
+        size_t nbytes = in->element_bytes;
+        for (int a = 0; a < in->rank; a++)
+            nbytes *= (size_t)in->shape[a];
+        void *x = calloc(1, nbytes);
+        CHECK(x && tgc_set_input(m[i], 0, x, NULL) == TGC_OK && tgc_run(m[i]) == TGC_OK);
+        printf(" %a", *(const float *)tgc_output_data(m[i], 0));
+        free(x);
+    }
+    printf("\n");
+    tgc_model_free(m[0]);
+    tgc_model_free(m[1]);
+    free(model);
+}
+
 /* left MODEL BAD OUT: after everything, good and bad, files and maps are as before. */
 static void case_left(int n, char **word)
 {
@@ -383,7 +442,8 @@ int main(int argc, char **argv)
     static const struct { const char *name; int least; void (*f)(int n, char **word); } cases[] = {
         {"files", 3, case_files},     {"run", 4, case_run},         {"state", 1, case_state},
         {"errors", 3, case_errors},   {"nothing", 0, case_nothing}, {"cancel", 2, case_cancel},
-        {"threads", 1, case_threads}, {"left", 3, case_left}};
+        {"threads", 1, case_threads}, {"left", 3, case_left},
+        {"open", 1, case_open}};
     for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(argv[1], cases[i].name) == 0 && argc - 2 >= cases[i].least) {
             cases[i].f(argc - 2, argv + 2);

@@ -269,6 +269,82 @@ def _():
     make(program("faults.c", DIGITS, "cancel"))
 
 
+CACHED = {"TGC_CACHE": "1"}
+
+
+def opened(folder, model, *settings, **more):
+    """Opened from its file and from memory: whether LLVM was loaded, the bytes that both take, their first outputs."""
+    done = T.must(T.run(program("api.c", "open", model, *settings), env={**CACHED, "XDG_CACHE_HOME": str(folder / "xdg"), **more}))
+    expect(not done.err, f"it prints: {done.err}")
+    loaded, nbytes, *first = done.out.decode().split()
+    return loaded == "1", int(nbytes), first
+
+
+def kept(folder, kind="code"):
+    return sorted((folder / "xdg").rglob(f"*.{kind}"))
+
+
+@case("the cache: what the library has opened is found again, and the command line's; an option and TGC_CACHE=0 do without")
+def _(folder):
+    T.need_llvm(TGC)
+    loaded, _, want = opened(folder, DIGITS, "no-code-cache")
+    expect(loaded and not kept(folder) and len(set(want)) == 1, f"no-code-cache: {want}, {kept(folder)}")
+    opened(folder, DIGITS, TGC_CACHE="0")
+    expect(not kept(folder), f"TGC_CACHE=0: {kept(folder)}")
+    loaded, _, first = opened(folder, DIGITS)
+    expect(loaded and first == want and len(kept(folder)) == 2, f"of a file and of memory: {first}, {kept(folder)}")
+    loaded, _, first = opened(folder, DIGITS)
+    expect(not loaded and first == want, "LLVM is loaded for what the cache has")
+    loaded, _, first = opened(folder, DIGITS, "fast-math")
+    expect(loaded and len(kept(folder)) == 4, "another option: it was found")
+
+
+@case("the cache: files that are damaged are not used, and are replaced; nothing is printed")
+def _(folder):
+    T.need_llvm(TGC)
+    _, _, want = opened(folder, DIGITS)
+    good = {path: path.read_bytes() for path in kept(folder) + kept(folder, "facts")}
+    for change in (lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b[:len(b) // 2] + bytes([b[len(b) // 2] ^ 64]) + b[len(b) // 2 + 1:],
+                   lambda b: b[:100], lambda b: b""):
+        for path, was in good.items():
+            path.write_bytes(change(was))
+        loaded, _, first = opened(folder, DIGITS)
+        expect(loaded and first == want, f"damaged: {first}, {want} is expected")
+        loaded, _, first = opened(folder, DIGITS)
+        expect(not loaded and first == want, "they were not replaced")
+    (folder / "xdg/tgc").chmod(0o777)                # where others can write
+    loaded, _, first = opened(folder, DIGITS)
+    expect(loaded and first == want, "a directory into which others can write was used")
+
+
+@case("the cache: each allocation fails once as a model is opened from it")
+def _(folder):
+    T.need_llvm(TGC)
+    where = {**CACHED, "XDG_CACHE_HOME": str(folder / "xdg")}
+    make(program("api.c", "open", MODELS["mlp"]), env=where)
+    expect("calls failed" in make(program("faults.c", MODELS["mlp"], "open"), env=where), "nothing failed")
+
+
+@case("an open model keeps its weights, and nothing else of its compile")
+def _(folder):
+    size = 1536
+    weights = np.random.default_rng(1).standard_normal((size, size)).astype(np.float32)
+    steps = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(6)]
+    values = [onnx.numpy_helper.from_array(weights + np.float32(i), f"w{i}") for i in range(6)]
+    border = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name in ("x0", "x6")]
+    graph = helper.make_graph(steps, "g", border[:1], border[1:], values)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), folder / "net.onnx")
+    each = 6 * weights.nbytes
+    if T.has_llvm(TGC):
+        _, nbytes, _ = opened(folder, folder / "net.onnx", "no-code-cache")
+        expect(nbytes < 2.6 * each, f"two of {each} bytes by LLVM take {nbytes}")
+        opened(folder, folder / "net.onnx")
+        _, nbytes, _ = opened(folder, folder / "net.onnx")
+        expect(nbytes < each / 4, f"two of {each} bytes from the cache take {nbytes}")
+    _, nbytes, _ = opened(folder, folder / "net.onnx", "target=c")
+    expect(nbytes < each / 2, f"two of {each} bytes by the C compiler take {nbytes}")
+
+
 @suite.case("from C++")
 def _():
     expect("digits.c" in make(program("api.cpp", DIGITS)), "nothing was compiled")

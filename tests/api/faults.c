@@ -1,6 +1,7 @@
 /* faults.c - every allocation of a compile fails once, and everything is freed.   faults MODEL KIND
  *
- * KIND cancel: instead of that, opening the model by LLVM is cancelled wherever it can be.
+ * KIND cancel: instead of that, opening the model by LLVM is cancelled wherever it can be. KIND open: it is
+ * opened, from a cache that has it.
  *
  * The allocator of the C library is called by its inner names (glibc), so that this program's can
  * stand in front of it: it counts the blocks that are there, and fails the call whose turn it is, or
@@ -92,8 +93,11 @@ static tgc_status use(const char *model, const char *kind)
     int is_program = strcmp(kind, "program") == 0;
     if (status == TGC_OK && !is_program)
         status = tgc_set(c, "cpu", "avx2");
+    tgc_model *m = NULL;
     if (status == TGC_OK && is_program)
         status = open_program(c);
+    else if (status == TGC_OK && strcmp(kind, "open") == 0)
+        status = tgc_open(c, &m);
     else if (status == TGC_OK)
         status = strcmp(kind, "json") == 0 ? tgc_info_json(c, &(const char *){NULL})
                                            : tgc_compile_memory(c, kind, &files);
@@ -102,6 +106,7 @@ static tgc_status use(const char *model, const char *kind)
         exit(1);
     }
     tgc_files_free(files);
+    tgc_model_free(m);
     tgc_compiler_free(c);
     return status;
 }
