@@ -1,6 +1,8 @@
 /* emit.c - a schedule becomes C, which libclang checks where that is the target. */
 #include "lib/lib.h"
 
+#include <string.h>
+
 static bool check_by_clang(struct tgc *t, struct clang *clang, const struct clang_source *source)
 {
     double start = clock_seconds();
