@@ -1,9 +1,9 @@
-"""Makes dist/*.whl: the program tgc and the Python module, for Linux on x86-64 and aarch64.
+"""Makes dist/*.whl: the program tgc, the library libtgc and the Python module, for Linux on x86-64 and aarch64.
 
     python scripts/wheel.py [--targets x86_64-glibc,...] [--folder .cache/wheel] [--jobs 2]
 
 Each is cross-compiled by PyPI's ziglang, for glibc 2.17 or musl, with protobuf-c's runtime (one
-file of Debian's source package) inside, so that libc is all that the program needs. What is not
+file of Debian's source package) inside, so that libc is all that both need. What is not
 installed here (that source, musl, an aarch64 libc) comes from Debian's archive by apt-get, without
 root, into the folder. A wheel is written only when its program has run: natively or by qemu-user,
 with the libc that its tag names, and has written the same C as its siblings. The same sources give
@@ -192,7 +192,7 @@ Cflags: -I{folder}/include
 
 
 def build(target, folder, archive, zig_words, jobs):
-    """The program, stripped."""
+    """The program and the library, stripped."""
     here = folder / target.name
     shutil.rmtree(here, ignore_errors=True)
     (here / "include" / "protobuf-c").mkdir(parents=True)
@@ -207,7 +207,7 @@ def build(target, folder, archive, zig_words, jobs):
     (here / "libprotobuf-c.pc").write_text(PACKAGE.format(folder=here))
     source = archive.source("protobuf-c")
     shutil.copy(source / "protobuf-c" / "protobuf-c.h", here / "include" / "protobuf-c")
-    must([here / "cc", "-O2", "-DNDEBUG", "-I", source, "-c",
+    must([here / "cc", "-O2", "-fPIC", "-DNDEBUG", "-I", source, "-c",
           source / "protobuf-c" / "protobuf-c.c", "-o", here / "protobuf-c.o"])
     must([*zig_words, "ar", "rcsD", here / "libprotobuf-c.a", here / "protobuf-c.o"])
     flags = [f"-ffile-prefix-map={ROOT}=.", "-g0"]
@@ -216,8 +216,9 @@ def build(target, folder, archive, zig_words, jobs):
     must(["meson", "setup", here / "build", ROOT, "--cross-file", here / "cross.ini",
           "-Dtests=disabled", "-Dbuildtype=release", "-Db_ndebug=true",
           f"-Dc_args={flags}", f"-Dc_link_args={links}"])
-    must(["ninja", "-C", here / "build", "-j", jobs, "cli/tgc"])
-    return here / "build" / "cli" / "tgc"
+    library = f"lib/libtgc.so.{project_version()}"
+    must(["ninja", "-C", here / "build", "-j", jobs, "cli/tgc", library])
+    return here / "build" / "cli" / "tgc", here / "build" / library
 
 
 # -------------------------------------------------------------------------------------- trying
@@ -249,7 +250,7 @@ def try_program(target, program, archive, folder):
 
 
 def check_needs(target, program):
-    """Libraries and glibc's versions, as the tags promise them."""
+    """Libraries and glibc's versions, as the tags promise them; of a program or a library."""
     dynamic = must(["readelf", "--wide", "--dynamic", program])
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", dynamic))
     allowed = {"glibc": r"lib(c|m|dl|pthread)\.so\.\d|ld-linux-\S+", "musl": r"libc\.so"}
@@ -260,6 +261,16 @@ def check_needs(target, program):
     newest = max([tuple(map(int, v)) for v in versions], default=(0, 0))
     if newest > OLDEST_GLIBC:
         raise SystemExit(f"wheel: {program} needs glibc {newest[0]}.{newest[1]}")
+
+
+def check_library(target, library):
+    """What the program is held to, and that only tgc.h's functions can be seen."""
+    check_needs(target, library)
+    lines = must(["readelf", "--wide", "--dyn-syms", library]).splitlines()
+    rows = [line.split() for line in lines if re.match(r"\s*\d+:", line)]
+    seen = {row[7] for row in rows if len(row) > 7 and row[4] in ("GLOBAL", "WEAK") and row[6] != "UND"}
+    if not seen or any(not name.startswith("tgc_") for name in seen):
+        raise SystemExit(f"wheel: {library} exports {', '.join(sorted(seen)) or 'nothing'}")
 
 
 # --------------------------------------------------------------------------------------- wheel
@@ -288,12 +299,13 @@ Description-Content-Type: text/markdown
 {(ROOT / "docs" / "guide" / "python.md").read_text()}"""
 
 
-def write_wheel(target, program, runtime_licence, dist):
-    """runtime_licence: protobuf-c's, whose runtime is in the program."""
+def write_wheel(target, program, library, runtime_licence, dist):
+    """runtime_licence: protobuf-c's, whose runtime is in the program and in the library."""
     version = project_version()
     info = f"tgc-{version}.dist-info"
     files = {f"tgc/{path.name}": path.read_bytes()
              for path in sorted((ROOT / "python" / "tgc").iterdir()) if path.is_file()}
+    files["tgc/libtgc.so.0"] = library.read_bytes()
     files[f"tgc-{version}.data/scripts/tgc"] = program.read_bytes()
     files[f"{info}/METADATA"] = metadata(version).encode()
     files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: tgc scripts/wheel.py\n"
@@ -341,14 +353,15 @@ def main():
     for target in TARGETS:
         if target.name in names:
             say(f"{target.name}: building")
-            program = build(target, folder, archive, words, options.jobs)
+            program, library = build(target, folder, archive, words, options.jobs)
             samples[target.name] = try_program(target, program, archive, folder)
-            made.append((target, program))
+            check_library(target, library)
+            made.append((target, program, library))
     if len(set(samples.values())) != 1:
         raise SystemExit("wheel: the programs write different C: " + ", ".join(samples))
     licence = (archive.source("protobuf-c") / "LICENSE").read_bytes()
-    for target, program in made:
-        path = write_wheel(target, program, licence, Path(options.dist).resolve())
+    for target, program, library in made:
+        path = write_wheel(target, program, library, licence, Path(options.dist).resolve())
         say(f"{path}, {path.stat().st_size >> 10} KB")
 
 

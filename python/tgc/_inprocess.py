@@ -1,6 +1,6 @@
 """Models that libtgc compiles in this process, by LLVM: no C compiler, no file.
 
-libtgc is the library of tgc.h, beside the program tgc. What it opens has NAME.h's functions, so that
+libtgc is the library of tgc.h, beside the program tgc, or in a wheel. What it opens has NAME.h's functions, so that
 the rest of this package sees no difference.
 """
 
@@ -125,7 +125,7 @@ def open_model(model: Union[str, bytes], arguments: List[str],
     """The model, or why there is none; "": no libtgc belongs to the program."""
     code = _find(program)
     if not code:
-        return None, ""             # of a wheel, or of another version
+        return None, ""             # or of another version
     compiler = c_void_p(code.tgc_compiler_new())
     if not compiler:
         return None, "out of memory"

@@ -52,13 +52,14 @@ def contents(target):
         names = {entry.filename: entry for entry in archive.infolist()}
         program = names[f"tgc-{version()}.data/scripts/tgc"]
         expect(program.external_attr >> 16 == 0o100755, "the program may be run")
-        expect({"tgc/__init__.py", "tgc/py.typed"} <= set(names), str(sorted(names)))
+        expect({"tgc/__init__.py", "tgc/py.typed", "tgc/libtgc.so.0"} <= set(names), str(sorted(names)))
         info = f"tgc-{version()}.dist-info"
         expect(f"Tag: {tag}\n" in archive.read(f"{info}/WHEEL").decode(), "the tag")
         expect("License: MIT" in archive.read(f"{info}/METADATA").decode(), "the licence")
         lines = archive.read(f"{info}/RECORD").decode().splitlines()
         expect({line.split(",")[0] for line in lines} == set(names), "RECORD names every file")
-        expect(str(ROOT).encode() not in archive.read(program), "a path of the machine is in it")
+        for file in (program, "tgc/libtgc.so.0"):
+            expect(str(ROOT).encode() not in archive.read(file), f"a path of the machine is in {file}")
 
 
 def version():
@@ -74,7 +75,8 @@ for name in TARGETS:
 def packed():
     target = next(t for t in W.TARGETS if t.is_native and t.libc == "glibc")
     program = T.find_tgc(OPTIONS.build).resolve()
-    wheel, again = [W.write_wheel(target, program, b"licence\n", SCRATCH / name)
+    library = next((Path(OPTIONS.build).resolve() / "lib").glob("libtgc.so.*.*"))
+    wheel, again = [W.write_wheel(target, program, library, b"licence\n", SCRATCH / name)
                     for name in ("one", "two")]
     expect(wheel.read_bytes() == again.read_bytes(), "the second one differs")
     here = SCRATCH / "target"
@@ -87,6 +89,17 @@ def packed():
     done = T.must(T.run(["env", "-i", *words, sys.executable, "-c",
                          "import tgc; print(tgc.find_tgc())"]))
     expect(done.out.decode().strip() == str(here / "bin" / "tgc"), done.out.decode())
+    T.need_llvm(program)
+    check_in_process(["env", "-i", *words, "PATH=/nowhere", sys.executable], SCRATCH)
+
+
+def check_in_process(python, folder):
+    """A wheel's library runs a model by LLVM where there is no C compiler."""
+    onnx.save(G.perceptron(), folder / "m.onnx")
+    done = T.must(T.run([*python, "-c", "import numpy, tgc\nm = tgc.compile('m.onnx')\nprint(m(numpy.ones((1, 8), 'f')).tolist())"],
+                        cwd=folder))
+    want = G.perceptron_reference(G.perceptron(), np.ones((1, 8), np.float32))
+    np.testing.assert_allclose(eval(done.out.decode()), want, rtol=1e-5, atol=1e-6)
 
 
 @suite.case("installed: tgc on PATH, a model compiled and run; uninstalled without a trace",
@@ -114,6 +127,8 @@ def installed():
     want = G.perceptron_reference(G.perceptron(), np.ones((1, 8), np.float32))
     np.testing.assert_allclose(eval(row), want, rtol=1e-5, atol=1e-6)
     T.must(T.run([*clean, "tgc", "run", "m.onnx"], cwd=SCRATCH))
+    if T.has_llvm(home / "bin" / "tgc"):
+        check_in_process([*clean, f"PATH={home}/bin", "python"], SCRATCH)
     T.must(T.run([*pip, "uninstall", "-q", "-y", "tgc"]))
     left = [p for p in home.rglob("*tgc*")]
     expect(not left, f"left: {left}")
