@@ -4,13 +4,15 @@
 
 A word is a model with its options. Runs: `tgc bench` by LLVM, gcc and clang in turn, the least of all turns counts; the ratio is that of
 the better compiler's time to LLVM's. First answers: `tgc run` as a process, from its start to its end, without the cache, with an empty
-one, and from it; the least of --turns, the files in the system's cache.
+one, and from it; the least of --turns, the files in the system's cache. The stages of the least cold one are those that `-v` prints
+(the weights are copied while LLVM works).
 """
 
 import argparse
 import json
 import math
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -23,10 +25,12 @@ MAKERS = {"LLVM": (["--target=llvm"], {}), "gcc": ([], {"CC": "gcc"}), "clang": 
 
 
 def run(words, more):
-    done = subprocess.run(words, env={**os.environ, **more}, capture_output=True, text=True, check=False)
+    """What it prints, and says besides; without the cache, if `more` does not say otherwise."""
+    environment = {**os.environ, "TGC_CACHE": "0", **more}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{shlex.join(map(str, words))}: {done.stderr}")
-    return done.stdout
+    return done.stdout, done.stderr
 
 
 def compare(tgc, model, turns):
@@ -34,21 +38,21 @@ def compare(tgc, model, turns):
     least = dict.fromkeys(MAKERS, math.inf)
     for _ in range(turns):
         for maker, (options, environment) in MAKERS.items():
-            said = json.loads(run([tgc, "bench", *model, *options, "--json"], environment))
+            said = json.loads(run([tgc, "bench", *model, *options, "--json"], environment)[0])
             least[maker] = min(least[maker], said["min_seconds"])
     return least
 
 
 def first_answers(tgc, model, turns):
-    """Seconds of the process: cold, cold and kept, found."""
-    def seconds(more):
+    """Seconds of the process: cold, cold and kept, found; and the stages of the first."""
+    def answer(more):
         start = time.perf_counter()
-        run([tgc, "run", *model, "--target=llvm"], more)
-        return time.perf_counter() - start
+        _, said = run([tgc, "run", *model, "--target=llvm", "-v"], more)
+        return time.perf_counter() - start, re.findall(r"^(\w[\w ]*?) +([\d.]+) ms", said, re.M)
     with tempfile.TemporaryDirectory() as folder:
-        cold = min(seconds({"TGC_CACHE": "0"}) for _ in range(turns))
+        cold, stages = min(answer({}) for _ in range(turns))
         kept = {"XDG_CACHE_HOME": folder, "TGC_CACHE": "1"}
-        return cold, seconds(kept), min(seconds(kept) for _ in range(turns))
+        return cold, answer(kept)[0], min(answer(kept)[0] for _ in range(turns)), stages
 
 
 def main():
@@ -68,8 +72,10 @@ def main():
             times = ", ".join(f"{maker} {1e3 * s:.3f}" for maker, s in least.items())
             print(f"{name:24s} a run, ms: {times}; better of C / LLVM {math.exp(logs[-1]):.3f}", flush=True)
         if options.only != "runs":
-            cold, kept, found = (1e3 * s for s in first_answers(tgc, model, options.turns))
-            print(f"{name:24s} first answer, ms: cold {cold:.1f}, cold and kept {kept:.1f}, found {found:.1f}", flush=True)
+            *seconds, stages = first_answers(tgc, model, options.turns)
+            cold, kept, found = (1e3 * s for s in seconds)
+            split = ", ".join(f"{stage} {float(ms):.1f}" for stage, ms in stages if stage != "total")
+            print(f"{name:24s} first answer, ms: cold {cold:.1f} ({split}), cold and kept {kept:.1f}, found {found:.1f}", flush=True)
     if logs:
         print(f"geometric mean of {len(logs)}: {math.exp(sum(logs) / len(logs)):.3f}, the least {math.exp(min(logs)):.3f}")
 

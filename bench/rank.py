@@ -79,7 +79,7 @@ class Tool:
     def __init__(self, options):
         self.program = str(Path(options.build) / "cli" / "tgc")
         self.more = ["--cpu=native", *([f"--machine={options.machine}"] if options.machine else [])]
-        self.environment = dict(os.environ, BEAM=str(options.beam))
+        self.environment = dict(os.environ, BEAM=str(options.beam), TGC_CACHE="0")
 
     def ask(self, *arguments):
         done = subprocess.run([self.program, *arguments, *self.more, "--json"], env=self.environment, check=False,
