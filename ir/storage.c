@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 16 };
+enum { BLOCK = 64 };
 
 struct plane { int64_t nrow, ncol, row_stride, col_stride; size_t width; };
 

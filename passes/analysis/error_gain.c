@@ -278,8 +278,19 @@ static void read_terms(const struct field *f, const struct terms *m, int k, int6
 enum { ALIKE = 16 };
 struct sums { const float *w[ALIKE]; float *y[ALIKE]; int n; };
 
+/* Functions below are compiled once more for vectors of eight floats; what they compute has the same bits. */
+#if defined __x86_64__ && defined __GNUC__
+#define HAS_WIDE __builtin_cpu_supports("avx2")
+#define IN_WIDE __attribute__((target("avx2")))
+#define IN_BOTH inline __attribute__((always_inline))
+#else
+#define HAS_WIDE false
+#define IN_WIDE
+#define IN_BOTH inline
+#endif
+
 /* y += the sum of the products of 8 terms, so that y is stored less often. */
-static void add_eight(const float *w, const int64_t *at, const float *x, float *restrict y)
+static IN_BOTH void add_eight(const float *w, const int64_t *at, const float *x, float *restrict y)
 {
     float a = w[at[0]], b = w[at[1]], c = w[at[2]], d = w[at[3]];
     float e = w[at[4]], f = w[at[5]], g = w[at[6]], h = w[at[7]];
@@ -290,9 +301,8 @@ static void add_eight(const float *w, const int64_t *at, const float *x, float *
                  (g * x[6 * PIXELS + k] + h * x[7 * PIXELS + k]));
 }
 
-/* Adds n terms to all of s, which is empty then. Eight terms stay in the first cache for all of them.
- */
-static void add_products(struct sums *s, const int64_t *at, const float *x, int64_t n)
+/* Adds n terms to all of s. Eight terms stay in the first cache for all of them. */
+static IN_BOTH void add_terms(const struct sums *s, const int64_t *at, const float *x, int64_t n)
 {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
@@ -302,6 +312,20 @@ static void add_products(struct sums *s, const int64_t *at, const float *x, int6
         for (int o = 0; o < s->n; o++)
             for (int k = 0; k < PIXELS; k++)
                 s->y[o][k] += s->w[o][at[i]] * x[i * PIXELS + k];
+}
+
+static IN_WIDE void add_terms_wide(const struct sums *s, const int64_t *at, const float *x, int64_t n)
+{
+    add_terms(s, at, x, n);
+}
+
+/* And s is empty then. */
+static void add_products(struct sums *s, const int64_t *at, const float *x, int64_t n)
+{
+    if (HAS_WIDE)
+        add_terms_wide(s, at, x, n);
+    else
+        add_terms(s, at, x, n);
     s->n = 0;
 }
 
