@@ -506,7 +506,8 @@ def _(folder):
     bad = text_model(folder / "bad.tg", "input %x : f32[2]", "%1 = reul(%x)", 'output %1 as "y"')
     (folder / "out").mkdir()
     sanitized(folder, "address,undefined", [["errors", bad_onnx(folder / "bad.onnx"), bad, DIGITS], ["cancel", DIGITS, folder / "out"],
-                                            ["threads", DIGITS], ["nothing"]])
+                                            ["threads", DIGITS], ["nothing"], ["open", DIGITS, "target=c"],
+                                            *([["open", DIGITS]] if T.has_llvm(TGC) else [])])
 
 
 if __name__ == "__main__":
