@@ -1,15 +1,19 @@
 /* host_isa.c - the instruction sets of the processor that tgc runs on: --cpu=native, and what tgc
  * tune measures.
  *
- * A set is there if emitted programs would find it: by the compiler's __builtin_cpu_supports(), by
- * Linux's list of capabilities, or, for AMX, by has_amx() of runtime/, which also asks the system to
- * keep the registers of tiles.
+ * A set is there if emitted programs would find it: what CPUID says and the system keeps the registers
+ * of, Linux's list of capabilities, or, for AMX, has_amx() of runtime/, which also asks the system to
+ * keep the registers of tiles. __builtin_cpu_supports() is not asked, since zig's, by which wheels are
+ * compiled, knows of nothing.
  */
 #include "lib/lib.h"
 
 #include <string.h>
 #if defined __aarch64__ && defined __linux__
 #include <sys/auxv.h>
+#endif
+#if defined __x86_64__
+#include <cpuid.h>
 #endif
 #if defined __x86_64__ && (defined __clang__ ? __clang_major__ >= 12 : __GNUC__ >= 11)
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -41,22 +45,33 @@ static enum isa native_neon(void)
 }
 #endif
 
+#if defined __x86_64__
+static isa_set native_x86(void)
+{
+    enum { STATE_AVX = 0x6, STATE_AVX512 = 0xe6 };     /* of XCR0 */
+    const unsigned wide = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
+    unsigned a, b, c, d, first, kept, high;
+    if (!__get_cpuid(1, &a, &b, &first, &d) || !(first & bit_OSXSAVE) ||
+        !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return 1u << ISA_GENERIC;
+    __asm__ volatile("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
+    (void)high;
+    if ((kept & STATE_AVX512) == STATE_AVX512 && (b & wide) == wide)
+        return options_with_base(!(c & bit_AVX512VNNI) ? ISA_AVX512 : HAS_AMX ? ISA_AMX : ISA_AVX512VNNI);
+    bool has_avx2 = (kept & STATE_AVX) == STATE_AVX && (b & bit_AVX2) && (first & bit_FMA);
+    return 1u << (has_avx2 ? ISA_AVX2 : ISA_GENERIC);
+}
+#endif
+
 isa_set options_native_isa(void)
 {
 #if defined __aarch64__
     return options_with_base(native_neon());
 #elif defined __x86_64__
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
-        enum isa best = !__builtin_cpu_supports("avx512vnni") ? ISA_AVX512
-                        : HAS_AMX                             ? ISA_AMX
-                                                              : ISA_AVX512VNNI;
-        return options_with_base(best);
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return 1u << ISA_AVX2;
-#endif
+    return native_x86();
+#else
     return 1u << ISA_GENERIC;
+#endif
 }
 
 isa_set options_host_isa(void)

@@ -127,6 +127,10 @@ def installed():
     want = G.perceptron_reference(G.perceptron(), np.ones((1, 8), np.float32))
     np.testing.assert_allclose(eval(row), want, rtol=1e-5, atol=1e-6)
     T.must(T.run([*clean, "tgc", "run", "m.onnx"], cwd=SCRATCH))
+    # for the same processor as a compiler of this machine finds it
+    native = [T.must(T.run([tgc, "m.onnx", "-o", "-", "--cpu=native"], cwd=SCRATCH)).out
+              for tgc in (home / "bin" / "tgc", T.find_tgc(OPTIONS.build).resolve())]
+    expect(native[0] == native[1], "--cpu=native is another processor")
     if T.has_llvm(home / "bin" / "tgc"):
         check_in_process([*clean, f"PATH={home}/bin", "python"], SCRATCH)
     T.must(T.run([*pip, "uninstall", "-q", "-y", "tgc"]))
