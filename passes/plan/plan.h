@@ -17,7 +17,7 @@ enum { MAX_RANGES = 64, MAX_SEGMENT_NODES = 2048, MAX_SEGMENT_DEPTH = 256 };
 enum { COLUMNS_MIN = 8 };
 typedef uint64_t range_set;      /* bit b: the segment's b-th range */
 
-enum block_kind { BLOCK_TOP, BLOCK_ENTRY, BLOCK_THEN, BLOCK_ELSE, BLOCK_BODY };
+enum block_kind { BLOCK_TOP, BLOCK_THEN, BLOCK_ELSE, BLOCK_BODY, BLOCK_ENTRY };
 struct block {
     enum block_kind kind;
     struct block *parent;

@@ -69,7 +69,7 @@ static void print_uses(const struct printer *x, const struct node *n)
 
 static void print_node(const struct printer *x, const struct node *n)
 {
-    static const char *const block[] = {"top", "then", "else", "body"};
+    static const char *const block[] = {"top", "then", "else", "body", "entry"};
     text_printf(x->out, "%%%d : %s", x->number[n->pos], dtype_name(n->u->dtype));
     print_list(x, "", n->u->dim, n->u->ndim);
     text_printf(x->out, " = %s(", op_name(n->u->op));
