@@ -312,15 +312,19 @@ static bool is_accessed(struct uop *const *u, int n, const struct buffer *b)
     return false;
 }
 
-/* Small scratch of the kernel that this program accesses: a variant that keeps a stage's values in
+/* Scratch of the kernel that this program accesses; a variant that keeps a stage's values in
  * registers does not declare its array. */
-static int64_t locals_nbytes(const struct kernel *k, struct uop *const *u, int n)
+static void find_scratch(const struct kernel *k, struct uop *const *u, int n,
+                         struct stack_live *live)
 {
-    int64_t total = 0;
-    for (int i = 0; i < k->nscratch; i++)
-        if (scratch_is_on_stack(k->scratch[i]) && is_accessed(u, n, k->scratch[i]))
-            total += (int64_t)k->scratch[i]->nbytes;
-    return total;
+    for (int i = 0; i < k->nscratch; i++) {
+        const struct buffer *b = k->scratch[i];
+        if (!is_accessed(u, n, b))
+            continue;
+        live->stages = true;
+        if (scratch_is_on_stack(b))
+            live->locals += (int64_t)b->nbytes;
+    }
 }
 
 /* What elements of arrays without registers take, and functions of them. `values`: bytes of arrays
@@ -343,7 +347,7 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, const struct kernel *
     struct stack s = {.t = t, .u = u, .n = n, .at = {.t = t, .scratch = true}};
     struct stack_live live = {.widest = stack_widest_vector(u, n), .copies = true};
     int64_t scalars, values, memory, loops = 0;
-    live.locals = locals_nbytes(k, u, n);
+    find_scratch(k, u, n, &live);
     stack_find_loops(&s);
     find_pressure(&s, &live.vectors, &scalars);
     find_arrays(&s, &values, &memory);

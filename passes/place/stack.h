@@ -28,6 +28,7 @@ struct stack_live {
     int64_t widest;  /* a vector */
     int64_t locals;  /* small scratch */
     bool copies;     /* there are no sums */
+    bool stages;     /* there is scratch, between stages */
 };
 
 void stack_find_loops(struct stack *s);

@@ -27,7 +27,7 @@ enum {
     ROWS_MORE = 3,     /* ... by other instruction sets, in addition to the table */
     TABLE = 256,       /* bytes of a table */
     KINDS_MORE = 3,    /* vectors, if there are functions of several kinds */
-    EARLY = 3          /* loads that come early, for each value without a register */
+    EARLY = 6          /* loads that come early, for each value without a register */
 };
 
 static bool is_opener(const struct uop *u) { return u->op == OP_RANGE || u->op == OP_GUARD; }
@@ -245,13 +245,15 @@ static int64_t interleaved_nbytes(const struct stack *s, enum isa isa,
     return calls < room ? calls : room;
 }
 
-/* Loads that come early, if `excess` bytes of values have no register. */
+/* Loads that come early, once the program's own values have more than the registers, less what
+ * constants of other stages take. */
 static int64_t early_nbytes(enum isa isa, const struct stack_live *live, bool straight,
-                            int64_t excess)
+                            int64_t splats)
 {
-    int64_t file = isa_register_nbytes(isa);
-    int64_t early = excess > 0 ? EARLY * excess + 2 * live->widest : 0;
-    int64_t most = straight ? file / 16 * 11 : file + 2 * live->widest;
+    int64_t file = isa_register_nbytes(isa), widest = live->widest;
+    int64_t excess = live->vectors + (live->stages ? splats : 0) - file;
+    int64_t early = excess > 0 ? EARLY * excess + 2 * widest : 0;
+    int64_t most = straight ? file / 16 * 11 : file + 2 * widest;
     return early < most ? early : most;
 }
 
@@ -263,13 +265,12 @@ int64_t stack_vectors_nbytes(const struct stack *s, enum isa isa, const struct s
     int64_t alive = vectors + constants + splats + calls + gathered * widest - file;
     if (alive < widest && (alive > -2 * widest || constants || calls))
         alive = widest;
-    /* hoisted out of a loop, constants are spilled around the loops beside it */
-    if (alive < constants && !live->copies)
+    /* hoisted out of a loop, constants are spilled around those of other stages */
+    if (alive < constants && live->stages)
         alive = constants;
     /* straight-line code has its constants in memory */
     bool straight = live->copies && !constants;
-    int64_t excess = vectors + (straight ? 0 : splats) - file;
-    int64_t early = early_nbytes(isa, live, straight, excess), dots = dots_nbytes(s, isa, vectors);
+    int64_t early = early_nbytes(isa, live, straight, splats), dots = dots_nbytes(s, isa, vectors);
     int64_t twice = alive + live->locals > 0 ? live->locals : 0;
     return (isa_lanes(isa) > 4 ? SAVED_X86 : SAVED_NEON) + apart_nbytes(s, isa, widest) +
            gathered * STACK_WORD + (dots > early ? dots : early) + (alive > 0 ? alive : 0) +
