@@ -23,9 +23,9 @@ enum {
     WORDS_MANY = 24, /* scalars beyond these are kept twice */
     SCALAR_MORE = 20,
     LOOPS_FEW = 4,
-    LOOP_MORE = 28, /* bytes, for each further loop of a copying kernel: addresses, unrolled */
-    LOOP_SUMS = 16, /* ... of vectors with sums: a counter and an address */
-    FUNCTION = 64,  /* bytes, for an inlined function of a float */
+    LOOP_MORE = 28,   /* bytes, for each further loop of a copying kernel: addresses, unrolled */
+    LOOP_STAGES = 16, /* ... of several stages of vectors: a counter and an address */
+    FUNCTION = 64,    /* bytes, for an inlined function of a float */
     FUNCTION_DOUBLE = 160,  /* ... of a double: pairs of registers on thumbv7em */
     FUNCTION_LONG = 320,    /* ... that clang vectorizes, and that consists of two: sinh */
     BYTES_OF_DOUBLES = 160, /* gcc makes a vector of bytes from eight vectors of doubles */
@@ -357,9 +357,8 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, const struct kernel *
     }
     int64_t words = scalars > WORDS_FEW ? (scalars - WORDS_FEW) * STACK_WORD : 0;
     words += scalars > WORDS_MANY ? (scalars - WORDS_MANY) * SCALAR_MORE : 0;
-    words += loops > LOOPS_FEW && (live.copies || live.widest)
-                 ? (loops - LOOPS_FEW) * (live.copies ? LOOP_MORE : LOOP_SUMS)
-                 : 0;
+    int64_t more = live.copies ? LOOP_MORE : live.stages && live.widest ? LOOP_STAGES : 0;
+    words += loops > LOOPS_FEW ? (loops - LOOPS_FEW) * more : 0;
     if (live.widest > 0)
         return words + values + memory + stack_vectors_nbytes(&s, isa, &live);
     words +=

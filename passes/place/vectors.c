@@ -173,13 +173,10 @@ static int64_t splats_nbytes(const struct stack *s)
     return total;
 }
 
-/* Functions that are interleaved although a tile's sums take most registers: tanh, whose division
- * has a long latency, erf, log and conversions, which have many steps. */
-static bool has_long(enum isa isa, struct uop *const *u, int n)
+static bool has_call(const struct stack *s, enum op op)
 {
-    for (int i = 0; i < n; i++)
-        if (is_half(isa, u[i]) ||
-            (u[i]->lanes > 1 && (u[i]->op == OP_TANH || u[i]->op == OP_ERF || u[i]->op == OP_LOG)))
+    for (int i = 0; i < s->n; i++)
+        if (s->u[i]->lanes > 1 && s->u[i]->op == op)
             return true;
     return false;
 }
@@ -223,23 +220,25 @@ static int64_t constants_nbytes(const struct stack *s, enum isa isa, const struc
     return live->widest * (total + half + rows + (kinds > 1 ? KINDS_MORE : 0));
 }
 
-/* What functions in one block keep next to the program's own values: by aarch64 all, else as far as
- * there are registers; one call in any case, and more of long functions next to a tile's sums,
- * which are kept elsewhere. */
+/* What functions in one block keep next to the values that they are called for: by aarch64 all,
+ * else as far as there are registers; more of functions of many steps (erf, log), and of tanh,
+ * whose division has a long latency, since a tile's sums are kept elsewhere. */
 static int64_t interleaved_nbytes(const struct stack *s, enum isa isa,
                                   const struct stack_live *live)
 {
     int64_t calls = calls_nbytes(s, isa, live->widest), file = isa_register_nbytes(isa);
-    int64_t room = live->vectors < file ? file - live->vectors : 0, least = file / 4;
+    int64_t sums = calls / STACK_CALL_VECTORS, least = file / 8 * 3;
+    sums = sums < live->vectors ? sums : live->vectors;
+    /* those of other stages are not there */
+    int64_t room = live->stages ? file : sums < file ? file - sums : 0;
+    bool steps = has_call(s, OP_ERF) || has_call(s, OP_LOG);
     if (isa_lanes(isa) <= 4)
         return calls;
-    if (!has_long(isa, s->u, s->n)) {
-        room = room < file / 4 ? room : file / 4;
-        least = STACK_CALL_VECTORS * live->widest;
-    } else if (live->vectors > file / 4 * 3) {
+    if (steps) {
         least = calls / 8 * 3;
-    } else {
-        room = file;
+    } else if (!has_call(s, OP_TANH) && count_half(s, isa) == 0) {
+        room = file - live->vectors < file / 4 ? file - live->vectors : file / 4;
+        least = STACK_CALL_VECTORS * live->widest;
     }
     room = room > least ? room : least;
     return calls < room ? calls : room;

@@ -23,6 +23,7 @@ suite = Suite("stack")
 OPTIONS = suite.parse()
 TGC = T.find_tgc(OPTIONS.build).resolve()
 MODELS = HERE.parents[1] / "models"
+SUMMARIES = HERE.parents[1] / "tests" / "ir" / "golden" / "summaries"
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "stack")
 TIMES = 2               # how far the bound may be above the largest frame
 # ... of programs that hardly need any: run() and a kernel may each save all registers that are a callee's, 160 bytes on aarch64
@@ -63,6 +64,9 @@ def attention(tokens):
     return G.model(nodes, [G.value("x", [1, tokens, 64])], [G.value("y", [1, tokens, 64])], weights)
 
 
+# kernels of several stages, conversions of a tile's sums
+for name in ("rows_norms",) + (("attention_layer", "product_halves", "rows_group") if OPTIONS.all else ()):
+    suite.add(f"the bound holds: {name}", lambda name=name: check(name, SUMMARIES / f"{name}.tg", near=False))
 for name in ("mlp", "layer_norm", "causal_attention") + \
         (("transformer_block", "mnist_cnn", "sliding_window_attention", "dot_product", "gelu", "digits") if OPTIONS.all else ()):
     suite.add(f"the bound of {name}", lambda name=name: check(name, MODELS / f"{name}.tg"))

@@ -145,6 +145,12 @@ layer("conv 3x3x3 and sigmoid", 6, 3, 12, (3, 3, 3), "Sigmoid", strides=[2, 2, 2
 layer("conv 3x3 of stride 2 and gelu", 20, 12, 20, 3, gelu, strides=[2, 2])
 
 
+@small("convolutions and softplus")
+def softplus_layers():
+    net = Net(x=[1, 1, 9, 9])
+    return net.model(net("Softplus", net.conv(net("Softplus", net.conv("x", 1, 12, 7)), 12, 16, 1)))
+
+
 @small("resized and convolved")
 def resized():
     net = Net(x=[1, 8, 10, 10])
@@ -158,6 +164,12 @@ def resized():
 def product():
     net = Net(x=[37, 64])
     return net.model(net("MatMul", "x", net.w(64, 80)))
+
+
+@small("product and mish")
+def product_mish():
+    net = Net(x=[17, 31])
+    return net.model(mish(net, net("Add", net("MatMul", "x", net.w(31, 48)), net.w(48))))
 
 
 @small("product of one row")
