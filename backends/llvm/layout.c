@@ -47,6 +47,8 @@ void layout_begin(struct emit *e)
     for (int i = 0; i < HEAD_NFIELD; i++)
         head[i] = i == HEAD_THREADS || i == HEAD_PARTS ? e->i32 : i == HEAD_WEIGHTS_NBYTES ? e->size : e->pointer;
     e->head = struct_of(e, head, HEAD_NFIELD);
+    if (e->l->ABISizeOfType(e->layout, e->head) > program_team_offset())
+        TGC_BUG(e->t, "the threads begin within the program's struct");
     e->options = struct_of(e, head + HEAD_THREADS, HEAD_KERNELS - HEAD_THREADS);
     e->inputs = inputs_type(e);
     e->outputs = outputs_type(e);
