@@ -44,10 +44,12 @@ MACHINES = (("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64", ("", 
              "enable=on,target=native -kernel", ("generic",)))
 
 
-# Cortex-M without a floating-point unit.
+# Cortex-M without a floating-point unit; a Cortex-M3 runs what is for a Cortex-M0.
 SOFT = tuple((triple, f"arm-none-eabi-gcc -mcpu={cpu} -mthumb", f"qemu-system-arm -M {board} -nographic "
               "-semihosting-config enable=on,target=native -kernel", ("generic",))
              for triple, cpu, board in (("thumbv7m-none-eabi", "cortex-m3", "mps2-an385"),
+                                        ("thumbv6m-none-eabi", "cortex-m0", "mps2-an385"),
+                                        ("thumbv8m.main-none-eabi", "cortex-m33", "mps2-an505"),
                                         ("thumbv7em-none-eabi", "cortex-m4", "mps2-an386")))
 # One processor each, that an emulator is.
 PROCESSORS = (("x86_64-linux-gnu", "gcc", "qemu-x86_64 -cpu Haswell", ("haswell",)),
@@ -58,7 +60,10 @@ PROCESSORS = (("x86_64-linux-gnu", "gcc", "qemu-x86_64 -cpu Haswell", ("haswell"
               ("s390x-linux-gnu", "s390x-linux-gnu-gcc -fexcess-precision=fast", "qemu-s390x -cpu max", ("z14",)),
               ("thumbv7em-none-eabihf", "arm-none-eabi-gcc -mcpu=cortex-m7 -mthumb -mfloat-abi=hard "
                "-mfpu=fpv5-d16", "qemu-system-arm -M mps2-an500 -nographic -semihosting-config "
-               "enable=on,target=native -kernel", ("cortex-m7",)))
+               "enable=on,target=native -kernel", ("cortex-m7",)),
+              ("thumbv8m.main-none-eabihf", "arm-none-eabi-gcc -mcpu=cortex-m33 -mthumb -mfloat-abi=hard "
+               "-mfpu=fpv5-sp-d16", "qemu-system-arm -M mps2-an505 -nographic -semihosting-config "
+               "enable=on,target=native -kernel", ("cortex-m33",)))
 # Macros of compilers for the features of an instruction set, in the order of isa.def.
 SETS = {"x86_64": (("GENERIC", ()), ("AVX2", ("__AVX2__", "__FMA__")),
                    ("AVX512", ("__AVX512F__", "__AVX512VL__", "__AVX512DQ__", "__AVX512BW__")),
@@ -66,8 +71,8 @@ SETS = {"x86_64": (("GENERIC", ()), ("AVX2", ("__AVX2__", "__FMA__")),
         "aarch64": (("NEON", ()), ("NEONDOT", ("__ARM_FEATURE_DOTPROD",)),
                     ("NEONI8MM", ("__ARM_FEATURE_MATMUL_INT8",)))}
 TRIPLES = {"x86_64": "x86_64-linux-gnu", "i686": "i686-linux-gnu", "aarch64": "aarch64-linux-gnu",
-           "armv7": "armv7-linux-gnueabihf", "thumbv7m": "thumbv7m-none-eabi",
-           "thumbv7em": "thumbv7em-none-eabihf", "riscv64": "riscv64-linux-gnu", "s390x": "s390x-linux-gnu"}
+           "armv7": "armv7-linux-gnueabihf", "thumbv7m": "thumbv7m-none-eabi", "thumbv6m": "thumbv6m-none-eabi",
+           "thumbv8m.main": "thumbv8m.main-none-eabihf", "thumbv7em": "thumbv7em-none-eabihf", "riscv64": "riscv64-linux-gnu", "s390x": "s390x-linux-gnu"}
 VERSIONS = (14, 15, 16, 19)
 NUMBERS = {"s390x-linux-gnu": ["--weights=array"]}       # bytes of weights would have the other order
 QUICK = ("aarch64-linux-gnu", "i686-linux-gnu", "s390x-linux-gnu")         # whose compilers scripts/setup.sh check installs
@@ -81,8 +86,10 @@ static void reset(void)
     _start();
 }
 __attribute__((section(".vectors"), used))
-static void (*const vectors[])(void) = {(void (*)(void))0x20400000, reset};
+static void (*const vectors[])(void) = {(void (*)(void))STACK, reset};
 """
+# Where boards have code and a stack, if not at 0: the secure memory of a Cortex-M33.
+BOARDS = {"mps2-an505": (0x10000000, 0x10400000)}
 
 
 def link(folder, source, compiler="gcc", more=()):
@@ -102,8 +109,10 @@ def run_there(folder, source, compiler, emulator):
     """Links a C file or an object for another machine, and runs it."""
     more = ("-static",)
     if "none" in compiler:
+        begin, stack = next((at for board, at in BOARDS.items() if board in emulator), (0, 0x20400000))
         (folder / "start.c").write_text(START)
-        more = (folder / "start.c", "--specs=rdimon.specs", "-Wl,--section-start=.vectors=0")
+        more = (folder / "start.c", f"-DSTACK={stack:#x}", "--specs=rdimon.specs",
+                f"-Wl,--section-start=.vectors={begin:#x}", f"-Wl,-Ttext-segment={begin + 0x8000:#x}")
     link(folder, source, compiler, more)
     return T.must(T.run([*emulator.split(), folder / "run"], timeout=120)).out.decode()
 
