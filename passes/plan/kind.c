@@ -136,7 +136,8 @@ bool value_has_column_stat(struct plan *p, const struct uop *v, double rows)
 {
     bool kept[MAX_RANK], reduced[MAX_RANK];
     const struct uop *stat = find_below(p, v, THROUGH_SHARED, is_reduction);
-    if (!stat || value_is_contraction(stat) ||
+    if (!stat || value_is_contraction(stat) || REDUCE_OP(stat->arg.i) != OP_ADD ||
+        value_has_row_stat(p, stat->src[0]) ||
         value_nelem(stat->src[0]) <= rows * value_nelem(stat))
         return false;
     const struct uop *c = find_below(p, stat->src[0], THROUGH_SHARED, value_is_contraction);

@@ -248,8 +248,8 @@ weight %w : f32[24,96,1,1] = normal(std=0.1, seed=2)
 %s = mul(%a, %a)
 %n = reduce_sum(%s) {axes=[2,3], keep=true}
 %m = reduce_mean(%n) {axes=[1], keep=true}
-%g = div(%n, %m)
-%b = mul(%a, %g)
+%g = sqrt(%m)
+%b = div(%a, %g)
 %y = conv2d(%b, %w)
 output %y
 """
