@@ -58,11 +58,6 @@ def golden(name, kind, what):
 
 TESTS = [
     golden("summary", "summary", "summary"),
-    golden("passes", "passes", "changes|forbidden"),
-    golden("values", "summary", "values"),
-    golden("models", "passes", "^run "),
-    ("rulegen", "rules/rulegen", [PYTHON, "tests/rules/rulegen_test.py", "--build", "{build}", "--jobs", "1", "--stop"], {}, 10),
-    ("opts", "kernel/opts", [PYTHON, "tests/ir/opts_test.py", "--build", "{build}", "--jobs", "1", "--stop"], {}, 15),
     ("contraction", "", ["{build}/tests/unit/test_contraction"], {}, 5),
     ("narrow", "graph/|analysis/", ["{build}/tests/unit/test_narrow"], {}, 5),
     ("tune", "kernel/|target/", ["{build}/tests/unit/test_tune"], {}, 5),
@@ -73,9 +68,15 @@ TESTS = [
     ("access", "rules/|analysis/", ["{build}/tests/unit/test_access"], {}, 10),
     ("fold_constants", "graph/[^/]*$|rules/", ["{build}/tests/unit/test_fold_constants"], {}, 15),
     ("memory", "place/", ["{build}/tests/unit/test_memory"], {}, 15),
+    golden("passes", "passes", "changes|forbidden"),
+    golden("values", "summary", "values"),
+    golden("models", "passes", "^run "),
+    ("rulegen", "rules/rulegen", [PYTHON, "tests/rules/rulegen_test.py", "--build", "{build}", "--jobs", "1", "--stop"], {}, 10),
+    ("opts", "kernel/opts", [PYTHON, "tests/ir/opts_test.py", "--build", "{build}", "--jobs", "1", "--stop"], {}, 15),
     ("schedule", "", ["{build}/tests/unit/test_schedule"], {"TGC_RANDOM_GRAPHS": "50", "TGC_CASES": "quick"}, 40),
     ("programs", "", ["{build}/tests/unit/test_programs"], {"TGC_CASES": "quick"}, 20),
     ("text", "", [PYTHON, "tests/ir/text_test.py", "--build", "{build}", "--jobs", "1", "--stop", "--filter", "golden|host calls"], {}, 20),
+    ("lists", "kernel/thread", [PYTHON, "tests/cli/tune_test.py", "--build", "{build}", "--jobs", "1", "--stop", "--filter", "with threads"], {}, 30),
     suite("masks", "kernel/(online|pack_keys|share)|graph/(mask|transpose_keys)|analysis/(mask|softmax)", "1/6"),
     suite("state", "graph/state|plan/schedule|place/(memory|overlap)", "1/6"),
     suite("stack", "place/stack", "1/8"),
@@ -90,7 +91,7 @@ TESTS = [
 # What is built: the programs of the tests.
 UNIT = sorted({Path(command[0]).name for _, _, command, _, _ in TESTS if command[0].startswith("{build}")})
 FIRST = ["tests/ir/tgtool"]                 # and what alone the tests up to that need
-BEFORE_OTHERS = ("summary", "passes", "values", "models", "rulegen", "opts")
+BEFORE_OTHERS = ("summary",)
 TARGETS = ["cli/tgc", *FIRST, *(f"tests/unit/{name}" for name in UNIT)]
 
 # ------------------------------------------------------------------------------------------- mutants
