@@ -382,18 +382,6 @@ static long anonymous_nbytes(void)
     return kilobytes * 1024;
 }
 
-static int is_loaded(const char *library)
-{
-    int found = 0;
-    char line[4096];
-    FILE *f = fopen("/proc/self/maps", "r");
-    CHECK(f);
-    while (fgets(line, sizeof line, f))
-        found |= strstr(line, library) != NULL;
-    fclose(f);
-    return found;
-}
-
 /* open MODEL [OPTION...]: opens it from its file, then from memory; prints whether LLVM was loaded for that,
  * the bytes that the open models take, and the first output for an input of zeros. */
 static void case_open(int n, char **word)

@@ -47,6 +47,19 @@ static inline int says(const tgc_compiler *c, const char *text)
     return 0;
 }
 
+/* Whether this process has a library of that name. */
+static inline int is_loaded(const char *library)
+{
+    int found = 0;
+    char line[4096];
+    FILE *f = fopen("/proc/self/maps", "r");
+    CHECK(f);
+    while (fgets(line, sizeof line, f))
+        found |= strstr(line, library) != NULL;
+    fclose(f);
+    return found;
+}
+
 static inline tgc_compiler *compiler_for(const char *model)
 {
     tgc_compiler *c = tgc_compiler_new();

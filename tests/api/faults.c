@@ -137,9 +137,10 @@ static void cancel_everywhere(const char *model)
 }
 
 /* LLVM keeps a few things of its own, more of them as it sees more. */
+enum { LLVMS_OWN = 100 };
+
 static int cancel(const char *model)
 {
-    enum { LLVMS_OWN = 100 };
     cancel_everywhere(model);
     long before = live;
     cancel_everywhere(model);
@@ -157,6 +158,7 @@ int main(int argc, char **argv)
     long before = live, start = calls;
     CHECK(use(argv[1], argv[2]) == TGC_OK && live == before);
     long n = calls - start;
+    int had_llvm = is_loaded("libLLVM");
     for (goes_on = 0; goes_on < 2; goes_on++)
         for (long k = 1; k <= n; k++) {
             calls = 0;
@@ -169,7 +171,12 @@ int main(int argc, char **argv)
                 fprintf(stderr, "allocation %ld of %ld: status %d\n", k, n, (int)status);
                 return 1;
             }
-            if (live != before) {
+            /* a cache that cannot be read is none: then LLVM compiles the model */
+            int has_llvm = is_loaded("libLLVM");
+            if (has_llvm && !had_llvm)
+                before = live;
+            had_llvm = has_llvm;
+            if (labs(live - before) > (has_llvm ? LLVMS_OWN : 0)) {
                 fprintf(stderr, "allocation %ld of %ld: %ld blocks are left\n", k, n, live - before);
                 return 1;
             }
