@@ -108,8 +108,8 @@ def wrong_host(device, act, facts, status, words):
 
 # ------------------------------------------------------------------------------------------------ programs
 
-EVERY = 40                    # of the onnx package's tests, in the quick form
-FUZZED = 24                   # random graphs
+EVERY = 80                    # of the onnx package's tests, in the quick form
+FUZZED = 16                   # random graphs
 FUZZED_LONG, PART = 5000, 250
 
 
