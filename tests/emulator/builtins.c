@@ -9,18 +9,18 @@
 enum { BORDER = 0xa5 };
 
 /* Called by generated code alone. */
-uint64_t emulator_place(uint32_t what, uint32_t d);
-void emulator_barrier(uint32_t flags);
-uint32_t emulator_subgroup(uint32_t what);
-void emulator_subgroup_barrier(uint32_t flags);
-void emulator_give(const void *value, uint32_t nbytes);
-void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
-void emulator_atomic(const void *at, uint32_t nbytes);
-void *__translate_sampler_initializer(int32_t bits);
-uint32_t emulator_sampler(const void *sampler);
-void *emulator_texel(const struct image *i, uint32_t sampler, int32_t x, int32_t y, uint32_t use,
-                     uint32_t *is_half);
-int32_t emulator_side(const struct image *i, uint32_t axis);
+API uint64_t emulator_place(uint32_t what, uint32_t d);
+API void emulator_barrier(uint32_t flags);
+API uint32_t emulator_subgroup(uint32_t what);
+API void emulator_subgroup_barrier(uint32_t flags);
+API void emulator_give(const void *value, uint32_t nbytes);
+API void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
+API void emulator_atomic(const void *at, uint32_t nbytes);
+API void *__translate_sampler_initializer(int32_t bits);
+API uint32_t emulator_sampler(const void *sampler);
+API void *emulator_texel(const struct image *i, uint32_t sampler, int32_t x, int32_t y,
+                         uint32_t use, uint32_t *is_half);
+API int32_t emulator_side(const struct image *i, uint32_t axis);
 
 uint64_t emulator_place(uint32_t what, uint32_t d)
 {

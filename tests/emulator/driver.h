@@ -7,8 +7,6 @@
 
 #include "emulator.h"
 
-#define API __attribute__((visibility("default")))
-
 enum {
     SUCCESS = 0,
     DEVICE_NOT_FOUND = -1,

@@ -27,13 +27,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What programs, kernels and tests call; all else is the library's own, whatever names they have. */
+#define API __attribute__((visibility("default")))
+
 /* ------------------------------------------------------------------------------------ report.c */
 
 /* One line on standard error, or in the file $TGC_EMULATOR_REPORT: "emulator: ...". The same line
  * is printed once. */
 void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* How many lines were reported, since the library was loaded or all were forgotten. */
-int emulator_reports(void);
+API int emulator_reports(void);
 void report_reset(void);
 /* "line 12: y[i] = x[i];" of the kernels' text, for an address in a module's code. The result is
  * valid until the next call. */

@@ -297,9 +297,9 @@ void shadow_access(const void *address, size_t nbytes, enum access kind)
 
 /* An access of a number or of a vector up to 16 bytes is aligned to its size. */
 #define HOOKS(size)                                                                                \
-    void emulator_load##size(const void *at);                                                      \
+    API void emulator_load##size(const void *at);                                                  \
     void emulator_load##size(const void *at) { check_access(at, size, size, ACCESS_READ); }        \
-    void emulator_store##size(const void *at);                                                     \
+    API void emulator_store##size(const void *at);                                                 \
     void emulator_store##size(const void *at) { check_access(at, size, size, ACCESS_WRITE); }
 HOOKS(1)
 HOOKS(2)
@@ -314,26 +314,26 @@ static size_t alignment_of(size_t nbytes)
     return nbytes >= 32 && (nbytes & (nbytes - 1)) == 0 ? nbytes : 1;
 }
 
-void emulator_loadN(const void *at, size_t nbytes);
+API void emulator_loadN(const void *at, size_t nbytes);
 void emulator_loadN(const void *at, size_t nbytes)
 {
     check_access(at, nbytes, alignment_of(nbytes), ACCESS_READ);
 }
 
-void emulator_storeN(const void *at, size_t nbytes);
+API void emulator_storeN(const void *at, size_t nbytes);
 void emulator_storeN(const void *at, size_t nbytes)
 {
     check_access(at, nbytes, alignment_of(nbytes), ACCESS_WRITE);
 }
 
-void *emulator_memset(void *to, int value, size_t nbytes);
+API void *emulator_memset(void *to, int value, size_t nbytes);
 void *emulator_memset(void *to, int value, size_t nbytes)
 {
     shadow_access(to, nbytes, ACCESS_WRITE);
     return memset(to, value, nbytes);
 }
 
-void *emulator_memcpy(void *to, const void *from, size_t nbytes);
+API void *emulator_memcpy(void *to, const void *from, size_t nbytes);
 void *emulator_memcpy(void *to, const void *from, size_t nbytes)
 {
     shadow_access(from, nbytes, ACCESS_READ);
@@ -341,7 +341,7 @@ void *emulator_memcpy(void *to, const void *from, size_t nbytes)
     return memcpy(to, from, nbytes);
 }
 
-void *emulator_memmove(void *to, const void *from, size_t nbytes);
+API void *emulator_memmove(void *to, const void *from, size_t nbytes);
 void *emulator_memmove(void *to, const void *from, size_t nbytes)
 {
     shadow_access(from, nbytes, ACCESS_READ);
@@ -350,5 +350,5 @@ void *emulator_memmove(void *to, const void *from, size_t nbytes)
 }
 
 /* What the instrumentation calls first; a program that is checked itself has its own. */
-__attribute__((weak)) void __asan_init(void);
+__attribute__((weak)) API void __asan_init(void);
 void __asan_init(void) {}

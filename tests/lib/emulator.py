@@ -64,7 +64,7 @@ def remove_old(folder):
 def make(clang, folder):
     part = folder.with_name(f"{folder.name}.{os.getpid()}")
     part.mkdir(parents=True)
-    flags = ["-std=c11", "-O2", "-g", "-fPIC", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wpedantic",
+    flags = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wpedantic",
              "-Wshadow", "-Wconversion", "-Werror", f'-DTGC_EMULATOR_SOURCES="{SOURCES}"']
     jobs = [["gcc", *flags, "-c", source, "-o", part / f"{source.stem}.o"] for source in SOURCES.glob("*.c")]
     jobs.append([clang, f"@{SOURCES}/opencl.flags", *HALVES, "-O0", "-g0", "-cl-std=CL1.2", "-include",
