@@ -443,10 +443,11 @@ void program_write_pieces(struct tgc *t, const struct schedule *s, const struct 
     }
 }
 
-/* A device has one program of each kernel: in vectors, if there are some. */
+/* A device has one program of each kernel: in vectors, if there are some; but not where work-items
+ * share the loops, which they do in the portable program alone. */
 static const struct variant *variant_on_device(const struct program *p, const struct kernel *k)
 {
-    return p->backend->device && k->nvariant ? k->variant : NULL;
+    return p->backend->device && k->nvariant && k->ngrid == 0 && k->block == 0 ? k->variant : NULL;
 }
 
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
