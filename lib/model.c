@@ -448,7 +448,8 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         int ndevice;
         compile_options.on_device = true;
         compile_options.device = o->device ? o->device : device_rows(&ndevice);
-        compile_options.threads = DEVICE_PARTS;
+        if (!compile_options.device->is_processor)
+            compile_options.threads = DEVICE_PARTS;
         compile_options.isa = 1u << ISA_GENERIC | 1u << compile_options.device->isa;
     }
     if (!read_tuning(t, o))

@@ -334,7 +334,7 @@ static bool check_operands(struct parser *p)
                      : o->ninput  ? "-i"
                                   : "--image-layout");
     bool on_device = backend_is_of_device(backend_find(target_name(o->target)));
-    if (on_device && o->threads > 1)
+    if (on_device && o->threads > 1 && !(o->device && o->device->is_processor))
         return usage(p, "--threads is for processors: a device decides itself how many it has");
     if (on_device && o->isa && o->isa != isa_all()) {
         struct text known = {.t = p->t};
@@ -502,7 +502,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
     ok = match_words(&p) && ok;
     ok = find_command(&p) && ok;
     make_key(&p);
-    bool has_target = false, has_level = false;
+    bool has_target = false, has_level = false, has_threads = false;
     for (size_t i = 0; i < p.ngiven; i++)
         if (is_early(p.given[i].id))
             ok = option_apply(&p, &p.given[i]) && ok;
@@ -510,6 +510,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
         const struct given *g = &p.given[i];
         has_target |= g->id == OPTION_TARGET;
         has_level |= g->id == OPTION_LEVEL;
+        has_threads |= g->id == OPTION_THREADS;
         if (!option_fits(g->id, o->command))
             ok = usage(&p, "tgc %s does not take %s", command_rows[o->command].name,
                        option_rows[g->id].spelling);
@@ -518,6 +519,8 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
     }
     if (o->processor && !o->machine)
         o->machine = machine_find(o->processor->machine);
+    if (o->device && o->device->is_processor && !has_threads)
+        o->threads = o->device->units;
     if (o->command == COMMAND_HELP && o->print == OPTION_COUNT)
         o->print = OPTION_HELP;
     if (o->print != OPTION_COUNT)

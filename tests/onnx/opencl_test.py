@@ -99,7 +99,7 @@ def check_parts(tgc, folder):
     """A processor's cores share loops, and results have the same bits with any number of them; PoCL is told how many it has."""
     need_device()
     T.scratch(folder)
-    T.must(T.run([tgc, ROOT / "models" / "mnist_cnn.tg", "-o", "m.c", "--dim", "B=5", *OPTIONS, "--cpu=pocl"], cwd=folder))
+    T.must(T.run([tgc, ROOT / "models" / "mnist_cnn.tg", "-o", "m.c", "--dim", "B=5", *OPTIONS, "--cpu=pocl", "--threads=7"], cwd=folder))
     T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
     np.save(folder / "x.npy", np.random.default_rng(3).random((5, 1, 28, 28), np.float32))
     results = []

@@ -80,6 +80,13 @@ static void test_compile(void **state)
     assert_true(p.o.depfile);
     assert_string_equal(p.o.depfile_name, "d.d");
     tgc_free(p.t);
+    p = parse("m.onnx -o net.c --target=opencl --cpu=pocl");
+    assert_true(p.ok && p.o.device == device_find("pocl"));
+    assert_int_equal(p.o.threads, p.o.device->units);
+    tgc_free(p.t);
+    p = parse("m.onnx -o net.c --target=opencl --cpu=pocl --threads=1");
+    assert_true(p.ok && p.o.threads == 1);
+    tgc_free(p.t);
 }
 
 static void test_commands(void **state)
@@ -142,6 +149,7 @@ static void test_refusals(void **state)
         {"m.onnx -o m.c --cpu=znver", "near: znver1 znver2"},
         {"m.onnx -o m.c --cpu=cortexa72", "cortex-a72"},
         {"m.onnx -o m.c --cpu=opencl4", "opencl4"},
+        {"m.onnx -o m.c --target=opencl --cpu=adreno630 --threads=2", "--threads is for processors"},
         {"m.onnx -o m.c --cpu=pocl", "is a device"},
         {"m.onnx -o m.c --target=opencl --cpu=zen9", "generic-gpu pocl adreno630"},
         {"m.onnx -o m.c --target=opencl --cpu=avx2", "known are generic-gpu pocl adreno630"},
