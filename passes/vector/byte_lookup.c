@@ -48,7 +48,8 @@ bool lookup_find(const struct expander *e, int begin, int end, struct lookup *l)
         else if (!known)
             return false;
     }
-    if (!store || !is_table(store->src[2]))
+    bool has_lookup = isa_function((enum isa)(e->isa - isa_table), INTRINSIC_LOOKUP) != NULL;
+    if (!has_lookup || !store || !is_table(store->src[2]))
         return false;
     struct uop *key = key_of(store->src[2]->src[1]);
     if (!key || !is_side_by_side(e->t, key->src[1], range) ||
