@@ -67,8 +67,10 @@ static void write_place(struct writer *w, const struct uop *u, const char *type,
     const char *at = NULL;
     if (range_is_grid(u)) {
         at = mem_printf(w->t, "%s(%d)", w->p->backend->place[k->block > 0], dim);
-        whole = uop_const_int(k->grid[dim], &n) && uop_is_int(u->src[0], n) &&
-                (k->block || n % k->group[dim] == 0);
+        /* one store's blocks are the grid: no condition stands around their barriers then */
+        whole = k->block && k->ast->nsrc == 1;
+        whole |= uop_const_int(k->grid[dim], &n) && uop_is_int(u->src[0], n) &&
+                 (k->block || n % k->group[dim] == 0);
     } else {
         at = between > 1 ? mem_printf(w->t, "thread / %lld", (long long)between) : "thread";
         if (range_is_item(u) && sat_mul(between, turns) < k->block)
