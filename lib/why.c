@@ -198,12 +198,19 @@ static void put_legend(struct text *x, const struct tuning *s)
     static const char *const threads[][2] = {
         {"threads share loop N", "each thread takes a part of it"},
     };
+    static const char *const grid[][2] = {
+        {"grid: A x B", "places along the innermost loops, then those around them"},
+        {"blocks of N threads", "each place is a block that shares local memory"},
+        {"ask for N KB of M KB", "what all threads load and store, and the size of its tensors"},
+    };
     static const char *const tuned[][2] = {
         {"FILE, line N", "that line of the tune file says so; times are measured ones"},
     };
     if (has_kind(s, TUNE_WINOGRAD))
         put_words(x, "legend: convolutions", layers, sizeof layers / sizeof *layers);
     put_words(x, "legend: kernels", kernels, sizeof kernels / sizeof *kernels);
+    if (device_has_grid(x->t))
+        put_words(x, "legend: devices", grid, sizeof grid / sizeof *grid);
     if (has_kind(s, TUNE_THREADS))
         put_words(x, "legend: threads", threads, sizeof threads / sizeof *threads);
     if (s->file)

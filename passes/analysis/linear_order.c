@@ -34,6 +34,7 @@ struct linear {
     uint64_t *deps;              /* by index in order[]: ranges on which it depends */
     uint64_t *wait;              /* by index in order[]: ranges that must be open to compute it */
     uint64_t lanes;
+    uint64_t items;              /* ranges that are a block's threads */
     uint64_t places;             /* ranges that are no loops: of a grid, and a block's threads */
     uint64_t open;
     double trips;                /* product of the open loops' sizes, at their upper bounds */
@@ -95,12 +96,14 @@ static uint64_t bands_of(struct linear *l, const struct uop *load)
 static void find_deps(struct linear *l)
 {
     int nbit = 0;
-    l->lanes = l->places = 0;
+    l->lanes = l->places = l->items = 0;
     for (int i = 0; i < l->n; i++)
         if (l->order[i]->op == OP_RANGE) {
             map_set(&l->bit, l->order[i], (void *)(uintptr_t)++nbit);
             if (range_is_grid(l->order[i]) || range_is_item(l->order[i]))
                 l->places |= bit_of(l, l->order[i]);
+            if (range_is_item(l->order[i]))
+                l->items |= bit_of(l, l->order[i]);
             if (range_is_lane(l->order[i]))
                 l->lanes |= bit_of(l, l->order[i]);
         }
@@ -176,12 +179,20 @@ static struct uop *made(struct linear *l, const struct uop *u)
     return m;
 }
 
+/* Iterations of a range, at their upper bound; threads that are counted by a loop of their own count
+ * once. */
+static double turns_of(struct linear *l, const struct uop *r)
+{
+    bool counted = range_is_of_block(r) && (l->open & l->items);
+    return counted ? 1 : r->src[0]->vmax > 0 ? (double)r->src[0]->vmax : 0;
+}
+
 static void open_range(struct linear *l, struct uop *r, const struct part *part)
 {
     push(l, r);
     map_set(&l->made, r, r);
     l->open |= bit_of(l, r);
-    l->trips *= r->src[0]->vmax > 0 ? (double)r->src[0]->vmax : 0;
+    l->trips *= turns_of(l, r);
     emit_opened(l, bit_of(l, r), part);
 }
 
@@ -194,8 +205,8 @@ static void close_range(struct linear *l, struct uop *r)
         if (l->wait[i] & bit)
             map_set(&l->made, l->order[i], NULL);
     l->open &= ~bit;
-    if (r->src[0]->vmax > 0)
-        l->trips /= (double)r->src[0]->vmax;
+    if (turns_of(l, r) > 0)
+        l->trips /= turns_of(l, r);
 }
 
 union scalar reduce_identity(enum op op, enum dtype d)
