@@ -84,6 +84,7 @@ SUITES = [
     ("clang", "tests/onnx/clang_test.py", 600, 3600),
     ("object", "tests/exec/object_test.py", 600, 3600),
     ("local", "tests/exec/local_test.py", 120, 120),
+    ("grid", "tests/exec/grid_test.py", 120, 120),
     ("opencl_vectors", "tests/exec/opencl_vectors_test.py", 120, 120),
     ("device", "tests/exec/device_test.py", 120, 120),
     ("entries", "tests/exec/entries_test.py", 120, 120),

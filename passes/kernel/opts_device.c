@@ -394,13 +394,14 @@ bool apply_share(struct work *w, const struct opt *opt)
     if (!stage)
         return false;
     const struct buffer *was = stage->arg.p;
-    if (was->dim[0]->op != OP_CONST || RANGE_AXIS(stage->src[2]->arg.i) != AXIS_LOOP)
-        return work_refuse(w, "only the run knows how many turns the loop has");
+    if (was->ndim != 1 || was->dim[0]->vmax > INT32_MAX / 8 || was->dim[0]->vmax < 1 ||
+        RANGE_AXIS(stage->src[2]->arg.i) != AXIS_LOOP)
+        return work_refuse(w, "the stage is no row that local memory could hold");
     struct uop *thread = uop_axis(t, stage->src[2]->src[0], AXIS_LOOP, WORKER_BLOCK);
     work_name_like(t, thread, stage->src[2]);
     src[0] = uop_substitute(t, stage->src[0], stage->src[2], thread);
     src[1] = src[2] = thread;
-    union arg memory = {.p = work_new_memory(w, stage->dtype, was->dim[0]->arg.i, SPACE_LOCAL)};
+    union arg memory = {.p = work_new_memory(w, stage->dtype, was->dim[0]->vmax, SPACE_LOCAL)};
     struct uop *local = uop_intern(t, OP_STAGE, stage->dtype, src, 3, memory);
     store = uop_substitute(t, store, stage, local);
     work_put_stores(w, opt->store, &store, 1);
