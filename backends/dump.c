@@ -165,6 +165,11 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
             }
             text_putc(out, ']');
         }
+        if (device_has_grid(t)) {
+            struct device_use use = device_use(t, k);
+            text_printf(out, ", \"threads\": %.0f, \"block\": %d, \"local_bytes\": %.0f, \"asked_bytes\": %.0f",
+                        use.threads, k->block, use.local_nbytes, use.asked);
+        }
         text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f, \"predicted_us\": %.4g}", k->flop,
                     k->nbytes, kernel_cost(t, s, k).ns / 1000);
     }

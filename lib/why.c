@@ -129,6 +129,21 @@ static void put_opts(struct text *x, enum isa isa, const struct opts *opts)
     put_opt_list(x, opts);
 }
 
+/* "grid: 12 x 4 blocks of 128 threads, 3.2 KB of local memory; 1.2 MB asked for, 0.9 MB in all" */
+static void put_grid(struct text *x, const struct kernel *k)
+{
+    const struct device_use use = device_use(x->t, k);
+    text_puts(x, "    grid:");
+    for (int d = 0; d < k->ngrid; d++) {
+        text_puts(x, d ? " x " : " ");
+        uop_print(x, k->grid[d]);
+    }
+    text_puts(x, k->ngrid ? "" : k->is_shared ? " parts of one loop" : " one place");
+    if (k->block)
+        text_printf(x, ", blocks of %d threads, %.4g KB of local memory", k->block, use.local_nbytes / 1024);
+    text_printf(x, "; threads ask for %.4g KB of %.4g KB\n", use.asked / 1024, k->nbytes / 1024);
+}
+
 static void put_kernel(struct text *x, const struct schedule *program, const struct tuning *s,
                        const struct kernel *k)
 {
@@ -150,7 +165,9 @@ static void put_kernel(struct text *x, const struct schedule *program, const str
         default: put_list(x, s, c); break;
         }
     }
-    if (!any)
+    if (device_has_grid(x->t))
+        put_grid(x, k);
+    else if (!any)
         text_puts(x, "    no tile suits: vectors along its innermost loops, where they fit\n");
     for (int i = 0; i < k->nvariant; i++)
         put_opts(x, k->variant[i].isa, &k->variant[i].opts);

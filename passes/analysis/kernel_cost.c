@@ -362,8 +362,10 @@ struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const st
     struct mem_mark mark = scratch_mark(t);
     struct walk w = {.t = t, .m = machine_of(t)};
     struct kernel_cost c = {0};
-    if (s->on_device)
+    if (s->on_device) {
+        c.ns = device_use(t, k).ns;
         return c;
+    }
     const struct variant *v = variant_of(w.m, k);
     double cycles = v ? walk_program(&w, v->linear, v->nlinear)
                       : walk_program(&w, k->linear, k->nlinear);

@@ -1,0 +1,58 @@
+/* device_cost.c - estimates what a kernel takes of a device that has a grid: threads, local memory, bytes that
+ * its threads ask for, time.
+ *
+ * The longest of: its operations, as far as there are threads to keep the device's units busy; its buffers'
+ * bytes from memory, each once; what the threads load and store, from the cache. To that comes the launch.
+ */
+#include "passes/analysis/kernel_cost.h"
+
+static double places_of(const struct kernel *k)
+{
+    double n = 1;
+    for (int d = 0; d < k->ngrid; d++)
+        n *= k->grid[d]->vmax > 0 ? (double)k->grid[d]->vmax : 0;
+    return n;
+}
+
+/* Loops around, but for those that are not executed by one thread. */
+static void walk(const struct kernel *k, struct device_use *use)
+{
+    double open[128], trips = 1;
+    int depth = 0;
+    for (int i = 0; i < k->nlinear; i++) {
+        const struct uop *u = k->linear[i];
+        if (u->op == OP_RANGE && depth < 128) {
+            open[depth] = u->src[0]->vmax > 0 ? (double)u->src[0]->vmax : 1;
+            if (range_is_of_block(u) && k->ngrid)    /* threads are counted by their own loops */
+                open[depth] /= k->block;
+            trips *= open[depth++];
+        }
+        if (u->op == OP_END && depth > 0)
+            trips /= open[--depth];
+        if (u->op != OP_LOAD && u->op != OP_STORE && u->op != OP_GATHER)
+            continue;
+        const struct buffer *b = uop_buffer_of(u->src[0]);
+        double nbytes = trips * (double)dtype_nbytes(b->dtype);
+        if (buffer_space(b) == SPACE_LOCAL)
+            use->local_asked += nbytes;
+        else if (b->kind != BUFFER_SCRATCH)
+            use->asked += nbytes;
+    }
+}
+
+struct device_use device_use(struct tgc *t, const struct kernel *k)
+{
+    const struct device_row *d = t->device;
+    struct device_use use = {.threads = places_of(k) * (k->block ? k->block : 1)};
+    if (!device_has_grid(t))
+        return (struct device_use){0};
+    for (int i = 0; i < k->nscratch; i++)
+        use.local_nbytes += k->scratch[i]->is_local ? buffer_most_nbytes(k->scratch[i]) : 0;
+    walk(k, &use);
+    double busy = use.threads / ((double)d->units * d->wave * RATIO_GRID_WAVES);
+    double compute = k->flop / d->gflops / (busy < 1 ? busy : 1), memory = k->nbytes / d->gbytes,
+           cache = use.asked / (d->gbytes * RATIO_GRID_CACHE);
+    use.ns = compute > memory ? compute : memory;
+    use.ns = (use.ns > cache ? use.ns : cache) + RATIO_GRID_LAUNCH;
+    return use;
+}
