@@ -184,7 +184,10 @@ static void opencl_close(struct program *p, struct text *out)
     text_puts(out, "    if (self && self->opened == self)\n        device_close(self);\n");
 }
 
-const struct device opencl_device = {
+static const struct device device = {
     opencl_begin, opencl_types, opencl_fields, opencl_text, opencl_kernels, opencl_functions, opencl_open,
     opencl_close, opencl_host_view, opencl_to_host, opencl_is_absent, opencl_begin_run, opencl_launches,
     opencl_end_run};
+const struct backend backend_opencl = {"opencl", opencl_kernel, NULL, &device,
+                                       "barrier(CLK_LOCAL_MEM_FENCE);", "#pragma unroll",
+                                       {"get_global_id", "get_group_id"}};

@@ -4,7 +4,7 @@
 
 #include "backends/cstyle/cstyle.h"
 
-/* opencl.c: where each buffer lies. false: reported, what devices do not have */
+/* places.c: where each buffer lies. false: reported, what devices do not have */
 bool opencl_begin(struct program *p);
 
 /* kernel.c: a kernel; then all of them, behind the pieces of runtime/ that they use. */
@@ -24,8 +24,5 @@ void opencl_block(const struct kernel *k, int block[GRID_RANK]);
 void opencl_write_list(struct program *p, struct text *out);
 /* The statements for the kernels from this step on that are launched at once; returns their number. */
 int opencl_launches(struct program *p, int step, struct text *out);
-
-/* host.c: all else of the host */
-extern const struct device opencl_device;
 
 #endif

@@ -21,35 +21,7 @@ int entry_of_output(const struct schedule *s, int i) { return entry_of(s->graph,
 int schedule_count_entries(const struct schedule *s) { return s->graph ? s->graph->nentry : 0; }
 
 /* "lenet_warp" */
-static const char *function_of(struct program *p, int entry) { return p->entry_name[entry]; }
-
-/* Takes the names that the entry's structs and functions have, if all of them are free. */
-static bool take_names(struct program *p, const char *base)
-{
-    static const char *const of[] = {"inputs", "outputs", "run", "enqueue"};
-    for (int take = 0; take < 2; take++)
-        for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-            const char *name = mem_printf(p->t, "%s_%s", base, of[i]);
-            if (take)
-                names_add(p->file, name);
-            else if (names_has(p->file, name))
-                return false;
-        }
-    return true;
-}
-
-void entries_name(struct program *p)
-{
-    int n = schedule_count_entries(p->s);
-    p->entry_name = mem_array(p->t, (size_t)n + 1, sizeof *p->entry_name);
-    for (int e = 0; e < n; e++) {
-        const char *word = name_mangle(p->t, p->s->graph->entry[e].name);
-        const char *base = mem_printf(p->t, "%s_%s", p->name, *word ? word : "entry");
-        p->entry_name[e] = base;
-        for (int number = 2; !take_names(p, p->entry_name[e]); number++)
-            p->entry_name[e] = mem_printf(p->t, "%s_%d", base, number);
-    }
-}
+static const char *function_of(const struct program *p, int entry) { return p->entry_name[entry]; }
 
 /* The fields of an entry's struct, named as the text does. */
 struct fields { const struct buffer **b; const char **name; int n; };

@@ -189,6 +189,35 @@ static void name_buffers(struct program *p)
     name_intermediates(p);
 }
 
+/* Takes the names that the entry's structs and functions have, if all of them are free. */
+static bool take_names(struct program *p, const char *base)
+{
+    static const char *const of[] = {"inputs", "outputs", "run", "enqueue"};
+    for (int take = 0; take < 2; take++)
+        for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+            const char *name = mem_printf(p->t, "%s_%s", base, of[i]);
+            if (take)
+                names_add(p->file, name);
+            else if (names_has(p->file, name))
+                return false;
+        }
+    return true;
+}
+
+static void name_entries(struct program *p)
+{
+    const struct graph *g = p->s->graph;
+    int n = g ? g->nentry : 0;
+    p->entry_name = mem_array(p->t, (size_t)n + 1, sizeof *p->entry_name);
+    for (int e = 0; e < n; e++) {
+        const char *word = name_mangle(p->t, g->entry[e].name);
+        const char *base = mem_printf(p->t, "%s_%s", p->name, *word ? word : "entry");
+        p->entry_name[e] = base;
+        for (int number = 2; !take_names(p, p->entry_name[e]); number++)
+            p->entry_name[e] = mem_printf(p->t, "%s_%d", base, number);
+    }
+}
+
 void program_name_all(struct program *p)
 {
     static const char *const own[] = {"init",   "run",     "close",   "strerror", "describe",
@@ -222,7 +251,7 @@ void program_name_all(struct program *p)
             p->task_name[i] = names_unique(p->file, mem_printf(p->t, "%s_task", name), "task");
             p->part_name[i] = names_unique(p->file, mem_printf(p->t, "%s_part", name), "part");
         }
-    entries_name(p);
+    name_entries(p);
     p->run = names_new(p->t, p->file);
     name_vars(p);
     name_buffers(p);

@@ -285,7 +285,6 @@ int schedule_count_entries(const struct schedule *s);
 /* The entry of input or output i; -1: there are none. */
 int entry_of_input(const struct schedule *s, int i);
 int entry_of_output(const struct schedule *s, int i);
-void entries_name(struct program *p);
 /* "in->dim_entry == 1", in NAME_run() */
 const char *entry_condition(struct program *p, int entry);
 /* Structs and functions of the entries, in NAME.h and behind NAME_run(). */

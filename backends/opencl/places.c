@@ -1,4 +1,4 @@
-/* opencl.c - the OpenCL target: kernels in OpenCL C 1.2, and the host code around them.
+/* places.c - the OpenCL target: kernels in OpenCL C 1.2, and the host code around them.
  *
  *      NAME.c:  kernel_text[]     pieces of runtime/ and the kernels, one string each (kernel.c)
  *               launch_of[]       what a run starts, with argument_of[]               (launch.c)
@@ -87,7 +87,3 @@ bool opencl_begin(struct program *p)
             place_all(p, s->output, s->noutput, &p->device_nbytes)) ||
            complain_of_size(p);
 }
-
-const struct backend backend_opencl = {"opencl", opencl_kernel, NULL, &opencl_device,
-                                       "barrier(CLK_LOCAL_MEM_FENCE);", "#pragma unroll",
-                                       {"get_global_id", "get_group_id"}};
