@@ -76,7 +76,7 @@ static int live_until(const struct stack *s, int def, int use)
 
 /* The pressure: the most bytes of vectors, without those of constants, which vectors.c counts, and
  * the most scalars, that are live at once. */
-static void find_pressure(struct stack *s, int64_t *vectors, int64_t *scalars)
+static void find_pressure(struct stack *s, struct stack_live *live, int64_t *scalars)
 {
     int *end = scratch_array(s->t, (size_t)s->n + 1, sizeof *end);
     int64_t *by = scratch_array(s->t, 2 * ((size_t)s->n + 2), sizeof *by), sum[2] = {0};
@@ -100,11 +100,14 @@ static void find_pressure(struct stack *s, int64_t *vectors, int64_t *scalars)
         by[2 * i + (u->lanes == 1)] += size;
         by[2 * (end[i] + 1) + (u->lanes == 1)] -= size;
     }
-    *vectors = *scalars = 0;
+    *scalars = 0;
     for (int i = 0; i < s->n; i++) {
         sum[0] += by[2 * i];
         sum[1] += by[2 * i + 1];
-        *vectors = sum[0] > *vectors ? sum[0] : *vectors;
+        if (sum[0] > live->vectors) {
+            live->vectors = sum[0];
+            live->peak = i;
+        }
         *scalars = sum[1] > *scalars ? sum[1] : *scalars;
     }
 }
@@ -349,7 +352,7 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, const struct kernel *
     int64_t scalars, values, memory, loops = 0;
     find_scratch(k, u, n, &live);
     stack_find_loops(&s);
-    find_pressure(&s, &live.vectors, &scalars);
+    find_pressure(&s, &live, &scalars);
     find_arrays(&s, &values, &memory);
     for (int i = 0; i < n; i++) {
         loops += u[i]->op == OP_RANGE;

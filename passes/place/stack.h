@@ -27,6 +27,7 @@ struct stack_live {
     int64_t vectors; /* the program's values */
     int64_t widest;  /* a vector */
     int64_t locals;  /* small scratch */
+    int peak;        /* where most of the values are live */
     bool copies;     /* there are no sums */
     bool stages;     /* there is scratch, between stages */
 };

@@ -221,37 +221,38 @@ static int64_t constants_nbytes(const struct stack *s, enum isa isa, const struc
 }
 
 /* What functions in one block keep next to the values that they are called for: by aarch64 all,
- * else as far as there are registers; more of functions of many steps (erf, log), and of tanh,
- * whose division has a long latency, since a tile's sums are kept elsewhere. */
+ * else three eighths of the registers, since a tile's sums are kept elsewhere; all registers of
+ * tanh, whose division has a long latency; more of functions of many steps (erf, log) and
+ * conversions. */
 static int64_t interleaved_nbytes(const struct stack *s, enum isa isa,
                                   const struct stack_live *live)
 {
     int64_t calls = calls_nbytes(s, isa, live->widest), file = isa_register_nbytes(isa);
-    int64_t sums = calls / STACK_CALL_VECTORS, least = file / 8 * 3;
+    int64_t sums = calls / STACK_CALL_VECTORS, room = 0, least = file / 8 * 3;
+    bool half = count_half(s, isa) > 0, steps = half || has_call(s, OP_ERF) || has_call(s, OP_LOG);
     sums = sums < live->vectors ? sums : live->vectors;
-    /* those of other stages are not there */
-    int64_t room = live->stages ? file : sums < file ? file - sums : 0;
-    bool steps = has_call(s, OP_ERF) || has_call(s, OP_LOG);
     if (isa_lanes(isa) <= 4)
         return calls;
-    if (steps) {
-        least = calls / 8 * 3;
-    } else if (!has_call(s, OP_TANH) && count_half(s, isa) == 0) {
-        room = file - live->vectors < file / 4 ? file - live->vectors : file / 4;
-        least = STACK_CALL_VECTORS * live->widest;
-    }
+    if (steps || has_call(s, OP_TANH))
+        room = live->stages ? file : file - sums; /* those of other stages are not there */
+    if (steps)
+        least = half ? calls / 2 : calls / 8 * 3;
     room = room > least ? room : least;
     return calls < room ? calls : room;
 }
 
 /* Loads that come early, once the program's own values have more than the registers, less what
  * constants of other stages take. */
-static int64_t early_nbytes(enum isa isa, const struct stack_live *live, bool straight,
-                            int64_t splats)
+static int64_t early_nbytes(const struct stack *s, enum isa isa, const struct stack_live *live,
+                            bool straight, int64_t splats)
 {
     int64_t file = isa_register_nbytes(isa), widest = live->widest;
     int64_t excess = live->vectors + (live->stages ? splats : 0) - file;
-    int64_t early = excess > 0 ? EARLY * excess + 2 * widest : 0;
+    int64_t early = excess > 0 ? EARLY * excess + 2 * widest : 0, trips;
+    int in = stack_around(s, live->peak);
+    if (in >= 0 && excess < file / 4 && !live->stages &&
+        !(uop_const_int(s->u[in]->src[0], &trips) && trips <= STACK_UNROLLED_TRIPS))
+        return 0; /* the loop is not unrolled, and has few loads */
     int64_t most = straight ? file / 16 * 11 : file + 2 * widest;
     return early < most ? early : most;
 }
@@ -269,7 +270,8 @@ int64_t stack_vectors_nbytes(const struct stack *s, enum isa isa, const struct s
         alive = constants;
     /* straight-line code has its constants in memory */
     bool straight = live->copies && !constants;
-    int64_t early = early_nbytes(isa, live, straight, splats), dots = dots_nbytes(s, isa, vectors);
+    int64_t early = early_nbytes(s, isa, live, straight, splats),
+            dots = dots_nbytes(s, isa, vectors);
     int64_t twice = alive + live->locals > 0 ? live->locals : 0;
     return (isa_lanes(isa) > 4 ? SAVED_X86 : SAVED_NEON) + apart_nbytes(s, isa, widest) +
            gathered * STACK_WORD + (dots > early ? dots : early) + (alive > 0 ? alive : 0) +
