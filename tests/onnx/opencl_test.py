@@ -110,6 +110,25 @@ def check_parts(tgc, folder):
     expect(len(set(results)) == 1, "results depend on the number of cores")
 
 
+def check_table(tgc, folder):
+    """A function of bytes is a table, which no vectors of a device look up: the same bytes as by the C target."""
+    keep_context()
+    T.scratch(folder)
+    node, tensor = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    scale, zero = onnx.numpy_helper.from_array(np.float32(0.05), "s"), onnx.numpy_helper.from_array(np.uint8(120), "z")
+    nodes = [node("DequantizeLinear", ["x", "s", "z"], ["a"]), node("Erf", ["a"], ["b"]), node("Tanh", ["b"], ["c"]), node("Exp", ["c"], ["d"]),
+             node("QuantizeLinear", ["d", "s", "z"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "table", [tensor("x", onnx.TensorProto.UINT8, [1000])], [tensor("y", onnx.TensorProto.UINT8, [1000])], [scale, zero])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), folder / "m.onnx")
+    x = np.random.default_rng(4).integers(0, 256, 1000).astype(np.uint8)
+    results = []
+    for name, options in (("c", ()), ("cl", (*OPTIONS, "--cpu=pocl"))):
+        T.must(T.run([tgc, "m.onnx", "-o", f"{name}.c", f"--name={name}", *options], cwd=folder))
+        T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", f"{name}.c", "-o", f"{name}.so", "-ldl"], cwd=folder))
+        results.append(Library(folder / f"{name}.so", name).run({"x": x}, {})["y"])
+    expect(np.array_equal(*results), "other bytes than by C")
+
+
 def check_missing_driver(tgc, folder):
     """Without a driver the program says so; nothing is linked against it."""
     T.scratch(folder)
@@ -129,6 +148,7 @@ def main():
     for path in sorted((ROOT / "models").glob("*.tg")):
         for device in DEVICES:
             suite.add(f"{path.name}, {device}", check_model, tgc, path, scratch / f"{path.stem}-{device}", device)
+    suite.add("table of bytes, pocl", check_table, tgc, scratch / "table")
     suite.add("parts, pocl", check_parts, tgc, scratch / "parts")
     suite.add("no driver", check_missing_driver, tgc, scratch / "none")
     cases = N.load_cases(options.build)
