@@ -185,17 +185,20 @@ int opencl_launches(struct program *p, int step, struct text *out)
     const struct kernel *first = s->step[step].kernel;
     const char *list = varying(p, first);
     int n = 1;
-    if (list) {
+    if (list || grid_varies(p, first)) {
         snippet_use(&p->snippets, "opencl_run");
-        text_printf(out, "{\n%s", list);
+        text_printf(out, "{\n%s", list ? list : "");
         const char *groups = write_groups(p, first, out);
-        text_printf(out, "    status = launch(self, %d, varying, %s);\n}\n", first->index, groups);
+        text_printf(out, "    status = launch(self, %d, %s, %s);\n}\n", first->index, list ? "varying" : "NULL",
+                    groups);
         return 1;
     }
     snippet_use(&p->snippets, "opencl_list");
-    while (step + n < s->nstep && s->step[step + n].kind == STEP_KERNEL &&
-           s->step[step + n].kernel->index == first->index + n && !varying(p, s->step[step + n].kernel))
-        n++;
+    for (; step + n < s->nstep && s->step[step + n].kind == STEP_KERNEL; n++) {
+        const struct kernel *k = s->step[step + n].kernel;
+        if (k->index != first->index + n || varying(p, k) || grid_varies(p, k))
+            break;
+    }
     text_printf(out, "status = launch_all(self, %d, %d);\n", first->index, first->index + n);
     return n;
 }

@@ -266,6 +266,57 @@ def kernels():
         expect(said.status == 2 and "--target=opencl" in said.err, said.err)
 
 
+FALLBACK = """#include "on_device.h"
+#include "on_cpu.h"
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+_Static_assert(sizeof(on_device_inputs) == sizeof(on_cpu_inputs) && sizeof(on_device_outputs) == sizeof(on_cpu_outputs), "structs");
+_Static_assert(offsetof(on_device_inputs, dim_B) == offsetof(on_cpu_inputs, dim_B), "fields");
+alignas(64) static unsigned char device[ON_DEVICE_ARENA_BYTES], cpu[ON_CPU_ARENA_BYTES];
+int main(void)
+{
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, z[4 * 8], y[4 * 8], want[4 * 8];
+    on_device_inputs in = {.x = x, .dim_B = 1};
+    on_device_outputs out = {.z = z, .y = y};
+    on_cpu_inputs in_cpu;
+    on_cpu_outputs out_cpu;
+    on_device *a;
+    on_cpu *b;
+    int status = on_device_init(&a, device, sizeof device, NULL);
+    memcpy(&in_cpu, &in, sizeof in);
+    memcpy(&out_cpu, &out, sizeof out);
+    if (on_cpu_init(&b, cpu, sizeof cpu, NULL) || on_cpu_run(b, &in_cpu, &out_cpu))
+        return 2;
+    memcpy(want, y, sizeof y);
+    memset(y, 0, sizeof y);
+    if (status == ON_DEVICE_NO_DEVICE)
+        return puts("no device"), 0;
+    if (status || on_device_run(a, &in, &out))
+        return 3;
+    on_device_close(a);
+    return memcmp(y, want, 8 * sizeof *y) != 0;
+}
+"""
+
+
+@suite.case("a program for the processor has the same structs, and links beside it")
+def fallback():
+    need_device()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        product(folder)
+        tgc = T.find_tgc(suite.options.build)
+        T.must(T.run([tgc, "net.tg", "-o", "on_device.c", "--target=opencl"], cwd=folder))
+        T.must(T.run([tgc, "net.tg", "-o", "on_cpu.c"], cwd=folder))
+        (folder / "main.c").write_text(FALLBACK)
+        T.must(T.run(["gcc", *T.WARNINGS, "-O1", "main.c", "on_device.c", "on_cpu.c", "-o", "main", "-lm"], cwd=folder))
+        T.must(T.run([folder / "main"]))
+        none = {**os.environ, "OCL_ICD_VENDORS": "/none", "OPENCL_VENDOR_PATH": "/none"}
+        expect("no device" in T.must(T.run([folder / "main"], env=none)).out.decode(), "without a driver")
+
+
 @suite.case("tgc devices lists what programs find")
 def listed():
     need_device()
