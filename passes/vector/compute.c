@@ -48,3 +48,19 @@ void expand_need(struct expander *e, struct uop *u)
     if (!e->lazy)
         expand_compute(e, u);
 }
+
+void expand_copy(struct expander *e, struct uop *u)
+{
+    bool opens = u->op == OP_RANGE || u->op == OP_GUARD;
+    if (u->op == OP_END || u->op == OP_ENDGUARD)
+        expand_leave(e);
+    if (opens)
+        expand_enter(e);
+    if (u->dtype == DTYPE_INDEX && op_is_elementwise(u->op)) {
+        expand_need(e, u);                           /* a place may have it already */
+        return;
+    }
+    expand_push(e, u);
+    if (!opens)
+        scopes_learn(&e->scopes, u);
+}

@@ -57,6 +57,9 @@ void expand_leave(struct expander *e);
 void expand_need(struct expander *e, struct uop *u);
 /* The same, if values are computed only where a store needs them, too. */
 void expand_compute(struct expander *e, struct uop *u);
+/* Appends u of a program that is copied; an offset that was computed for what the copy adds is not
+ * computed again. */
+void expand_copy(struct expander *e, struct uop *u);
 /* The present value of a uop of `in`. */
 struct uop *expand_value_of(struct expander *e, struct uop *u);
 struct uop *expand_splat(struct expander *e, struct uop *u, int lanes);

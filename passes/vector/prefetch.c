@@ -91,13 +91,13 @@ static void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int 
     struct mem_mark mark = scratch_mark(t);
     struct prefetching p = {.t = t, .far = far};
     const struct machine *m = machine_of(t);
-    struct uop **out = NULL;
-    size_t cap = 0;
-    int n = 0;
+    struct expander *e = scratch_array(t, 1, sizeof *e);
+    *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
+    e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < *nlinear; i++) {
         struct uop *u = (*linear)[i];
         note_loops(&p, u);
-        SCRATCH_PUSH(t, out, n, cap, u);
+        expand_copy(e, u);
         if (u->op != OP_LOAD || u->lanes == 1 || u->nsrc != 2 || p.nloop == 0 ||
             !is_large_weight(m, u) || is_prefetched(*linear, *nlinear, u))
             continue;
@@ -108,12 +108,13 @@ static void prefetch_weights(struct tgc *t, bool far, struct uop ***linear, int 
         struct uop *src[2] = {u->src[1], uop_int(t, ahead)};
         src[1] = uop_intern(t, OP_ADD, DTYPE_INDEX, src, 2, (union arg){0});
         src[0] = u->src[0];
-        SCRATCH_PUSH(t, out, n, cap, src[1]);
-        SCRATCH_PUSH(t, out, n, cap,
-                     uop_intern(t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
+        expand_need(e, src[1]);
+        expand_push(e, uop_intern(t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
     }
-    *linear = mem_copy(t, out, (size_t)n * sizeof *out);
-    *nlinear = n;
+    if (e->nout > e->nin) {
+        *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
+        *nlinear = e->nout;
+    }
     scratch_release(t, mark);
 }
 

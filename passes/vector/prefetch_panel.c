@@ -145,18 +145,7 @@ static void prefetch_panels(struct tgc *t, struct uop ***linear, int *nlinear)
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0, lanes = 0; i < e->nin; i++) {
         struct uop *u = e->in[i];
-        bool opens = u->op == OP_RANGE || u->op == OP_GUARD;
-        if (u->op == OP_END || u->op == OP_ENDGUARD)
-            expand_leave(e);
-        if (opens)
-            expand_enter(e);
-        if (u->dtype == DTYPE_INDEX && op_is_elementwise(u->op)) {
-            expand_need(e, u);                       /* a place may have it already */
-        } else {
-            expand_push(e, u);
-            if (!opens)
-                scopes_learn(&e->scopes, u);
-        }
+        expand_copy(e, u);
         lanes += range_is_lane(u) - (u->op == OP_END && range_is_lane(u->src[0]));
         if (u->op == OP_RANGE && lanes == 0)
             prefetch_panel(e, i);
