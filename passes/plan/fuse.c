@@ -257,13 +257,13 @@ static bool is_byte_to_keep(struct plan *p, const struct node *n)
 /* A statistic of each column that the segment needs at all of the column's rows. A layer's columns
  * are innermost in memory: a kernel of its own computes the statistic, and this one what it is for,
  * both in vectors along the columns, where one kernel for both would go column by column, in
- * strides. */
+ * strides; but not where this one sums up the rows, too, as for a variance around that mean. */
 static bool is_stat_of_columns(struct plan *p, const struct node *n)
 {
     const struct segment *s = n->use->seg;
     range_set deps = plan_mask_all(p, n->use->index, n->u->ndim);
-    return !p->noopt && n->nuse == 1 && deps && deps != s->out && range_set_within(deps, s->out) &&
-           value_has_column_stat(p, n->u, POOLED_MAX);
+    return !p->noopt && n->nuse == 1 && !s->inner && deps && deps != s->out &&
+           range_set_within(deps, s->out) && value_has_column_stat(p, n->u, POOLED_MAX);
 }
 
 static void decide_computed(struct plan *p, struct node *n)

@@ -281,7 +281,7 @@ ask python 'python3 -m pip install --quiet --no-index --break-system-packages --
 def wheel_of_this_build(folder):
     """A wheel of the tgc under test, which this machine's libraries suit; no wheel to give away."""
     target = next(t for t in W.TARGETS if t.is_native and t.libc == "glibc")
-    return W.write_wheel(target, TGC, b"licence\n", folder)
+    return W.write_wheel(target, TGC, TGC.parents[1] / "lib/libtgc.so.0", b"licence\n", folder)
 
 
 def packages_of_libraries():
