@@ -294,7 +294,7 @@ def llvm_refusals():
 
 for name in (*MODELS, *TEXTS):
     suite.add(f"{name}: the same bits by any number of threads (LLVM)", by_llvm, name)
-    suite.add(f"{name}: the same bits by any number of threads (LLVM's object)", by_llvm_object, name)
+    suite.add(f"{name}: the same bits by any number of threads (LLVM's object)", by_llvm_object, name, slow=name not in ("rows", "joined", "mlp"))
 for machine in (("aarch64-linux-gnu",), ("riscv64-linux-gnu",), ("s390x-linux-gnu", "-fexcess-precision=fast")):
     suite.add(f"rows: LLVM's object shared by threads on {machine[0]}", by_llvm_elsewhere, *machine)
 
