@@ -132,9 +132,10 @@ TGC_API tgc_status tgc_info_json(tgc_compiler *c, const char **json);
 /* A compiled model in this process. */
 typedef struct tgc_model tgc_model;
 
-/* By LLVM, where libLLVM is installed; with the option "target" c or clang by the C compiler, and
- * dlopen. What LLVM makes is kept in the command line's cache, and found there without LLVM, but with
- * the option "no-code-cache", or TGC_CACHE=0 in the environment. */
+/* Compiles by LLVM, where libLLVM is installed; with the option "target" c or clang, by the C compiler,
+ * whose shared object it opens. LLVM's code is stored in the cache that the command line uses; a model
+ * found there needs no LLVM. The option "no-code-cache", or TGC_CACHE=0 in the environment, turns the
+ * cache off. */
 TGC_API tgc_status tgc_open(tgc_compiler *c, tgc_model **m);
 TGC_API void tgc_model_free(tgc_model *m);                             /* NULL: nothing */
 /* What made its code: "LLVM 19", "gcc", "clang 19.1.7". */

@@ -301,7 +301,6 @@ bool passes_run_rows(struct tgc *t, struct passing *p, const char *first, const 
             p->schedule->isa = p->isa;
             p->schedule->threads = p->threads;
             p->schedule->on_device = p->on_device;
-            p->schedule->device = p->device;
             p->schedule->thread_gain_ns = p->thread_gain_ns;
         }
         ok = passes[i].graph  ? run_graph_pass(t, p, i)
@@ -320,7 +319,6 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
                         .isa = o->isa,
                         .threads = o->threads,
                         .on_device = o->on_device,
-                        .device = o->device,
                         .thread_gain_ns = o->on_device ? 0 : machine_of(t)->wake_ns,
                         .facts = TENSORS,
                         .record = o->record};

@@ -104,7 +104,6 @@ struct schedule {
     struct var **var; int nvar;            /* run-time dimensions and host results */
     isa_set isa;                 /* the instruction sets for which kernels may have variants */
     bool on_device;              /* intermediates are in a device's memory, not in the caller's */
-    const struct device_row *device;       /* its row; NULL: not on a device, or a test's */
     int threads;                 /* the most threads that run a kernel; 0 as 1 */
     double thread_gain_ns;       /* the least time that sharing a kernel has to save */
     /* the arena as planned, and its lower bound, the largest live set */
@@ -329,7 +328,6 @@ struct passing {
     isa_set isa;                 /* for the schedule */
     int threads;
     bool on_device;
-    const struct device_row *device;
     double thread_gain_ns;
     unsigned facts;              /* bit i is enum pass_fact i */
     struct pass_record *record;  /* by pass; NULL: not recorded */

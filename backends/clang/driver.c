@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 static const struct sysroot {
-    const char *architecture, *system, *folder, *package, *word;
+    const char *architecture, *system, *folder, *package, *flag;
 } sysroots[] = {
-#define SYSROOT(architecture, system, folder, package, word)                                       \
-    {architecture, system, folder, package, word},
+#define SYSROOT(architecture, system, folder, package, flag)                                       \
+    {architecture, system, folder, package, flag},
 #include "backends/clang/sysroots.def"
 #undef SYSROOT
 };
@@ -120,8 +120,8 @@ struct clang *clang_open(struct tgc *t, const char *triple)
     if (triple) {
         const struct sysroot *s = find_sysroot(triple);
         add_word(l, mem_printf(t, "--target=%s", triple));
-        if (s && *s->word)
-            add_word(l, s->word);
+        if (s && *s->flag)
+            add_word(l, s->flag);
         if (s && access(s->folder, R_OK) == 0) {
             add_word(l, "-isystem");
             add_word(l, s->folder);

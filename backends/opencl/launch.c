@@ -133,7 +133,7 @@ void opencl_write_list(struct program *p, struct text *out)
     text_printf(out, "enum { %s_KERNELS = %d, %s_PLACES = %d, %s_INPUTS = %d };\n", p->upper,
                 s->nkernel, p->upper, opencl_count_places(s), p->upper, s->ninput);
     text_printf(out, "/* On a processor a kernel has a work-group for each core, at most those of launch_of[]. */\n"
-                     "enum { %s_PER_CORE = %d };\n\n", p->upper, s->device && s->device->is_processor);
+                     "enum { %s_PER_CORE = %d };\n\n", p->upper, p->t->device && p->t->device->is_processor);
     text_puts(out, "/* Where tensors lie: 0, the memory; 1, the weights; from 2 on the inputs, then the outputs. */\n"
                    "static const struct argument argument_of[] = {\n");
     for (int i = 0; i < s->nkernel; i++)

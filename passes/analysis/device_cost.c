@@ -49,7 +49,7 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     for (int i = 0; i < k->nscratch; i++)
         use.local_nbytes += k->scratch[i]->is_local ? buffer_most_nbytes(k->scratch[i]) : 0;
     walk(k, &use);
-    double busy = use.threads / ((double)d->units * d->wave * RATIO_GRID_WAVES);
+    double busy = use.threads / cost_full_threads(d);
     double compute = k->flop / d->gflops / (busy < 1 ? busy : 1), memory = k->nbytes / d->gbytes,
            cache = use.asked / (d->gbytes * RATIO_GRID_CACHE);
     use.ns = compute > memory ? compute : memory;

@@ -98,11 +98,6 @@ void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n)
     }
 }
 
-int64_t grid_full(const struct tgc *t)
-{
-    return (int64_t)t->device->units * t->device->wave * (int64_t)RATIO_GRID_WAVES;
-}
-
 /* ----------------------------------------------------------------------------- what the grid is */
 
 /* The loop over the grid of dimension d, the innermost 0; NULL: the store has fewer. */

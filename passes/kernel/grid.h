@@ -25,8 +25,8 @@ void list_cover(struct place_list *l, int64_t size, int tag, const struct block_
 /* Gives these loops to the grid, at most three: the largest of them. size: by tag. */
 void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n);
 
-/* Threads that keep the device busy. */
-int64_t grid_full(const struct tgc *t);
+/* Of a block, at most. */
+enum { THREADS_MOST = 256 };
 /* Whether a sum or a stage outside of all others would be computed for each turn of r again. */
 bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r);
 

@@ -11,7 +11,7 @@
  */
 #include "passes/kernel/grid.h"
 
-enum { THREADS_MOST = 256, STEP = 16 };
+enum { STEP = 16 };
 
 /* A store whose sums do not depend on some of its loops, or has few results. */
 struct rows {
@@ -52,13 +52,13 @@ static int choose_threads(struct tgc *t, const struct rows *x)
     double turns = x->terms;
     if (x->columns >= 0 && (double)x->store->src[x->columns]->src[0]->vmax > turns)
         turns = (double)x->store->src[x->columns]->src[0]->vmax;
-    while (2 * n <= most && 2 * n * RATIO_GRID_SUM <= turns && x->results * n < (double)grid_full(t))
+    while (2 * n <= most && 2 * n * RATIO_GRID_SUM <= turns && x->results * n < cost_full_threads(t->device))
         n *= 2;
     return n;
 }
 
 /* Stages of rows: without a sum in them they are computed where they are read. */
-static bool place_stages(struct tgc *t, struct kernel *k, struct place_list *l, struct uop *store)
+static bool place_stages(struct tgc *t, struct place_list *l, struct uop *store)
 {
     int n, number = 0;
     struct uop **order = uop_toposort(t, &store, 1, &n);
@@ -77,7 +77,6 @@ static bool place_stages(struct tgc *t, struct kernel *k, struct place_list *l, 
                                        .of = OF_STAGE, .number = number};
         number += sums > 0;                          /* one that is computed in place is none any more */
     }
-    (void)k;
     if (l->n + nfirst > LIST_MAX)
         return false;
     for (int i = l->n - 1; i >= 0; i--)
@@ -134,7 +133,7 @@ bool grid_rows(struct tgc *t, struct kernel *k, int at)
     int tag[LOOPS_MAX], n = 0;
     int64_t size[LOOPS_MAX];
     if (!find_rows(t, store, &x) ||
-        (x.columns < 0 && (x.results >= (double)grid_full(t) || x.terms < RATIO_GRID_SUM * t->device->wave)))
+        (x.columns < 0 && (x.results >= cost_full_threads(t->device) || x.terms < RATIO_GRID_SUM * t->device->wave)))
         return false;
     int threads = choose_threads(t, &x);
     struct block_of block = {threads, 1, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};
@@ -152,7 +151,7 @@ bool grid_rows(struct tgc *t, struct kernel *k, int at)
         list_grid(&l, tag, size, n);
         list_add(&l, OPT_FIRST, -1)->n = threads;
     }
-    if (l.failed || !place_stages(t, k, &l, store) || !grid_apply(t, &trial, &l, threads))
+    if (l.failed || !place_stages(t, &l, store) || !grid_apply(t, &trial, &l, threads))
         return false;
     (void)share_sums(t, &trial, at, threads);
     *k = trial;

@@ -96,7 +96,7 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
     /* copies, and two barriers a step */
     if (b->local)
         instructions += RATIO_GRID_LOAD * (rows + columns) / threads + RATIO_GRID_BARRIER / (double)x->step;
-    double busy = blocks * threads / (double)grid_full(t);
+    double busy = blocks * threads / cost_full_threads(t->device);
     double waves = blocks / d->units;
     double last = __builtin_ceil(waves) / waves;       /* some units have nothing to do at the end */
     double compute = 2 * blocks * threads * k * instructions / d->gflops * last / (busy < 1 ? busy : 1);
@@ -110,7 +110,7 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
 {
     const struct device_row *d = t->device;
     int64_t threads = b->row_items * b->column_items;
-    int64_t most = d->group < 256 ? d->group : 256;
+    int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     int64_t registers = b->row_lanes * b->column_lanes + b->row_lanes + b->column_lanes;
     int64_t copied = (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4;
     return threads >= d->wave && threads <= most && 4 * registers <= 3 * d->registers &&

@@ -98,3 +98,8 @@ double cost_cache_nbytes(const struct tgc *t)
     return t->cache_nbytes == CACHE_OF_MACHINE ? machine_of(t)->level[LEVEL_L2].nbytes
                                                : (double)t->cache_nbytes;
 }
+
+double cost_full_threads(const struct device_row *d)
+{
+    return (double)d->units * d->wave * RATIO_GRID_WAVES;
+}

@@ -47,6 +47,8 @@ double cost_fit(const struct machine *m, enum fit of);
 int64_t cost_fit_nelem(const struct machine *m, enum fit of);   /* the same in floats */
 /* Bytes: addresses that differ by a multiple of it share a few sets of the L1. */
 int64_t cost_alias_nbytes(const struct machine *m);
+/* Threads that keep a device with a grid busy. */
+double cost_full_threads(const struct device_row *d);
 /* Bytes of t's cache that bands should fit: --cache, or the machine's L2; 0: bands are made
  * wherever possible. */
 double cost_cache_nbytes(const struct tgc *t);

@@ -165,7 +165,7 @@ bool memory_is_mapped(const struct cl_memory *m);
 struct mapping *mapping_create(struct cl_memory *m, size_t from, size_t nbytes, uint64_t flags);
 void mapping_fill(struct cl_memory *m, struct mapping *a);
 void mapping_write_back(struct cl_memory *m, struct mapping *a);
-/* The host could not give this part back, since the driver was told to fail. */
+/* The mapping at this address is no leak: the unmap that would have ended it was made to fail. */
 void mapping_excuse(void *handle, const void *at);
 /* The mapping with this address, which is the host's no longer; NULL: there is none. */
 struct mapping *mapping_take(struct cl_memory *m, void *at);

@@ -505,7 +505,7 @@ static int run_graph(struct tgc *t, const struct command *c, struct graph *g)
     struct memory_of_run m = {.t = t, .nvar = t->next_var + 64}, first = m;
     struct tensor **want = mem_array(t, (size_t)g->noutput + 1, sizeof *want);
     struct compile_options o = {.threads = c->threads, .isa = c->isas, .name = "test",
-                                .device = c->device, .on_device = c->device != NULL};
+                                .on_device = c->device != NULL};
     bool same = true;
     first.var = m.var = mem_array(t, (size_t)m.nvar, sizeof *m.var);
     for (int i = 0; i < t->next_var; i++)
