@@ -186,4 +186,4 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
         text_puts(out, ");\n");
 }
 
-const struct backend backend_c = {"c", render_kernel, render_call, NULL, NULL};
+const struct backend backend_c = {.name = "c", .kernel = render_kernel, .call = render_call};

@@ -66,7 +66,7 @@ static void write_place(struct writer *w, const struct uop *u, const char *type,
     bool whole = true;
     const char *at = NULL;
     if (range_is_grid(u)) {
-        at = mem_printf(w->t, "%s(%d)", w->p->backend->place[k->block > 0], dim);
+        at = w->p->backend->place[k->block > 0][dim];
         /* one store's blocks are the grid: no condition stands around their barriers then */
         whole = k->block && k->ast->nsrc == 1;
         whole |= uop_const_int(k->grid[dim], &n) && uop_is_int(u->src[0], n) &&

@@ -371,7 +371,7 @@ static void write_pieces(struct program *p, struct text *out)
 }
 
 /* Its kernels are no text: backends/llvm/ makes the program. */
-const struct backend backend_llvm = {"llvm", NULL, NULL, NULL, NULL};
+const struct backend backend_llvm = {.name = "llvm"};
 
 const struct backend *backend_find(const char *target)
 {

@@ -203,9 +203,11 @@ struct backend {
     /* Writes the statements of NAME_run that run it; NULL: its device launches it. */
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
     const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
+    const struct driver *driver; /* of a device: backends/device/device.h */
     const char *barrier;         /* where a block's threads wait; NULL: it has one thread */
     const char *unroll;          /* a line before a loop that becomes straight-line code; NULL: none */
-    const char *place[2];        /* of a dimension's number, where in the grid a thread is; its block */
+    /* in each dimension, where in the grid a thread is; its block */
+    const char *place[2][GRID_RANK];
 };
 extern const struct backend backend_c, backend_llvm, backend_opencl;
 

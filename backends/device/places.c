@@ -1,11 +1,11 @@
-/* places.c - the OpenCL target: kernels in OpenCL C 1.2, and the host code around them.
+/* places.c - a target of devices: kernels in its language, and the host code around them.
  *
- *      NAME.c:  kernel_text[]     pieces of runtime/ and the kernels, one string each (kernel.c)
+ *      NAME.c:  kernel_text[]     pieces of runtime/ and the kernels (kernel.c), in words of the target's
  *               launch_of[]       what a run starts, with argument_of[]               (launch.c)
  *               NAME_init()       loads the driver, builds the text, copies the weights, records
  *               NAME_enqueue()    copies the inputs, launches, copies the results     (host.c)
  *
- * A kernel is the variant for vectors of OpenCL C, if it has one, else the portable program. The
+ * A kernel is the variant for vectors of the language, if it has one, else the portable program. The
  * loop that threads share on a processor is the grid here, one work-group a part
  * (passes/kernel/thread.c): of one work-item, or of a block's threads, which share loops and local
  * memory between barriers. Results do not depend on their numbers; a processor has a part for each
@@ -14,7 +14,7 @@
  * condition or to run a host step. An input or a result may be a buffer of the caller's instead, so
  * kernels get a buffer with each offset.
  */
-#include "backends/opencl/opencl.h"
+#include "backends/device/device.h"
 
 static bool grow(size_t *end, size_t nbytes)
 {
@@ -65,7 +65,7 @@ static void place_states(struct program *p)
     }
 }
 
-bool opencl_begin(struct program *p)
+bool device_begin(struct program *p)
 {
     const struct schedule *s = p->s;
     if (!check_types(p, s->input, s->ninput, "input") ||

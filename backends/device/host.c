@@ -1,24 +1,22 @@
-/* host.c - the C around the kernels: the tables of kernels and weights, launches, copies. */
-#include "backends/opencl/opencl.h"
-
-#include <string.h>
+/* host.c - the C around the kernels: the tables of weights and places, copies, the hooks of program.c. */
+#include "backends/device/device.h"
 
 static void write_check(struct program *p, struct text *out)
 {
     text_printf(out, "if (status != %s_OK)\n    return status;\n", p->upper);
 }
 
-static void opencl_to_host(struct program *p, struct text *out)
+static void device_to_host(struct program *p, struct text *out)
 {
-    snippet_use(&p->snippets, "opencl_host");
+    device_use(p, "host");
     text_puts(out, "status = to_host(self);\n");
     write_check(p, out);
 }
 
-static const char *opencl_host_view(struct program *p, const struct buffer *b)
+static const char *device_host_view(struct program *p, const struct buffer *b)
 {
     bool varies;
-    const char *at = b->state ? opencl_offset(p, b, &varies) : mem_printf(p->t, "%zu", p->place[b->id]);
+    const char *at = b->state ? device_offset(p, b, &varies) : mem_printf(p->t, "%zu", p->place[b->id]);
     p->buffer_used[b->id] = b->kind == BUFFER_OUTPUT;      /* so it cannot be the caller's buffer */
     return mem_printf(p->t, "((%s *)(void *)(self->device.mapped + %s))", dtype_ctype(b->dtype), at);
 }
@@ -41,8 +39,8 @@ static void copy(struct program *p, bool output, int i, struct text *out)
     const char *how = output ? "get" : "put";
     int entry = output ? entry_of_output(p->s, i) : entry_of_input(p->s, i);
     struct text body = {.t = p->t};
-    snippet_use(&p->snippets, mem_printf(p->t, "opencl_%s", how));
-    text_printf(&body, "status = %s(self, %d, %s->%s, %s);\n", how, opencl_place(p, b), output ? "out" : "in",
+    device_use(p, how);
+    text_printf(&body, "status = %s(self, %d, %s->%s, %s);\n", how, device_place(p, b), output ? "out" : "in",
                 p->buffer_name[b->id], size_of(p, b));
     write_check(p, &body);
     if (entry < 0) {
@@ -54,57 +52,42 @@ static void copy(struct program *p, bool output, int i, struct text *out)
     text_puts(out, "}\n");
 }
 
-static void opencl_begin_run(struct program *p, struct text *out)
+static void device_begin_run(struct program *p, struct text *out)
 {
     for (int i = 0; i < p->s->ninput; i++)
         copy(p, false, i, out);
 }
 
-static void opencl_end_run(struct program *p, struct text *out)
+static void device_end_run(struct program *p, struct text *out)
 {
     for (int i = 0; i < p->s->noutput; i++)
         copy(p, true, i, out);
 }
 
-static const char *opencl_is_absent(struct program *p, const struct buffer *b)
+static const char *device_is_absent(struct program *p, const struct buffer *b)
 {
-    return mem_printf(p->t, " && !self->place[%d].is_bound", opencl_place(p, b));
+    return mem_printf(p->t, " && !self->place[%d].is_bound", device_place(p, b));
 }
 
 /* ------------------------------------------------------------------------------------- the file */
 
-/* The text as strings, an element of kernel_text[] for each of its paragraphs. */
-static void write_strings(struct text *out, const char *s)
+static void device_embed(struct program *p, const char *text, struct text *out)
 {
-    while (*s) {
-        size_t n = strcspn(s, "\n");
-        struct text line = {.t = out->t};
-        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
-        s += n + (s[n] == '\n');
-        text_printf(out, "    %.*s\\n\"%s\n", (int)line.n - 1, line.s, n > 0 && *s ? "" : ",");
-    }
+    p->backend->driver->embed(p, text, out);
 }
 
-static void opencl_kernels(struct program *p, const char *text, struct text *out)
+static void device_types(struct program *p, struct text *out)
 {
-    (void)p;
-    text_puts(out, "/* The kernels in OpenCL C, and the functions that they call. */\n"
-                   "static const char *const kernel_text[] = {\n");
-    write_strings(out, text);
-    text_puts(out, "};\n\n");
-}
-
-static void opencl_types(struct program *p, struct text *out)
-{
-    program_write_text(p, out, snippet_find("opencl")->text);
+    program_write_text(p, out, snippet_find(p->backend->name)->text);
     text_putc(out, '\n');
-    opencl_write_list(p, out);
+    device_write_list(p, out);
 }
 
-static void opencl_fields(struct program *p, struct text *out)
+static void device_fields(struct program *p, struct text *out)
 {
-    text_printf(out, "    struct opencl device;\n    struct place place[%d];\n    void *kernel[%d];\n",
-                opencl_count_places(p->s), p->s->nkernel + 1);
+    text_printf(out, "    struct %s device;\n    struct place place[%d];\n", p->backend->name,
+                device_count_places(p->s));
+    p->backend->driver->fields(p, out);
 }
 
 static void write_weight_table(struct program *p, struct text *out)
@@ -155,22 +138,19 @@ static void write_places(struct program *p, struct text *out)
     text_puts(out, "};\n\n");
 }
 
-static void opencl_functions(struct program *p, struct text *out)
+static void device_functions(struct program *p, struct text *out)
 {
-    snippet_use(&p->snippets, "opencl_open");
-    snippet_use(&p->snippets, "opencl_calls");
+    device_use(p, "open");
+    device_use(p, "calls");
     write_places(p, out);
-    snippets_write(p, out, "opencl", NULL);
+    snippets_write(p, out, p->backend->name, NULL);
     write_weight_table(p, out);
 }
 
-static void opencl_open(struct program *p, struct text *out)
+static void device_open(struct program *p, struct text *out)
 {
     size_t weights = p->s->weight_nbytes ? p->s->weight_nbytes : 1;
-    text_printf(out,
-                "    int status = device_open(self, kernel_text, sizeof kernel_text / sizeof "
-                "*kernel_text,\n                             %s, %zu);\n",
-                p->device_doubles ? "true" : "false", weights);
+    text_printf(out, "    int status = device_open(self, %s, %zu);\n", p->backend->driver->open(p), weights);
     text_printf(out, "    if (status == %s_OK)\n        status = put_weights(self);\n", p->upper);
     if (p->s->nstate > 0)
         text_printf(out, "    if (status == %s_OK)\n        status = begin_states(self);\n", p->upper);
@@ -178,16 +158,13 @@ static void opencl_open(struct program *p, struct text *out)
                      "status;\n    }\n", p->upper);
 }
 
-static void opencl_close(struct program *p, struct text *out)
+static void device_close(struct program *p, struct text *out)
 {
     (void)p;
     text_puts(out, "    if (self && self->opened == self)\n        device_close(self);\n");
 }
 
-static const struct device device = {
-    opencl_begin, opencl_types, opencl_fields, opencl_text, opencl_kernels, opencl_functions, opencl_open,
-    opencl_close, opencl_host_view, opencl_to_host, opencl_is_absent, opencl_begin_run, opencl_launches,
-    opencl_end_run};
-const struct backend backend_opencl = {"opencl", opencl_kernel, NULL, &device,
-                                       "barrier(CLK_LOCAL_MEM_FENCE);", "#pragma unroll",
-                                       {"get_global_id", "get_group_id"}};
+const struct device device_hooks = {
+    device_begin, device_types, device_fields, device_text, device_embed, device_functions, device_open,
+    device_close, device_host_view, device_to_host, device_is_absent, device_begin_run, device_launches,
+    device_end_run};

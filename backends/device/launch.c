@@ -8,7 +8,7 @@
  *      const uint64_t varying[] = {in->dim_batch};          one whose arguments this run tells
  *      status = launch(self, 7, varying, NULL);
  */
-#include "backends/opencl/opencl.h"
+#include "backends/device/device.h"
 
 static int position_of(struct buffer *const *b, int n, const struct buffer *of)
 {
@@ -18,12 +18,17 @@ static int position_of(struct buffer *const *b, int n, const struct buffer *of)
     return -1;
 }
 
-int opencl_count_places(const struct schedule *s)
+void device_use(struct program *p, const char *what)
+{
+    snippet_use(&p->snippets, mem_printf(p->t, "%s_%s", p->backend->name, what));
+}
+
+int device_count_places(const struct schedule *s)
 {
     return PLACE_FIRST_INPUT + s->ninput + s->noutput;
 }
 
-int opencl_place(const struct program *p, const struct buffer *b)
+int device_place(const struct program *p, const struct buffer *b)
 {
     const struct schedule *s = p->s;
     const struct buffer *root = buffer_root(b);
@@ -34,11 +39,11 @@ int opencl_place(const struct program *p, const struct buffer *b)
                                        : PLACE_MEMORY;
 }
 
-const char *opencl_offset(struct program *p, const struct buffer *b, bool *varies)
+const char *device_offset(struct program *p, const struct buffer *b, bool *varies)
 {
     const struct buffer *root = buffer_root(b);
     const struct state *st = root->state;
-    bool at_begin = opencl_place(p, b) >= PLACE_FIRST_INPUT;
+    bool at_begin = device_place(p, b) >= PLACE_FIRST_INPUT;
     size_t at = at_begin ? 0 : p->place[root->id];
     struct text s = {.t = p->t}, more = {.t = p->t};
     *varies = false;
@@ -71,8 +76,8 @@ static void write_arguments(struct program *p, const struct kernel *k, struct te
     text_puts(out, "    ");
     for (int i = 0; i < n; i++) {
         bool varies = true;
-        const char *at = a[i].b ? opencl_offset(p, a[i].b, &varies) : NULL;
-        list_put(&list, mem_printf(p->t, "{%d, %d, %s}", a[i].b ? opencl_place(p, a[i].b) : -1, varies,
+        const char *at = a[i].b ? device_offset(p, a[i].b, &varies) : NULL;
+        list_put(&list, mem_printf(p->t, "{%d, %d, %s}", a[i].b ? device_place(p, a[i].b) : -1, varies,
                                    varies ? "0" : at));
     }
     text_printf(out, "%s    /* %s */\n", n ? "," : "", p->kernel_name[k->index]);
@@ -85,7 +90,7 @@ static int count_arguments(struct program *p, const struct kernel *k)
     return n;
 }
 
-void opencl_block(const struct kernel *k, int block[GRID_RANK])
+void device_block(const struct kernel *k, int block[GRID_RANK])
 {
     for (int d = 0; d < GRID_RANK; d++)
         block[d] = k->block ? (d ? 1 : k->block) : d < k->ngrid ? k->group[d] : 1;
@@ -95,7 +100,7 @@ void opencl_block(const struct kernel *k, int block[GRID_RANK])
 static struct uop *groups_of(struct program *p, const struct kernel *k, int d)
 {
     int block[GRID_RANK];
-    opencl_block(k, block);
+    device_block(k, block);
     if (!k->ngrid)
         return uop_int(p->t, k->is_shared && d == 0 ? p->threads : 1);
     return d >= k->ngrid ? uop_int(p->t, 1)
@@ -126,12 +131,12 @@ static const char *write_groups(struct program *p, const struct kernel *k, struc
     return "groups";
 }
 
-void opencl_write_list(struct program *p, struct text *out)
+void device_write_list(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     int first = 0;
     text_printf(out, "enum { %s_KERNELS = %d, %s_PLACES = %d, %s_INPUTS = %d };\n", p->upper,
-                s->nkernel, p->upper, opencl_count_places(s), p->upper, s->ninput);
+                s->nkernel, p->upper, device_count_places(s), p->upper, s->ninput);
     text_printf(out, "/* On a processor a kernel has a work-group for each core, at most those of launch_of[]. */\n"
                      "enum { %s_PER_CORE = %d };\n\n", p->upper, p->t->device && p->t->device->is_processor);
     text_puts(out, "/* Where tensors lie: 0, the memory; 1, the weights; from 2 on the inputs, then the outputs. */\n"
@@ -144,7 +149,7 @@ void opencl_write_list(struct program *p, struct text *out)
         int n = count_arguments(p, k);
         int block[GRID_RANK];
         int64_t groups[GRID_RANK];
-        opencl_block(k, block);
+        device_block(k, block);
         for (int d = 0; d < GRID_RANK; d++)
             if (!uop_const_int(groups_of(p, k, d), &groups[d]))
                 groups[d] = 1;               /* the run tells */
@@ -169,7 +174,7 @@ static const char *varying(struct program *p, const struct kernel *k)
     bool any = false;
     for (int i = 0; i < n; i++) {
         bool varies = true;
-        const char *at = a[i].b ? opencl_offset(p, a[i].b, &varies)
+        const char *at = a[i].b ? device_offset(p, a[i].b, &varies)
                                 : mem_printf(p->t, "(uint64_t)(%s)", program_var_in_run(p, a[i].v));
         if (varies)
             list_put(&list, at);
@@ -179,21 +184,21 @@ static const char *varying(struct program *p, const struct kernel *k)
     return any ? s.s : NULL;
 }
 
-int opencl_launches(struct program *p, int step, struct text *out)
+int device_launches(struct program *p, int step, struct text *out)
 {
     const struct schedule *s = p->s;
     const struct kernel *first = s->step[step].kernel;
     const char *list = varying(p, first);
     int n = 1;
     if (list || grid_varies(p, first)) {
-        snippet_use(&p->snippets, "opencl_run");
+        device_use(p, "run");
         text_printf(out, "{\n%s", list ? list : "");
         const char *groups = write_groups(p, first, out);
         text_printf(out, "    status = launch(self, %d, %s, %s);\n}\n", first->index, list ? "varying" : "NULL",
                     groups);
         return 1;
     }
-    snippet_use(&p->snippets, "opencl_list");
+    device_use(p, "list");
     for (; step + n < s->nstep && s->step[step + n].kind == STEP_KERNEL; n++) {
         const struct kernel *k = s->step[step + n].kernel;
         if (k->index != first->index + n || varying(p, k) || grid_varies(p, k))

@@ -1,0 +1,62 @@
+/* device.h - what the targets of devices share: kernels as functions of a C-like language, a run as
+ * a list that is recorded once, the C around it. What is a target's own is a struct driver.
+ */
+#ifndef TGC_DEVICE_H
+#define TGC_DEVICE_H
+
+#include "backends/cstyle/cstyle.h"
+
+/* A language for devices, its compiler, and the driver that programs load. Its pieces of runtime/
+ * have its backend's name as prefix: runtime/NAME.c has NAME, the types, and NAME_open, the functions
+ * that device_open() needs, to_host(), put(), get(), launch() and so on. */
+struct driver {
+    /* What stands before a kernel's name; and what says that its blocks have so many threads. */
+    const char *kernel;
+    void (*write_block)(const int block[GRID_RANK], struct text *out);
+    /* With a blank behind, or "": before the type of what lies in global memory, or in local memory;
+     * after the asterisk of a pointer that no other one aliases. */
+    const char *global, *local, *restrict_;
+    /* Types of arguments: a buffer's bytes, NULL: a tensor is one pointer; its offset there; a run-time
+     * size; and of what threads count. */
+    const char *byte, *offset, *symbol, *count;
+    /* A thread's number in its block, how many there are; of what blocks share, the part that is
+     * this block's (a block may be one thread), how many parts there are. */
+    const char *thread, *threads, *part[2], *parts[2];
+    /* The files of runtime/ whose pieces kernels use, in order, up to NULL. */
+    const char *const *file;
+    /* What the compiler gets, and the same, or what it has made of it, in NAME.c. */
+    const char *(*text)(struct program *p, const char *pieces, const char *kernels);
+    void (*embed)(struct program *p, const char *text, struct text *out);
+    /* The arguments of device_open() behind `self`. */
+    const char *(*open)(struct program *p);
+    /* Fields of struct NAME: handles of the kernels, and what else a recorded list is. */
+    void (*fields)(struct program *p, struct text *out);
+};
+
+/* The hooks of all of them. */
+extern const struct device device_hooks;
+
+/* places.c: where each buffer lies. false: reported, what devices do not have */
+bool device_begin(struct program *p);
+
+/* kernel.c: a kernel; then all of them, behind the pieces of runtime/ that they use. */
+void device_kernel(struct program *p, const struct kernel *k, const struct variant *v,
+                   struct text *out);
+const char *device_text(struct program *p, const char *kernels);
+
+/* launch.c: a run as a list. Of a tensor, the index of its place (struct place of the program), and
+ * the byte there where it begins; a state's varies. */
+enum { PLACE_MEMORY, PLACE_WEIGHTS, PLACE_FIRST_INPUT };
+int device_place(const struct program *p, const struct buffer *b);
+const char *device_offset(struct program *p, const struct buffer *b, bool *varies);
+/* The driver's piece of runtime/ of that name. */
+void device_use(struct program *p, const char *what);
+int device_count_places(const struct schedule *s);
+/* The threads of a block, in each dimension. */
+void device_block(const struct kernel *k, int block[GRID_RANK]);
+/* launch_of[] and argument_of[] */
+void device_write_list(struct program *p, struct text *out);
+/* The statements for the kernels from this step on that are launched at once; returns their number. */
+int device_launches(struct program *p, int step, struct text *out);
+
+#endif

@@ -1,0 +1,205 @@
+/* kernel.c - kernels in a device's language: functions whose arguments are, of each tensor, a pointer,
+ * or, where buffers have no addresses (driver.byte), the buffer that it is in and the byte where it
+ * begins.
+ *
+ *      kernel void NAME_conv1(global uchar *y_in, ulong y_at, global const uchar *x_in, ulong x_at)
+ *      extern "C" __global__ void NAME_conv1(float *y, const float *x)
+ */
+#include "backends/device/device.h"
+
+#include <string.h>
+
+/* The kernel's names of its parameters' buffers and offsets, by position in parameter[]; a symbol has
+ * no buffer, and a pointer has no offset. */
+struct signature {
+    struct function f;
+    const struct driver *d;
+    const char **in, **at;
+    const struct parameter *parameter;
+    int n;
+};
+
+static const char *global_of(const struct signature *s, const struct parameter *a)
+{
+    bool written = parameter_is_written(s->f.k, a);
+    return mem_printf(s->f.p->t, "%s%s", s->d->global, written ? "" : "const ");
+}
+
+/* "global const float *restrict " */
+static const char *pointer_to(const struct signature *s, const struct parameter *a)
+{
+    return mem_printf(s->f.p->t, "%s%s *%s%s", global_of(s, a), dtype_ctype(a->b->dtype),
+                      parameter_is_restrict(s->f.k, a) ? s->d->restrict_ : "",
+                      parameter_is_restrict(s->f.k, a) ? " " : "");
+}
+
+static void put_parameter(const struct signature *s, int i, struct text_list *list)
+{
+    const struct parameter *a = &s->parameter[i];
+    struct tgc *t = s->f.p->t;
+    if (a->b && !s->d->byte)
+        list_put(list, mem_printf(t, "%s%s", pointer_to(s, a), s->in[i]));
+    else if (a->b)
+        list_put(list, mem_printf(t, "%s%s *%s", global_of(s, a), s->d->byte, s->in[i]));
+    if (s->at[i])
+        list_put(list, mem_printf(t, "%s %s", a->b ? s->d->offset : s->d->symbol, s->at[i]));
+}
+
+static void write_signature(struct signature *s, struct text *out)
+{
+    struct program *p = s->f.p;
+    struct text_list list = {.out = out, .separator = ",", .tail = strlen(")")};
+    int block[GRID_RANK];
+    device_block(s->f.k, block);
+    if (block[0] * block[1] * block[2] > 1)
+        s->d->write_block(block, out);
+    list.line = out->n;
+    text_printf(out, "%s %s_%s(", s->d->kernel, p->name, program_kernel_name(p, s->f.k));
+    list.indent = out->n - list.line;
+    for (int i = 0; i < s->n; i++)
+        put_parameter(s, i, &list);
+    text_puts(out, ")\n");
+}
+
+/* Of scratch, each thread has its own. */
+static bool is_of_thread(const struct kernel *k, const struct parameter *a)
+{
+    return a->b && a->at >= k->nbuffer && (k->is_shared || k->block);
+}
+
+/* Declares a tensor as a pointer of its type. */
+static void write_pointer(const struct signature *s, int i, struct text *out)
+{
+    const struct function *f = &s->f;
+    const struct parameter *a = &s->parameter[i];
+    const struct kernel *k = f->k;
+    const char *type = mem_printf(f->p->t, "%s%s *", global_of(s, a), dtype_ctype(a->b->dtype));
+    bool own = is_of_thread(k, a);
+    if (!s->d->byte && !own)
+        return;
+    text_printf(out, "    %s%s = ", pointer_to(s, a), f->buffer_name[a->at]);
+    if (s->d->byte)
+        text_printf(out, "(%s)(%s + %s", type, s->in[i], s->at[i]);
+    else
+        text_printf(out, "(%s)((unsigned char *)%s", type, s->in[i]);
+    if (own)
+        text_printf(out, " + %s * %zul",
+                    !k->block       ? "part"
+                    : !k->is_shared ? "thread"
+                                    : "(part * threads + thread)",
+                    scratch_stride(a->b));
+    text_puts(out, ");\n");
+}
+
+/* Declares the parameters by their types, the scratch, and the part of the work. */
+static void write_locals(const struct signature *s, struct text *out)
+{
+    const struct function *f = &s->f;
+    const struct kernel *k = f->k;
+    if (k->is_shared && !k->ngrid)
+        text_printf(out, "    const %s part = %s, parts = %s;\n", s->d->count, s->d->part[k->block > 0],
+                    s->d->parts[k->block > 0]);
+    if (k->block)
+        text_printf(out, "    const %s thread = %s, threads = %s;\n", s->d->count, s->d->thread,
+                    s->d->threads);
+    for (int i = 0; i < s->n; i++) {
+        const struct parameter *a = &s->parameter[i];
+        if (!a->b) {
+            const char *type = var_is_int(a->v) ? "int" : s->d->symbol;
+            text_printf(out, "    const %s %s = (%s)%s;\n", type, program_var(f->p, a->v), type,
+                        s->at[i]);
+        } else if (f->is_used[a->at]) {
+            write_pointer(s, i, out);
+        }
+    }
+    for (int i = 0; i < k->nscratch; i++)
+        if (scratch_is_on_stack(k->scratch[i]) && f->is_used[k->nbuffer + i])
+            text_printf(out, "    %s%s %s[%zu];\n",
+                        buffer_space(k->scratch[i]) == SPACE_LOCAL ? s->d->local : "",
+                        dtype_ctype(k->scratch[i]->dtype),
+                        f->buffer_name[k->nbuffer + i],
+                        k->scratch[i]->nbytes / dtype_nbytes(k->scratch[i]->dtype));
+}
+
+static bool has_doubles(struct uop *const *u, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (u[i]->dtype == DTYPE_F64)
+            return true;
+    return false;
+}
+
+/* Code rendered between two calls uses pieces of the device's language. */
+static void swap_snippets(struct program *p)
+{
+    struct snippet_set host = p->snippets;
+    p->snippets = p->device_snippets;
+    p->device_snippets = host;
+}
+
+static void name_parameter(struct signature *s, int i)
+{
+    const struct parameter *a = &s->parameter[i];
+    struct tgc *t = s->f.p->t;
+    const char *name = a->b ? s->f.buffer_name[a->at] : program_var(s->f.p, a->v);
+    if (a->b && !s->d->byte && !is_of_thread(s->f.k, a)) {
+        s->in[i] = name;
+        return;
+    }
+    if (a->b)
+        s->in[i] = parameter_name(&s->f, mem_printf(t, "%s_in", name));
+    if (!a->b || s->d->byte)
+        s->at[i] = parameter_name(&s->f, mem_printf(t, a->b ? "%s_at" : "%s_is", name));
+}
+
+void device_kernel(struct program *p, const struct kernel *k, const struct variant *v,
+                   struct text *out)
+{
+    struct mem_mark mark = scratch_mark(p->t);
+    struct signature s = {.f = {.p = p, .k = k, .v = v}, .d = p->backend->driver};
+    struct text kernel = {.t = p->t};
+    swap_snippets(p);
+    kernel_name_parameters(&s.f);
+    s.parameter = kernel_parameters(p->t, k, &s.n);
+    s.in = mem_array(p->t, (size_t)s.n + 1, sizeof *s.in);
+    s.at = mem_array(p->t, (size_t)s.n + 1, sizeof *s.at);
+    for (int i = 0; i < s.n; i++)
+        name_parameter(&s, i);
+    if (v)
+        snippet_use(&p->snippets, mem_printf(p->t, "f32x%d", isa_lanes(v->isa)));
+    const char *body = render_body(&s.f);
+    kernel_write_comment(&s.f, &kernel);
+    write_signature(&s, &kernel);
+    text_puts(&kernel, "{\n");
+    write_locals(&s, &kernel);
+    text_lines(&kernel, body, 1);
+    text_puts(&kernel, "}\n\n");
+    text_puts(out, kernel.s);
+    p->device_doubles |= v ? has_doubles(v->linear, v->nlinear)
+                           : has_doubles(k->linear, k->nlinear);
+    swap_snippets(p);
+    scratch_release(p->t, mark);
+}
+
+/* The pieces of runtime/ that kernels use. */
+static void write_pieces(struct program *p, struct text *out)
+{
+    for (const char *const *file = p->backend->driver->file; *file; file++) {
+        struct text piece = {.t = p->t};
+        snippets_write(p, &piece, *file, NULL);
+        if (piece.n > 0) {
+            p->device_doubles |= strstr(piece.s, "double") != NULL;
+            text_puts(out, piece.s);
+        }
+    }
+}
+
+const char *device_text(struct program *p, const char *kernels)
+{
+    struct text pieces = {.t = p->t};
+    swap_snippets(p);
+    snippet_use(&p->snippets, mem_printf(p->t, "%s_language", p->backend->name));
+    write_pieces(p, &pieces);
+    swap_snippets(p);
+    return p->backend->driver->text(p, pieces.s, kernels);
+}

@@ -1,0 +1,65 @@
+/* opencl.c - the OpenCL target: what backends/device/ needs to know of OpenCL C 1.2, which the driver
+ * compiles, from strings in NAME.c. */
+#include "backends/device/device.h"
+
+#include <string.h>
+
+static void opencl_write_block(const int block[GRID_RANK], struct text *out)
+{
+    text_printf(out, "__attribute__((reqd_work_group_size(%d, %d, %d)))\n", block[0], block[1], block[2]);
+}
+
+static const char *opencl_text(struct program *p, const char *pieces, const char *kernels)
+{
+    return mem_printf(p->t, "%s%s%s",
+                      p->device_doubles ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" : "", pieces,
+                      kernels);
+}
+
+/* The text as strings, an element of kernel_text[] for each of its paragraphs. */
+static void write_strings(struct text *out, const char *s)
+{
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        struct text line = {.t = out->t};
+        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
+        s += n + (s[n] == '\n');
+        text_printf(out, "    %.*s\\n\"%s\n", (int)line.n - 1, line.s, n > 0 && *s ? "" : ",");
+    }
+}
+
+static void opencl_embed(struct program *p, const char *text, struct text *out)
+{
+    (void)p;
+    text_puts(out, "/* The kernels in OpenCL C, and the functions that they call. */\n"
+                   "static const char *const kernel_text[] = {\n");
+    write_strings(out, text);
+    text_puts(out, "};\n\n");
+}
+
+static const char *opencl_open(struct program *p)
+{
+    return mem_printf(p->t, "kernel_text, sizeof kernel_text / sizeof *kernel_text,\n"
+                            "                             %s", p->device_doubles ? "true" : "false");
+}
+
+static void opencl_fields(struct program *p, struct text *out)
+{
+    text_printf(out, "    void *kernel[%d];\n", p->s->nkernel + 1);
+}
+
+static const char *const file[] = {"opencl", "number", "math", "vector_opencl", "vector_math", NULL};
+static const struct driver driver = {
+    .kernel = "kernel void", .write_block = opencl_write_block,
+    .global = "global ", .local = "local ", .restrict_ = "restrict",
+    .byte = "uchar", .offset = "ulong", .symbol = "long", .count = "uint",
+    .thread = "(uint)get_local_id(0)", .threads = "(uint)get_local_size(0)",
+    .part = {"(uint)get_global_id(0)", "(uint)get_group_id(0)"},
+    .parts = {"(uint)get_global_size(0)", "(uint)get_num_groups(0)"},
+    .file = file,
+    .text = opencl_text, .embed = opencl_embed, .open = opencl_open, .fields = opencl_fields};
+const struct backend backend_opencl = {
+    .name = "opencl", .kernel = device_kernel, .device = &device_hooks, .driver = &driver,
+    .barrier = "barrier(CLK_LOCAL_MEM_FENCE);", .unroll = "#pragma unroll",
+    .place = {{"get_global_id(0)", "get_global_id(1)", "get_global_id(2)"},
+              {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"}}};
