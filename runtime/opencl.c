@@ -2,10 +2,7 @@
 /* opencl.c - OpenCL from a program that is linked with libc alone: the driver is loaded when the
  * model is opened; and OpenCL C's versions of pieces of number.c and math.c.
  *
- * The model's intermediates, states, inputs and outputs are in one buffer of the device, its weights
- * in another; an input or output may be a buffer of the caller's instead (model_bind). A run is a
- * list that is recorded once, in model_init: a kernel object for each launch, whose arguments stay.
- * What changes from run to run (run-time sizes, the caller's buffers) is patched. When the host
+ * A run's list (device.c) is a kernel object for each launch, whose arguments stay. When the host
  * accesses tensors (a condition, a host step), the memory is mapped, which costs nothing if host and
  * device share theirs. Only functions of OpenCL 1.2 are called. The API's constants are those of the
  * specification's cl.h.
@@ -78,23 +75,7 @@ struct opencl {
     uint32_t units;                 /* of the device: a processor's cores */
 };
 
-/* Of a place: its buffer, and the byte in it where it begins. */
-struct place { void *buffer; size_t at; bool is_bound; };
-/* A kernel's argument: a tensor, at this byte of a place, or place < 0, a number. varies: the byte or
- * the number is told by each run. */
-struct argument { int place; bool varies; size_t at; };
-/* A kernel in a run: its function, its arguments in argument_of[], its work-groups and the work-items
- * of each. */
-struct launch { const char *function; int first, count; size_t groups[3], block[3]; };
-
-//@ opencl_driver
-/* Says what went wrong, in a sentence. */
-static void complain(const model_self *self, const char *text)
-{
-    if (self->options.on_error)
-        self->options.on_error(self->options.user, text);
-}
-
+//@ opencl_driver_load
 /* false: a function is missing. The order is that of the struct. */
 static bool opencl_load(struct opencl *cl)
 {
@@ -149,7 +130,7 @@ static void *opencl_choose(const struct opencl *cl, int wanted)
     return wanted == 0 ? first : NULL;
 }
 
-//@ opencl_binary opencl_driver
+//@ opencl_driver_binary
 static uint64_t hash_bytes(uint64_t hash, const void *p, size_t nbytes)
 {
     const unsigned char *s = (const unsigned char *)p;
@@ -230,7 +211,11 @@ static void opencl_keep(const model_self *self, const char *key)
     free(kept);
 }
 
-//@ opencl_open opencl_driver opencl_binary
+//@ opencl_driver_hold
+static bool hold_buffer(const model_self *self, void *buffer) { return self->device.retain_buffer(buffer) == 0; }
+static void let_buffer(const model_self *self, void *buffer) { self->device.release_buffer(buffer); }
+
+//@ opencl_driver_open load binary hold
 /* Ends what has been begun. */
 static void device_close(model_self *self)
 {
@@ -312,18 +297,6 @@ static int open_queue(model_self *self)
     return cl->queue ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
-/* A place is the model's own. */
-static void reset_place(model_self *self, int place)
-{
-    const struct opencl *cl = &self->device;
-    struct place *p = &self->place[place];
-    if (p->is_bound)
-        cl->release_buffer(p->buffer);
-    p->buffer = place == 1 ? cl->weights : cl->memory;
-    p->at = place_info[place].at;
-    p->is_bound = false;
-}
-
 /* Whether the device has what the model needs, apart from what kernels do. */
 static int check_device(const model_self *self, bool doubles, size_t memory, size_t weights)
 {
@@ -380,56 +353,6 @@ static int open_program(model_self *self, const char *const *text, uint32_t coun
     return MODEL_OK;
 }
 
-/* Tells a kernel object where its index-th argument is, at which OpenCL counts it as number *at. */
-static int32_t set_argument(const model_self *self, int index, const struct argument *a, size_t value,
-                            uint32_t *at)
-{
-    const struct opencl *cl = &self->device;
-    const struct place *p = a->place < 0 ? NULL : &self->place[a->place];
-    const uint64_t number = (p ? p->at : 0) + value;
-    int32_t error = 0;
-    if (p)
-        error = cl->set_argument(self->kernel[index], (*at)++, sizeof p->buffer, &p->buffer);
-    return error ? error : cl->set_argument(self->kernel[index], (*at)++, sizeof number, &number);
-}
-
-/* The list of a run: an object for each kernel, with the arguments that stay. */
-static int record(model_self *self)
-{
-    struct opencl *cl = &self->device;
-    char text[300];
-    for (int i = 0; i < MODEL_KERNELS; i++) {
-        const struct launch *l = &launch_of[i];
-        const size_t *b = l->block;
-        int32_t error = 0;
-        uint32_t at = 0;
-        size_t items = 0;
-        uint64_t local = 0, most = 0;
-        self->kernel[i] = cl->create_kernel(cl->program, l->function, &error);
-        if (!self->kernel[i])
-            return MODEL_DEVICE_FAILED;
-        for (int k = 0; k < l->count && error == 0; k++)
-            error = set_argument(self, i, &argument_of[l->first + k], argument_of[l->first + k].at, &at);
-        if (error != 0 ||
-            cl->get_kernel_info(self->kernel[i], cl->device, 0x11b0 /* WORK_GROUP_SIZE */, sizeof items, &items, NULL) != 0 ||
-            cl->get_kernel_info(self->kernel[i], cl->device, 0x11b2 /* LOCAL_MEM_SIZE */, sizeof local, &local, NULL) != 0 ||
-            cl->get_device_info(cl->device, 0x1023 /* LOCAL_MEM_SIZE */, sizeof most, &most, NULL) != 0)
-            return MODEL_DEVICE_FAILED;
-        if (b[0] * b[1] * b[2] > items)
-            snprintf(text, sizeof text, "kernel %s needs work-groups of %zu, and the device allows it %zu: "
-                     "compile with --cpu=DEVICE or --no-locals", l->function, b[0] * b[1] * b[2], items);
-        else if (local > most)
-            snprintf(text, sizeof text, "kernel %s needs %llu bytes of local memory, and the device has "
-                     "%llu: compile with --cpu=DEVICE or --no-locals", l->function,
-                     (unsigned long long)local, (unsigned long long)most);
-        else
-            continue;
-        complain(self, text);
-        return MODEL_DEVICE_LACKS;
-    }
-    return MODEL_OK;
-}
-
 /* The kernels, built for the device; its memory. doubles: the kernels have 64-bit floats. */
 static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles,
                        size_t weights)
@@ -452,13 +375,63 @@ static int device_open(model_self *self, const char *const *text, uint32_t count
     if (cl->get_device_info(cl->device, 0x1002 /* MAX_COMPUTE_UNITS */, sizeof cl->units, &cl->units,
                             NULL) != 0 || cl->units == 0)
         return MODEL_DEVICE_FAILED;
-    for (int i = 0; i < MODEL_PLACES; i++)
-        reset_place(self, i);
-    status = open_program(self, text, count);
-    return status == MODEL_OK ? record(self) : status;
+    return open_program(self, text, count);
 }
 
-//@ opencl_host opencl_driver
+//@ opencl_driver_record
+/* Tells a kernel object its i-th argument, whose byte or number is `value`. A tensor is two of OpenCL's
+ * arguments. */
+static bool set_argument(model_self *self, int index, int i, uint64_t value)
+{
+    const struct opencl *cl = &self->device;
+    const struct argument *a = &argument_of[launch_of[index].first];
+    const struct place *p = a[i].place < 0 ? NULL : &self->place[a[i].place];
+    const uint64_t number = (p ? p->at : 0) + value;
+    uint32_t at = 0;
+    for (int k = 0; k < i; k++)
+        at += a[k].place < 0 ? 1 : 2;
+    return (!p || cl->set_argument(self->kernel[index], at++, sizeof p->buffer, &p->buffer) == 0) &&
+           cl->set_argument(self->kernel[index], at, sizeof number, &number) == 0;
+}
+
+/* The list of a run: an object for each kernel, with the arguments that stay. */
+static int record(model_self *self)
+{
+    struct opencl *cl = &self->device;
+    char text[300];
+    for (int i = 0; i < MODEL_KERNELS; i++) {
+        const struct launch *l = &launch_of[i];
+        const size_t *b = l->block;
+        int32_t error = 0;
+        bool done = true;
+        size_t items = 0;
+        uint64_t local = 0, most = 0;
+        self->kernel[i] = cl->create_kernel(cl->program, l->function, &error);
+        if (!self->kernel[i])
+            return MODEL_DEVICE_FAILED;
+        for (int k = 0; k < l->count && done; k++)
+            done = set_argument(self, i, k, argument_of[l->first + k].at);
+        if (!done ||
+            cl->get_kernel_info(self->kernel[i], cl->device, 0x11b0 /* WORK_GROUP_SIZE */, sizeof items, &items, NULL) != 0 ||
+            cl->get_kernel_info(self->kernel[i], cl->device, 0x11b2 /* LOCAL_MEM_SIZE */, sizeof local, &local, NULL) != 0 ||
+            cl->get_device_info(cl->device, 0x1023 /* LOCAL_MEM_SIZE */, sizeof most, &most, NULL) != 0)
+            return MODEL_DEVICE_FAILED;
+        if (b[0] * b[1] * b[2] > items)
+            snprintf(text, sizeof text, "kernel %s needs work-groups of %zu, and the device allows it %zu: "
+                     "compile with --cpu=DEVICE or --no-locals", l->function, b[0] * b[1] * b[2], items);
+        else if (local > most)
+            snprintf(text, sizeof text, "kernel %s needs %llu bytes of local memory, and the device has "
+                     "%llu: compile with --cpu=DEVICE or --no-locals", l->function,
+                     (unsigned long long)local, (unsigned long long)most);
+        else
+            continue;
+        complain(self, text);
+        return MODEL_DEVICE_LACKS;
+    }
+    return MODEL_OK;
+}
+
+//@ opencl_driver_to_host
 /* Maps the memory, once the device is done with it. */
 static int to_host(model_self *self)
 {
@@ -471,7 +444,7 @@ static int to_host(model_self *self)
     return cl->mapped ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
-//@ opencl_device opencl_driver
+//@ opencl_driver_to_device
 /* Gives the memory back to the device. */
 static int to_device(model_self *self)
 {
@@ -482,35 +455,7 @@ static int to_device(model_self *self)
     return MODEL_OK;
 }
 
-//@ opencl_put opencl_device
-/* Copies an input to its place, unless that is the caller's buffer. */
-static int put(model_self *self, int place, const void *from, size_t nbytes)
-{
-    const struct opencl *cl = &self->device;
-    const struct place *p = &self->place[place];
-    if (p->is_bound || nbytes == 0)
-        return MODEL_OK;
-    if (to_device(self) != MODEL_OK ||
-        cl->write(cl->queue, p->buffer, 0, p->at, nbytes, from, 0, NULL, NULL) != 0)
-        return MODEL_DEVICE_FAILED;
-    return MODEL_OK;
-}
-
-//@ opencl_get opencl_device
-/* Copies a result from its place, unless that is the caller's buffer. */
-static int get(model_self *self, int place, void *to, size_t nbytes)
-{
-    const struct opencl *cl = &self->device;
-    const struct place *p = &self->place[place];
-    if (p->is_bound || nbytes == 0)
-        return MODEL_OK;
-    if (to_device(self) != MODEL_OK ||
-        cl->read(cl->queue, p->buffer, 0, p->at, nbytes, to, 0, NULL, NULL) != 0)
-        return MODEL_DEVICE_FAILED;
-    return MODEL_OK;
-}
-
-//@ opencl_run opencl_device opencl_open
+//@ opencl_driver_start
 /* The kernel's time by the device's clock, told to the caller. */
 static int32_t tell_time(const model_self *self, int index, void *event)
 {
@@ -530,57 +475,42 @@ static int32_t tell_time(const model_self *self, int index, void *event)
     return error;
 }
 
-/* One kernel. varying: its arguments that vary, in order; groups: its work-groups; NULL: none does,
- * and as recorded. */
-static int launch(model_self *self, int index, const uint64_t *varying, const size_t *groups)
+/* One kernel, of that many work-groups. */
+static bool start(model_self *self, int index, const size_t *groups)
 {
     const struct opencl *cl = &self->device;
     const struct launch *l = &launch_of[index];
-    size_t items[3];
-    uint32_t at = 0;
-    int32_t error = 0;
-    void *event = NULL;
     const bool asked = self->options.on_kernel || self->options.on_kernel_time;
-    if (to_device(self) != MODEL_OK)
-        return MODEL_DEVICE_FAILED;
-    step(self, index);
-    for (int i = 0; i < l->count && error == 0 && varying; i++) {
-        const struct argument *a = &argument_of[l->first + i];
-        if (a->varies)
-            error = set_argument(self, index, a, (size_t)*varying++, &at);
-        else
-            at += a->place < 0 ? 1 : 2;
-    }
+    size_t items[3];
+    void *event = NULL;
     for (int i = 0; i < 3; i++) {
-        items[i] = (groups ? groups : l->groups)[i];
-        if (MODEL_PER_CORE && items[i] > cl->units)
-            items[i] = cl->units;
+        items[i] = MODEL_PER_CORE && groups[i] > cl->units ? cl->units : groups[i];
         items[i] *= l->block[i];
-        if (items[i] == 0)          /* nothing to compute */
-            return error == 0 ? MODEL_OK : MODEL_DEVICE_FAILED;
     }
-    if (error == 0)
-        error = cl->enqueue(cl->queue, self->kernel[index], 3, NULL, items,
-                            MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block
-                                                                                          : NULL,
-                            0, NULL,
-                            self->options.on_kernel_time ? &event : NULL);
+    int32_t error = cl->enqueue(cl->queue, self->kernel[index], 3, NULL, items,
+                                MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL,
+                                0, NULL, self->options.on_kernel_time ? &event : NULL);
     if (error == 0 && asked)        /* so that the hooks' times are the kernels' */
         error = tell_time(self, index, event);
-    return error == 0 ? MODEL_OK : MODEL_DEVICE_FAILED;
+    return error == 0;
 }
 
-//@ opencl_list opencl_run
-/* Kernels from .. to - 1, as they were recorded. */
-static int launch_all(model_self *self, int from, int to)
+//@ opencl_driver_write
+static bool write_buffer(const model_self *self, void *buffer, size_t at, size_t nbytes, const void *from,
+                         bool waits)
 {
-    int status = MODEL_OK;
-    for (int i = from; i < to && status == MODEL_OK; i++)
-        status = launch(self, i, NULL, NULL);
-    return status;
+    const struct opencl *cl = &self->device;
+    return cl->write(cl->queue, buffer, waits, at, nbytes, from, 0, NULL, NULL) == 0;
 }
 
-//@ opencl_calls opencl_device opencl_open
+//@ opencl_driver_read
+static bool read_buffer(const model_self *self, void *buffer, size_t at, size_t nbytes, void *to)
+{
+    const struct opencl *cl = &self->device;
+    return cl->read(cl->queue, buffer, 0, at, nbytes, to, 0, NULL, NULL) == 0;
+}
+
+//@ opencl_driver_end to_device
 /* The end of a run's list: an event of the caller's, if it asks for one. */
 static int mark(model_self *self, void **event)
 {
@@ -591,21 +521,7 @@ static int mark(model_self *self, void **event)
     return MODEL_OK;
 }
 
-int model_wait(model_self *self)
-{
-    if (!self)
-        return MODEL_NULL_ARGUMENT;
-    if (self->opened != self)
-        return MODEL_NOT_INITIALIZED;
-    return self->device.finish(self->device.queue) == 0 ? MODEL_OK : MODEL_DEVICE_FAILED;
-}
-
-int model_run(model_self *self, const model_inputs *in, model_outputs *out)
-{
-    int begun = model_enqueue(self, in, out, NULL);
-    int ended = begun == MODEL_NULL_ARGUMENT || begun == MODEL_NOT_INITIALIZED ? begun : model_wait(self);
-    return begun == MODEL_OK ? ended : begun;
-}
+static bool wait_all(const model_self *self) { return self->device.finish(self->device.queue) == 0; }
 
 /* Whether the caller's buffer can be this place. */
 static int check_buffer(const model_self *self, int place, void *buffer, size_t at)
@@ -613,10 +529,6 @@ static int check_buffer(const model_self *self, int place, void *buffer, size_t 
     const struct opencl *cl = &self->device;
     void *context = NULL;
     size_t nbytes = 0;
-    if (place_info[place].is_of_host) {
-        complain(self, "the host computes with this tensor, so it cannot be a buffer of the caller's");
-        return MODEL_BAD_OPTIONS;
-    }
     if (cl->get_buffer_info(buffer, 0x1106 /* CONTEXT */, sizeof context, &context, NULL) != 0 ||
         cl->get_buffer_info(buffer, 0x1102 /* SIZE */, sizeof nbytes, &nbytes, NULL) != 0)
         return MODEL_DEVICE_FAILED;
@@ -629,51 +541,6 @@ static int check_buffer(const model_self *self, int place, void *buffer, size_t 
     else
         return MODEL_OK;
     return MODEL_BAD_OPTIONS;
-}
-
-/* The caller's buffer, or NULL, the model's own, becomes a place; arguments that were recorded are
- * patched. */
-static int bind_place(model_self *self, int place, void *buffer, size_t at)
-{
-    const struct opencl *cl = &self->device;
-    int status = buffer ? check_buffer(self, place, buffer, at) : MODEL_OK;
-    if (status != MODEL_OK)
-        return status;
-    if (buffer && cl->retain_buffer(buffer) != 0)
-        return MODEL_DEVICE_FAILED;
-    reset_place(self, place);
-    if (buffer)
-        self->place[place] = (struct place){buffer, at, true};
-    for (int i = 0; i < MODEL_KERNELS; i++) {
-        const struct argument *a = &argument_of[launch_of[i].first];
-        uint32_t index = 0;
-        for (int k = 0; k < launch_of[i].count; k++)
-            if (a[k].place != place)
-                index += a[k].place < 0 ? 1 : 2;
-            else if (set_argument(self, i, &a[k], a[k].at, &index) != 0)
-                return MODEL_DEVICE_FAILED;
-    }
-    return MODEL_OK;
-}
-
-int model_bind_input(model_self *self, int input, void *buffer, size_t at)
-{
-    if (!self)
-        return MODEL_NULL_ARGUMENT;
-    if (self->opened != self)
-        return MODEL_NOT_INITIALIZED;
-    return input < 0 || input >= MODEL_INPUTS ? MODEL_BAD_OPTIONS : bind_place(self, 2 + input, buffer, at);
-}
-
-int model_bind_output(model_self *self, int output, void *buffer, size_t at)
-{
-    if (!self)
-        return MODEL_NULL_ARGUMENT;
-    if (self->opened != self)
-        return MODEL_NOT_INITIALIZED;
-    return output < 0 || output >= MODEL_PLACES - 2 - MODEL_INPUTS
-               ? MODEL_BAD_OPTIONS
-               : bind_place(self, 2 + MODEL_INPUTS + output, buffer, at);
 }
 
 //@ opencl_language

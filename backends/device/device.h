@@ -6,9 +6,9 @@
 
 #include "backends/cstyle/cstyle.h"
 
-/* A language for devices, its compiler, and the driver that programs load. Its pieces of runtime/
- * have its backend's name as prefix: runtime/NAME.c has NAME, the types, and NAME_open, the functions
- * that device_open() needs, to_host(), put(), get(), launch() and so on. */
+/* A language for devices, its compiler, and the driver that programs load. Its pieces of runtime/ are
+ * in a file of its backend's name: NAME has the types, NAME_driver_WHAT the functions that
+ * runtime/device.c names, NAME_PIECE the language's versions of others, NAME_language its head. */
 struct driver {
     /* What stands before a kernel's name; and what says that its blocks have so many threads. */
     const char *kernel;
@@ -49,8 +49,6 @@ const char *device_text(struct program *p, const char *kernels);
 enum { PLACE_MEMORY, PLACE_WEIGHTS, PLACE_FIRST_INPUT };
 int device_place(const struct program *p, const struct buffer *b);
 const char *device_offset(struct program *p, const struct buffer *b, bool *varies);
-/* The driver's piece of runtime/ of that name. */
-void device_use(struct program *p, const char *what);
 int device_count_places(const struct schedule *s);
 /* The threads of a block, in each dimension. */
 void device_block(const struct kernel *k, int block[GRID_RANK]);

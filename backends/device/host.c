@@ -8,7 +8,7 @@ static void write_check(struct program *p, struct text *out)
 
 static void device_to_host(struct program *p, struct text *out)
 {
-    device_use(p, "host");
+    snippet_use(&p->snippets, "to_host");
     text_puts(out, "status = to_host(self);\n");
     write_check(p, out);
 }
@@ -39,7 +39,7 @@ static void copy(struct program *p, bool output, int i, struct text *out)
     const char *how = output ? "get" : "put";
     int entry = output ? entry_of_output(p->s, i) : entry_of_input(p->s, i);
     struct text body = {.t = p->t};
-    device_use(p, how);
+    snippet_use(&p->snippets, output ? "device_get" : "device_put");
     text_printf(&body, "status = %s(self, %d, %s->%s, %s);\n", how, device_place(p, b), output ? "out" : "in",
                 p->buffer_name[b->id], size_of(p, b));
     write_check(p, &body);
@@ -80,6 +80,8 @@ static void device_types(struct program *p, struct text *out)
 {
     program_write_text(p, out, snippet_find(p->backend->name)->text);
     text_putc(out, '\n');
+    program_write_text(p, out, snippet_find("device_types")->text);
+    text_putc(out, '\n');
     device_write_list(p, out);
 }
 
@@ -110,11 +112,11 @@ static void write_weight_table(struct program *p, struct text *out)
         text_printf(out, "        {%zu, %zu, w->%s},\n", s->weight[i]->offset, s->weight[i]->nbytes,
                     p->buffer_name[s->weight[i]->id]);
     text_puts(out,
-              "    };\n    const struct opencl *cl = &self->device;\n"
+              "    };\n"
               "    for (size_t i = 0; i < sizeof weight / sizeof *weight; i++)\n"
               "        if (weight[i].nbytes > 0 &&\n"
-              "            cl->write(cl->queue, cl->weights, 1, weight[i].at, weight[i].nbytes, "
-              "weight[i].from,\n                      0, NULL, NULL) != 0)\n");
+              "            !write_buffer(self, self->device.weights, weight[i].at, weight[i].nbytes, "
+              "weight[i].from, true))\n");
     text_printf(out, "            return %s_DEVICE_FAILED;\n    return %s_OK;\n}\n\n", p->upper,
                 p->upper);
 }
@@ -138,12 +140,23 @@ static void write_places(struct program *p, struct text *out)
     text_puts(out, "};\n\n");
 }
 
+static const char complain_text[] =
+    "/* Says what went wrong, in a sentence. */\n"
+    "static void complain(const model_self *self, const char *text)\n"
+    "{\n"
+    "    if (self->options.on_error)\n"
+    "        self->options.on_error(self->options.user, text);\n"
+    "}\n\n";
+
 static void device_functions(struct program *p, struct text *out)
 {
-    device_use(p, "open");
-    device_use(p, "calls");
+    snippet_use(&p->snippets, "device_calls");
+    if (p->s->nweight > 0)
+        snippet_use(&p->snippets, "write");
+    program_write_text(p, out, complain_text);
     write_places(p, out);
     snippets_write(p, out, p->backend->name, NULL);
+    snippets_write(p, out, "device", NULL);
     write_weight_table(p, out);
 }
 
@@ -151,6 +164,7 @@ static void device_open(struct program *p, struct text *out)
 {
     size_t weights = p->s->weight_nbytes ? p->s->weight_nbytes : 1;
     text_printf(out, "    int status = device_open(self, %s, %zu);\n", p->backend->driver->open(p), weights);
+    text_printf(out, "    if (status == %s_OK)\n        status = begin_list(self);\n", p->upper);
     text_printf(out, "    if (status == %s_OK)\n        status = put_weights(self);\n", p->upper);
     if (p->s->nstate > 0)
         text_printf(out, "    if (status == %s_OK)\n        status = begin_states(self);\n", p->upper);

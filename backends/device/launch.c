@@ -18,11 +18,6 @@ static int position_of(struct buffer *const *b, int n, const struct buffer *of)
     return -1;
 }
 
-void device_use(struct program *p, const char *what)
-{
-    snippet_use(&p->snippets, mem_printf(p->t, "%s_%s", p->backend->name, what));
-}
-
 int device_count_places(const struct schedule *s)
 {
     return PLACE_FIRST_INPUT + s->ninput + s->noutput;
@@ -191,14 +186,14 @@ int device_launches(struct program *p, int step, struct text *out)
     const char *list = varying(p, first);
     int n = 1;
     if (list || grid_varies(p, first)) {
-        device_use(p, "run");
+        snippet_use(&p->snippets, "device_launch");
         text_printf(out, "{\n%s", list ? list : "");
         const char *groups = write_groups(p, first, out);
         text_printf(out, "    status = launch(self, %d, %s, %s);\n}\n", first->index, list ? "varying" : "NULL",
                     groups);
         return 1;
     }
-    device_use(p, "list");
+    snippet_use(&p->snippets, "device_launch_all");
     for (; step + n < s->nstep && s->step[step + n].kind == STEP_KERNEL; n++) {
         const struct kernel *k = s->step[step + n].kernel;
         if (k->index != first->index + n || varying(p, k) || grid_varies(p, k))

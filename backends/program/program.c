@@ -401,6 +401,8 @@ static struct program *program_new(struct tgc *t, const struct schedule *s,
     p->upper = name_upper(t, o->name);
     p->weights = program_weights_mode(s, o->weights);
     p->snippets.t = t;
+    if (p->backend->driver)
+        p->snippets.language = mem_printf(t, "%s_driver", p->backend->name);
     p->device_snippets = (struct snippet_set){.t = t, .language = p->backend->name};
     p->threads = program_threads(s);
     p->head_bytes = program_head_bytes(s);

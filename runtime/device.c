@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: 0BSD */
+/* device.c - a run on a device, whatever its driver: places of tensors, a list of launches that is
+ * recorded once, copies, buffers of the caller's. The model's intermediates, states, inputs and
+ * outputs are in one buffer of the device, its weights in another.
+ *
+ * The driver's functions are pieces of its own file (opencl.c, cuda.c), which has `struct NAME`:
+ *
+ *      open        device_open(), device_close()    what lives as long as the model
+ *      record      record(), set_argument()         the list, and what changes of it
+ *      to_host, to_device                           the memory, where the host sees it: device.mapped
+ *      write, read write_buffer(), read_buffer()    copies, in the queue's order
+ *      start       start()                          a kernel of the list
+ *      end         mark(), wait_all(), check_buffer()
+ *      hold        hold_buffer(), let_buffer()      a buffer of the caller's
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+//@ device_types
+/* Of a place: its buffer, and the byte in it where it begins. */
+struct place { void *buffer; size_t at; bool is_bound; };
+/* A kernel's argument: a tensor, at this byte of a place, or place < 0, a number. varies: the byte or
+ * the number is told by each run. */
+struct argument { int place; bool varies; size_t at; };
+/* A kernel in a run: its function, its arguments in argument_of[], its work-groups and the work-items
+ * of each. */
+struct launch { const char *function; int first, count; size_t groups[3], block[3]; };
+
+//@ device_list open record
+/* A place is the model's own. */
+static void reset_place(model_self *self, int place)
+{
+    struct place *p = &self->place[place];
+    if (p->is_bound)
+        let_buffer(self, p->buffer);
+    p->buffer = place == 1 ? self->device.weights : self->device.memory;
+    p->at = place_info[place].at;
+    p->is_bound = false;
+}
+
+/* The list of a run, with the arguments that stay. */
+static int begin_list(model_self *self)
+{
+    for (int i = 0; i < MODEL_PLACES; i++)
+        reset_place(self, i);
+    return record(self);
+}
+
+//@ device_put to_device write
+/* Copies an input to its place, unless that is the caller's buffer. */
+static int put(model_self *self, int place, const void *from, size_t nbytes)
+{
+    const struct place *p = &self->place[place];
+    if (p->is_bound || nbytes == 0)
+        return MODEL_OK;
+    if (to_device(self) != MODEL_OK || !write_buffer(self, p->buffer, p->at, nbytes, from, false))
+        return MODEL_DEVICE_FAILED;
+    return MODEL_OK;
+}
+
+//@ device_get to_device read
+/* Copies a result from its place, unless that is the caller's buffer. */
+static int get(model_self *self, int place, void *to, size_t nbytes)
+{
+    const struct place *p = &self->place[place];
+    if (p->is_bound || nbytes == 0)
+        return MODEL_OK;
+    if (to_device(self) != MODEL_OK || !read_buffer(self, p->buffer, p->at, nbytes, to))
+        return MODEL_DEVICE_FAILED;
+    return MODEL_OK;
+}
+
+//@ device_launch to_device start device_list
+/* One kernel. varying: its arguments that vary, in order; groups: its work-groups; NULL: none does,
+ * and as recorded. */
+static int launch(model_self *self, int index, const uint64_t *varying, const size_t *groups)
+{
+    const struct launch *l = &launch_of[index];
+    if (to_device(self) != MODEL_OK)
+        return MODEL_DEVICE_FAILED;
+    step(self, index);
+    groups = groups ? groups : l->groups;
+    for (int i = 0; i < l->count && varying; i++)
+        if (argument_of[l->first + i].varies && !set_argument(self, index, i, *varying++))
+            return MODEL_DEVICE_FAILED;
+    if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0)
+        return MODEL_OK;            /* nothing to compute */
+    return start(self, index, groups) ? MODEL_OK : MODEL_DEVICE_FAILED;
+}
+
+//@ device_launch_all device_launch
+/* Kernels from .. to - 1, as they were recorded. */
+static int launch_all(model_self *self, int from, int to)
+{
+    int status = MODEL_OK;
+    for (int i = from; i < to && status == MODEL_OK; i++)
+        status = launch(self, i, NULL, NULL);
+    return status;
+}
+
+//@ device_calls end device_list
+int model_wait(model_self *self)
+{
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    if (self->opened != self)
+        return MODEL_NOT_INITIALIZED;
+    return wait_all(self) ? MODEL_OK : MODEL_DEVICE_FAILED;
+}
+
+int model_run(model_self *self, const model_inputs *in, model_outputs *out)
+{
+    int begun = model_enqueue(self, in, out, NULL);
+    int ended = begun == MODEL_NULL_ARGUMENT || begun == MODEL_NOT_INITIALIZED ? begun : model_wait(self);
+    return begun == MODEL_OK ? ended : begun;
+}
+
+/* The caller's buffer, or NULL, the model's own, becomes a place; arguments that were recorded are
+ * patched. */
+static int bind_place(model_self *self, int place, void *buffer, size_t at)
+{
+    if (buffer && place_info[place].is_of_host) {
+        complain(self, "the host computes with this tensor, so it cannot be a buffer of the caller's");
+        return MODEL_BAD_OPTIONS;
+    }
+    int status = buffer ? check_buffer(self, place, buffer, at) : MODEL_OK;
+    if (status != MODEL_OK)
+        return status;
+    if (buffer && !hold_buffer(self, buffer))
+        return MODEL_DEVICE_FAILED;
+    reset_place(self, place);
+    if (buffer)
+        self->place[place] = (struct place){buffer, at, true};
+    for (int i = 0; i < MODEL_KERNELS; i++) {
+        const struct argument *a = &argument_of[launch_of[i].first];
+        for (int k = 0; k < launch_of[i].count; k++)
+            if (a[k].place == place && !set_argument(self, i, k, a[k].at))
+                return MODEL_DEVICE_FAILED;
+    }
+    return MODEL_OK;
+}
+
+int model_bind_input(model_self *self, int input, void *buffer, size_t at)
+{
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    if (self->opened != self)
+        return MODEL_NOT_INITIALIZED;
+    return input < 0 || input >= MODEL_INPUTS ? MODEL_BAD_OPTIONS : bind_place(self, 2 + input, buffer, at);
+}
+
+int model_bind_output(model_self *self, int output, void *buffer, size_t at)
+{
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    if (self->opened != self)
+        return MODEL_NOT_INITIALIZED;
+    return output < 0 || output >= MODEL_PLACES - 2 - MODEL_INPUTS
+               ? MODEL_BAD_OPTIONS
+               : bind_place(self, 2 + MODEL_INPUTS + output, buffer, at);
+}
+
