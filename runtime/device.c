@@ -9,7 +9,7 @@
  *      record      record(), set_argument()         the list, and what changes of it
  *      to_host, to_device                           the memory, where the host sees it: device.mapped
  *      write, read write_buffer(), read_buffer()    copies, in the queue's order
- *      start       start()                          a kernel of the list
+ *      start       start()                          kernels of the list, by self->groups
  *      end         mark(), wait_all(), check_buffer()
  *      hold        hold_buffer(), let_buffer()      a buffer of the caller's
  */
@@ -44,6 +44,9 @@ static int begin_list(model_self *self)
 {
     for (int i = 0; i < MODEL_PLACES; i++)
         reset_place(self, i);
+    for (int i = 0; i < MODEL_KERNELS; i++)
+        for (int d = 0; d < 3; d++)
+            self->groups[i][d] = launch_of[i].groups[d];
     return record(self);
 }
 
@@ -71,32 +74,25 @@ static int get(model_self *self, int place, void *to, size_t nbytes)
     return MODEL_OK;
 }
 
-//@ device_launch to_device start device_list
-/* One kernel. varying: its arguments that vary, in order; groups: its work-groups; NULL: none does,
- * and as recorded. */
-static int launch(model_self *self, int index, const uint64_t *varying, const size_t *groups)
+//@ device_vary device_list
+/* Tells of the list's next start what differs from run to run: a kernel's arguments that vary, in their
+ * order, and its work-groups, unless they are NULL. */
+static int vary(model_self *self, int index, const uint64_t *varying, const size_t *groups)
 {
     const struct launch *l = &launch_of[index];
-    if (to_device(self) != MODEL_OK)
-        return MODEL_DEVICE_FAILED;
-    step(self, index);
-    groups = groups ? groups : l->groups;
     for (int i = 0; i < l->count && varying; i++)
         if (argument_of[l->first + i].varies && !set_argument(self, index, i, *varying++))
             return MODEL_DEVICE_FAILED;
-    if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0)
-        return MODEL_OK;            /* nothing to compute */
-    return start(self, index, groups) ? MODEL_OK : MODEL_DEVICE_FAILED;
+    for (int i = 0; i < 3 && groups; i++)
+        self->groups[index][i] = groups[i];
+    return MODEL_OK;
 }
 
-//@ device_launch_all device_launch
-/* Kernels from .. to - 1, as they were recorded. */
-static int launch_all(model_self *self, int from, int to)
+//@ device_launch to_device start device_list
+/* Kernels from .. to - 1 of the list. */
+static int launch(model_self *self, int from, int to)
 {
-    int status = MODEL_OK;
-    for (int i = from; i < to && status == MODEL_OK; i++)
-        status = launch(self, i, NULL, NULL);
-    return status;
+    return to_device(self) == MODEL_OK && start(self, from, to) ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
 //@ device_calls end device_list

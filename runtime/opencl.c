@@ -475,17 +475,22 @@ static int32_t tell_time(const model_self *self, int index, void *event)
     return error;
 }
 
-/* One kernel, of that many work-groups. */
-static bool start(model_self *self, int index, const size_t *groups)
+/* One kernel; nothing is to be computed where there are no work-groups. */
+static bool start_one(model_self *self, int index)
 {
     const struct opencl *cl = &self->device;
     const struct launch *l = &launch_of[index];
     const bool asked = self->options.on_kernel || self->options.on_kernel_time;
     size_t items[3];
     void *event = NULL;
+    step(self, index);
     for (int i = 0; i < 3; i++) {
-        items[i] = MODEL_PER_CORE && groups[i] > cl->units ? cl->units : groups[i];
+        items[i] = self->groups[index][i];
+        if (MODEL_PER_CORE && items[i] > cl->units)
+            items[i] = cl->units;
         items[i] *= l->block[i];
+        if (items[i] == 0)
+            return true;
     }
     int32_t error = cl->enqueue(cl->queue, self->kernel[index], 3, NULL, items,
                                 MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL,
@@ -493,6 +498,14 @@ static bool start(model_self *self, int index, const size_t *groups)
     if (error == 0 && asked)        /* so that the hooks' times are the kernels' */
         error = tell_time(self, index, event);
     return error == 0;
+}
+
+static bool start(model_self *self, int from, int to)
+{
+    for (int i = from; i < to; i++)
+        if (!start_one(self, i))
+            return false;
+    return true;
 }
 
 //@ opencl_driver_write

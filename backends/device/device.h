@@ -54,7 +54,7 @@ int device_count_places(const struct schedule *s);
 void device_block(const struct kernel *k, int block[GRID_RANK]);
 /* launch_of[] and argument_of[] */
 void device_write_list(struct program *p, struct text *out);
-/* The statements for the kernels from this step on that are launched at once; returns their number. */
+/* The statements for the kernels from this step on that are launched together; returns their number. */
 int device_launches(struct program *p, int step, struct text *out);
 
 #endif

@@ -87,8 +87,8 @@ static void device_types(struct program *p, struct text *out)
 
 static void device_fields(struct program *p, struct text *out)
 {
-    text_printf(out, "    struct %s device;\n    struct place place[%d];\n", p->backend->name,
-                device_count_places(p->s));
+    text_printf(out, "    struct %s device;\n    struct place place[%d];\n    size_t groups[%d][3];\n",
+                p->backend->name, device_count_places(p->s), p->s->nkernel + 1);
     p->backend->driver->fields(p, out);
 }
 

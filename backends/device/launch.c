@@ -179,26 +179,31 @@ static const char *varying(struct program *p, const struct kernel *k)
     return any ? s.s : NULL;
 }
 
+/* Whether the kernel of the step comes behind the n-th one from `first` on. */
+static bool goes_on(const struct schedule *s, int step, const struct kernel *first, int n)
+{
+    return step < s->nstep && s->step[step].kind == STEP_KERNEL &&
+           s->step[step].kernel->index == first->index + n;
+}
+
 int device_launches(struct program *p, int step, struct text *out)
 {
     const struct schedule *s = p->s;
     const struct kernel *first = s->step[step].kernel;
-    const char *list = varying(p, first);
-    int n = 1;
-    if (list || grid_varies(p, first)) {
-        snippet_use(&p->snippets, "device_launch");
-        text_printf(out, "{\n%s", list ? list : "");
-        const char *groups = write_groups(p, first, out);
-        text_printf(out, "    status = launch(self, %d, %s, %s);\n}\n", first->index, list ? "varying" : "NULL",
-                    groups);
-        return 1;
-    }
-    snippet_use(&p->snippets, "device_launch_all");
-    for (; step + n < s->nstep && s->step[step + n].kind == STEP_KERNEL; n++) {
+    int n = 0;
+    for (; goes_on(s, step + n, first, n); n++) {
         const struct kernel *k = s->step[step + n].kernel;
-        if (k->index != first->index + n || varying(p, k) || grid_varies(p, k))
-            break;
+        const char *list = varying(p, k);
+        if (!list && !grid_varies(p, k))
+            continue;
+        snippet_use(&p->snippets, "device_vary");
+        text_printf(out, "{\n%s", list ? list : "");
+        const char *groups = write_groups(p, k, out);
+        text_printf(out, "    status = vary(self, %d, %s, %s);\n}\n", k->index, list ? "varying" : "NULL",
+                    groups);
+        text_printf(out, "if (status != %s_OK)\n    return status;\n", p->upper);
     }
-    text_printf(out, "status = launch_all(self, %d, %d);\n", first->index, first->index + n);
+    snippet_use(&p->snippets, "device_launch");
+    text_printf(out, "status = launch(self, %d, %d);\n", first->index, first->index + n);
     return n;
 }

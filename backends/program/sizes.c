@@ -24,7 +24,7 @@ int program_threads(const struct schedule *s)
 
 /* Static assertions in the program check that these suffice: the sizes of a mutex, a condition and a
  * thread differ between POSIX systems. */
-enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 512, KERNEL = 8, PLACE = 24 };
+enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 512, KERNEL = 64, ARGUMENT = 16, PLACE = 24 };
 
 size_t program_team_offset(void) { return STRUCT; }
 
@@ -36,10 +36,12 @@ size_t program_team_bytes(const struct schedule *s)
 
 size_t program_head_bytes(const struct schedule *s)
 {
-    size_t places = (size_t)s->ninput + (size_t)s->noutput + 2;
+    size_t places = (size_t)s->ninput + (size_t)s->noutput + 2, arguments = 1;
+    for (int i = 0; i < s->nkernel; i++)
+        arguments += (size_t)(s->kernel[i]->nbuffer + s->kernel[i]->nscratch + s->kernel[i]->nvar);
     if (s->on_device)
-        return (STRUCT + DEVICE + ((size_t)s->nkernel + 1) * KERNEL + places * PLACE +
-                state_head_bytes(s) + 63) / 64 * 64;
+        return (STRUCT + DEVICE + ((size_t)s->nkernel + 1) * KERNEL + arguments * ARGUMENT +
+                places * PLACE + state_head_bytes(s) + 63) / 64 * 64;
     return STRUCT + program_team_bytes(s) + state_head_bytes(s);
 }
 
