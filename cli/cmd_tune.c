@@ -125,7 +125,7 @@ static uint64_t identity_of(const struct search *s, const struct round *r)
 {
     const struct options *o = s->o;
     int64_t numbers[] = {o->threads, o->isa, (int64_t)o->weight_dtype, o->fast_math,
-                         o->no_winograd, o->strassen,
+                         o->no_winograd, o->strassen, o->image, o->half_storage, o->no_locals,
                          (int64_t)fmin(o->error * 1e12, 1e18), s->width,
                          (int64_t)options_host_isa(), (int64_t)o->cache, o->any_target, s->last};
     uint64_t h = tune_key_of_numbers(numbers, sizeof numbers / sizeof *numbers);

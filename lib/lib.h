@@ -112,6 +112,7 @@ struct options {
     enum dtype weight_dtype;        /* VOID: as in the model */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
     bool no_code_cache;
+    bool image, half_storage, no_locals;   /* of a device's kernels */
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes of stack that a run may take; 0: any */
     const struct machine *machine;  /* --machine, or that of --cpu; NULL: the first row */

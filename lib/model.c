@@ -197,6 +197,9 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     t->fast_math = o->fast_math;
     t->no_winograd = o->no_winograd;
     t->strassen = o->strassen;
+    t->image = o->image;
+    t->half_storage = o->half_storage;
+    t->no_locals = o->no_locals;
     t->error_limit = o->error;
     t->machine = o->machine;
     t->cache_nbytes = o->cache;

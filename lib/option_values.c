@@ -409,6 +409,15 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_STRASSEN:
         o->strassen = true;
         return true;
+    case OPTION_IMAGE:
+        o->image = true;
+        return true;
+    case OPTION_HALF_STORAGE:
+        o->half_storage = true;
+        return true;
+    case OPTION_NO_LOCALS:
+        o->no_locals = true;
+        return true;
     case OPTION_ERROR:
         return read_tolerance(g->value, &o->error) || bad_value(p, g);
     case OPTION_TUNE:

@@ -346,6 +346,13 @@ static bool check_operands(struct parser *p)
         return usage(p, "--cpu=%s is a device, and --target=%s is for a processor; try "
                         "--target=opencl",
                      o->device->text, target_name(o->target));
+    const char *of_devices = o->image          ? "--image"
+                             : o->half_storage ? "--half-storage"
+                             : o->no_locals    ? "--no-locals"
+                                               : NULL;
+    if (!on_device && of_devices)
+        return usage(p, "%s is for devices, and --target=%s is for a processor; try --target=opencl",
+                     of_devices, target_name(o->target));
     bool by_llvm = o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT;
     if (o->command == COMMAND_COMPILE && o->target == TARGET_LLVM && o->emit == EMIT_C)
         return usage(p, "--target=llvm writes .o, .so, .a, .s and .ll: '.c' is written by --target=c");

@@ -109,11 +109,11 @@ static const struct uop *grid_loop(const struct uop *store, int d)
     return NULL;
 }
 
-/* Threads along the first dimensions, until they are some waves. */
+/* Threads along the first dimensions, until they are some waves; without locals the driver chooses. */
 static void choose_groups(struct tgc *t, struct kernel *k)
 {
     enum { WAVES = 2 };
-    int left = t->device ? t->device->wave * WAVES : 1;
+    int left = t->device && !t->no_locals ? t->device->wave * WAVES : 1;
     for (int d = 0; d < k->ngrid; d++) {
         int64_t most = k->grid[d]->vmax;
         for (k->group[d] = 1; k->group[d] < left && k->group[d] < most;)
@@ -300,7 +300,7 @@ bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
         return true;
     int store = main_store(t, k);
     struct kernel each = *k;
-    if (grid_tile(t, k, store) || grid_rows(t, k, store))
+    if (grid_tile(t, k, store) || (!t->no_locals && grid_rows(t, k, store)))
         kernel_note_grid(t, k);
     else if (grid_apply(t, &each, NULL, 0)) {
         *k = each;

@@ -113,6 +113,8 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     int64_t registers = b->row_lanes * b->column_lanes + b->row_lanes + b->column_lanes;
     int64_t copied = (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4;
+    if (t->no_locals)
+        return threads == 1 && !b->local && 4 * registers <= 3 * d->registers;
     return threads >= d->wave && threads <= most && 4 * registers <= 3 * d->registers &&
            (!b->local || (x->step && copied <= d->local_nbytes / 2 &&
                           x->step * b->row_items * b->row_lanes % threads == 0 &&
@@ -199,7 +201,8 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     list_lanes(&l, LOOP_COLUMN_LANES, columns.lanes, true);
     if (b->local)
         list_copies(&l, x);
-    if (l.failed || !grid_apply(t, &trial, &l, (int)(rows.items * columns.items)))
+    int threads = (int)(rows.items * columns.items);
+    if (l.failed || !grid_apply(t, &trial, &l, threads > 1 ? threads : 0))
         return false;
     *k = trial;
     return true;
