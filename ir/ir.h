@@ -396,7 +396,7 @@ struct tgc {
     /* products with weights by Strassen's seven products, see passes/graph/matmul/strassen.c */
     bool strassen;
     /* a device's kernels read four neighbours as an image's pixel; what kernels pass on, and weights,
-     * are halves in memory; no local memory: passes/vector/images.c, passes/plan/half_storage.c,
+     * are halves in memory; no local memory: passes/vector/images.c, passes/kernel/half_storage.c,
      * passes/kernel/grid.c */
     bool image, half_storage, no_locals;
     /* the error that rewrites may add to the outputs, and the variance already added, see

@@ -219,6 +219,8 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 /* thread.c: nests that depend on each other become kernels of their own */
 bool pass_part(struct tgc *t, struct schedule *s);
+/* half_storage.c: if it was asked for, weights and what kernels pass on are halves in memory */
+bool pass_half_storage(struct tgc *t, struct schedule *s);
 /* twins.c: finds kernels that are equal to an earlier one but for their buffers, which no other pass
  * of the kernel stages runs on */
 bool pass_find_twins(struct tgc *t, struct schedule *s);

@@ -1,0 +1,129 @@
+/* half_storage.c - what kernels pass on, and weights, are halves in memory (--half-storage).
+ *
+ *      y[i] = x[i] * w[i]          ->      y[i] = (f16)((f32)x[i] * (f32)w[i])
+ *
+ * A value is rounded where it is stored, half to even; sums and all else stay in f32, as what is kept
+ * in a kernel's scratch does. Half as many bytes are moved. A number beyond 65504 becomes infinite, and
+ * below 6e-8 it becomes 0. Inputs, outputs and states keep their types, and so does what the host reads
+ * or writes: operands of host functions, conditions, numbers of iterations.
+ */
+#include "passes/kernel/opts_work.h"
+#include "passes/passes.h"
+
+struct halves {
+    struct tgc *t;
+    bool *is_of_host;            /* by buffer id, of roots */
+    bool *is_half;
+};
+
+static void note_host(struct halves *h, struct uop *u)
+{
+    int n;
+    struct uop **order = u ? uop_toposort(h->t, &u, 1, &n) : NULL;
+    for (int i = 0; u && i < n; i++)
+        if (order[i]->op == OP_BUFFER)
+            h->is_of_host[buffer_root(order[i]->arg.p)->id] = true;
+}
+
+static void note_steps(struct halves *h, const struct schedule *s)
+{
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *step = &s->step[i];
+        for (int k = 0; k < step->narg; k++)
+            h->is_of_host[buffer_root(step->arg[k])->id] = true;
+        note_host(h, step->cond);
+        note_host(h, step->trip);
+    }
+}
+
+static bool may_be_half(const struct halves *h, const struct buffer *b)
+{
+    const struct buffer *root = buffer_root(b);
+    return b->dtype == DTYPE_F32 && !root->state && !root->kept &&
+           (root->dtype == DTYPE_F32 || h->is_half[root->id]) &&
+           (root->kind == BUFFER_TEMP || root->kind == BUFFER_WEIGHT) && !h->is_of_host[root->id];
+}
+
+/* The weight's data as halves. */
+static void round_weight(struct halves *h, struct buffer *b)
+{
+    size_t n = b->nbytes / sizeof(float), size = dtype_nbytes(DTYPE_F16);
+    const unsigned char *from = b->data;
+    unsigned char *to = mem_array(h->t, n + 1, size);
+    bool is_beyond = false;
+    for (size_t i = 0; i < n; i++) {
+        union scalar v = scalar_load(DTYPE_F32, from + i * sizeof(float));
+        scalar_store(DTYPE_F16, to + i * size, v);
+        is_beyond |= !__builtin_isinf(v.f) && __builtin_isinf(scalar_load(DTYPE_F16, to + i * size).f);
+    }
+    if (is_beyond)
+        diag_warn(h->t, NULL, "--half-storage: weight '%.100s' has an element beyond 65504, the largest half: "
+                              "it becomes infinite", b->name ? b->name : "of the model");
+    b->data = to;
+    b->nbytes = n * size;
+}
+
+/* The buffer, and what it is a part of, if nothing asks for floats. */
+static void make_half(struct halves *h, struct buffer *b)
+{
+    if (!may_be_half(h, b))
+        return;
+    for (; b && !h->is_half[b->id]; b = b->base) {
+        if (b->kind == BUFFER_WEIGHT && b->data)
+            round_weight(h, b);
+        h->is_half[b->id] = true;
+        b->dtype = DTYPE_F16;
+    }
+}
+
+/* Whether a half holds the constant. */
+static bool is_exact(const struct uop *u)
+{
+    return u->op == OP_CONST && scalar_cast(DTYPE_F16, DTYPE_F32, (union scalar){.f = u->arg.f}).f == u->arg.f;
+}
+
+static struct uop *half_load(struct halves *h, const struct uop *u, struct buffer *b)
+{
+    struct tgc *t = h->t;
+    struct uop *src[4] = {uop_buffer(t, b), u->src[1]};
+    bool fits = u->nsrc < 4 || is_exact(u->src[3]);
+    if (u->nsrc > 2)
+        src[2] = u->src[2];
+    if (u->nsrc > 3)
+        src[3] = fits ? uop_constf(t, DTYPE_F16, u->src[3]->arg.f) : uop_constf(t, DTYPE_F16, 0);
+    struct uop *v = uop_cast(t, DTYPE_F32, uop_intern(t, OP_LOAD, DTYPE_F16, src, u->nsrc, u->arg));
+    return fits ? v : uop_where(t, u->src[2], v, u->src[3]);
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct halves *h = ctx;
+    const struct buffer *of = u->op == OP_LOAD || u->op == OP_STORE ? uop_buffer_of(u->src[0]) : NULL;
+    struct buffer *b = (struct buffer *)(uintptr_t)of;
+    struct uop *src[RANGES_MAX + 8];
+    if (!b || u->src[0]->op != OP_BUFFER || !h->is_half[b->id])
+        return NULL;
+    if (u->op == OP_LOAD)
+        return half_load(h, u, b);
+    for (int i = 0; i < u->nsrc; i++)
+        src[i] = u->src[i];
+    src[0] = uop_buffer(t, b);
+    src[2] = uop_cast(t, DTYPE_F16, u->src[2]);
+    return uop_intern(t, OP_STORE, u->dtype, src, u->nsrc, u->arg);
+}
+
+bool pass_half_storage(struct tgc *t, struct schedule *s)
+{
+    struct halves h = {.t = t};
+    if (!t->half_storage)
+        return true;
+    h.is_of_host = mem_array(t, (size_t)t->next_buffer + 1, sizeof *h.is_of_host);
+    h.is_half = mem_array(t, (size_t)t->next_buffer + 1, sizeof *h.is_half);
+    note_steps(&h, s);
+    for (int i = 0; i < s->nkernel; i++)
+        for (int k = 0; k < s->kernel[i]->nbuffer; k++)
+            make_half(&h, s->kernel[i]->buffer[k]);
+    for (int i = 0; i < s->nkernel; i++)
+        uop_rewrite(t, &s->kernel[i]->ast, 1, rewrite, &h);
+    return true;
+}
