@@ -596,6 +596,18 @@ uint64_t bits_f64(double v) { return as_ulong(v); }
 //@ opencl_double_bits
 double double_bits(uint64_t u) { return as_double(u); }
 
+//@ opencl_f16_to_f32
+/* Halves as their bits, converted in memory, which needs no extension. */
+float f16_to_f32(uint16_t h) { return vload_half(0, (const stored_half *)&h); }
+
+//@ opencl_f32_to_f16
+uint16_t f32_to_f16(float v)
+{
+    uint16_t h;
+    vstore_half_rte(v, 0, (stored_half *)&h);
+    return h;
+}
+
 //@ opencl_sqrt_f32
 float sqrt_f32(float x) { return sqrt(x); }
 
