@@ -9,6 +9,7 @@
  *      later one the schedule and its kernels, all passes before it being run, too. A kernel's AST
  *      has its variants if the pass needs them. -b: without the pass itself. -c: a cache of so many
  *      bytes. -p: products by parts (--strassen). -w: the dtype of large weights (--weight-type).
+ *      -H: halves between kernels (--half-storage). -I: images (--image).
  *      -E: what rewrites may err (--error). -d: for a device of devices.def
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
  *      and compares what it computes with the graph
@@ -148,7 +149,7 @@ static int eval_outputs(struct tgc *t, const struct graph *g)
 
 enum { MAX_STATES = 4 };
 struct command {
-    bool noopt, locations, before, strassen;
+    bool noopt, locations, before, strassen, half_storage, image;
     const char *side, *verb, *pass, *opts, *path;
     enum isa isa;                /* the last one named */
     isa_set isas;
@@ -591,6 +592,8 @@ static int run(struct tgc *t, const struct command *c)
         return 1;
     t->noopt = c->noopt;
     t->strassen = c->strassen;
+    t->half_storage = c->half_storage;
+    t->image = c->image;
     t->cache_nbytes = c->cache;
     t->error_limit = c->error >= 0 ? c->error : t->error_limit;
     t->weight_dtype = c->weights;
@@ -634,7 +637,7 @@ static bool read_isa(const char *s, struct command *c)
 static int usage(void)
 {
     fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n"
-                    "       tgtool [-b] [-p] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] [-m MACHINE] "
+                    "       tgtool [-b] [-p] [-H] [-I] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] [-m MACHINE] "
                     "[-S OUT=IN] pass NAME FILE\n"
                     "       tgtool [...] [-e TOLERANCE] run|summary FILE\n"
                     "       tgtool [-i ISA] [-t N] opts|loops FILE\n"
@@ -678,6 +681,8 @@ int main(int argc, char **argv)
                      : !strcmp(argv[i], "-l") ? &c.locations
                      : !strcmp(argv[i], "-b") ? &c.before
                      : !strcmp(argv[i], "-p") ? &c.strassen
+                     : !strcmp(argv[i], "-H") ? &c.half_storage
+                     : !strcmp(argv[i], "-I") ? &c.image
                                               : NULL;
         if (flag)
             *flag = true;
