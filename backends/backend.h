@@ -18,7 +18,7 @@
 /* Mirrors the structs in every emitted header, for users who open a model as a shared object. The
  * layout is the same for every model; it changes only together with PROGRAM_INFO_VERSION. Offsets
  * are of fields in NAME_inputs and NAME_outputs, which consist of object pointers and int64_t. */
-enum { PROGRAM_INFO_VERSION = 3 };
+enum { PROGRAM_INFO_VERSION = 4 };
 #define PROGRAM_NO_OFFSET ((size_t)-1)
 
 struct program_dim {
@@ -54,6 +54,11 @@ struct program_state {
     int axis;                    /* along which it grows; -1: it does not */
     size_t length_offset;        /* of its length in a block, an int64_t; PROGRAM_NO_OFFSET */
 };
+/* One of several runs; its inputs and outputs are neighbours. */
+struct program_entry {
+    const char *name;            /* as in the model */
+    int input, input_count, output, output_count;
+};
 struct program_info {
     int version;                 /* PROGRAM_INFO_VERSION */
     const char *name;            /* the C prefix */
@@ -73,7 +78,13 @@ struct program_info {
     int state_count;
     const struct program_state *states;
     size_t state_bytes;          /* NAME_STATE_BYTES; 0: the model has no state */
+    int entry_count;             /* 0: the model is one run */
+    const struct program_entry *entries;
+    size_t entry_offset;         /* of an int64_t in NAME_inputs: which entry NAME_run() runs */
 };
+
+/* Which entry the input or output i belongs to; -1: the model has none. */
+int program_entry_of(const struct program_info *info, bool output, int i);
 
 enum { MOST_THREADS = 1024 };    /* of --threads */
 /* NAME_options, the same for every model of a processor. */
@@ -187,6 +198,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
 /* NAME.h alone, for a target whose program is no C. */
 void program_write_header(struct tgc *t, const struct schedule *s, const struct program_options *o,
                           struct text *h);
+/* By entry: "lenet_warp", as NAME.h has its structs and functions. */
+const char *const *program_entry_names(struct tgc *t, const struct schedule *s, const struct program_options *o);
 /* The functions of runtime/ in C, for gcc and clang, with symbols that only the program's other object
  * sees. */
 void program_write_pieces(struct tgc *t, const struct schedule *s, const struct program_options *o,

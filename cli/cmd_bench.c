@@ -103,7 +103,7 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
     struct kernel_times times;
     int n, at_once;
     if (!instance_obtain(t, &o, &m, &f, feed_read, &p) || !feed_instance(t, &f, &p) ||
-        !instance_choose_entry(t, &o, &m, &p) ||
+        !instance_choose_entry(t, &o, true, &p) ||
         !instance_prepare(t, &o, &p))
         return EXIT_FAILED;
     progress(t, "%s: measuring", m.stem);

@@ -49,7 +49,7 @@ enum exit_status cmd_run(struct tgc *t, const struct options *given)
     struct instance p;
     struct kernel_times times;
     if (!instance_obtain(t, &o, &m, &f, feed_read, &p) || !feed_instance(t, &f, &p) ||
-        !instance_choose_entry(t, &o, &m, &p))
+        !instance_choose_entry(t, &o, true, &p))
         return EXIT_FAILED;
     if (t->debug >= 2)
         times_hook(t, &times, &p);

@@ -75,33 +75,39 @@ static bool is_state_input(const struct options *o, const char *name)
 
 static bool read_inputs(struct tgc *t, struct options *o, const struct model *m, struct feed *f)
 {
-    int n, at = 0;
+    int n, first;
+    if (m->graph && m->graph->nentry && !o->entry)
+        return diag_error(t, &(struct place){.file = o->model},
+                          "it has %d entries, and %.200s holds the tensors of one: give --entry", m->graph->nentry,
+                          o->data);
     struct model_value *v = model_border(t, m, false, &n);
     struct recorded *r = mem_array(t, (size_t)n + 1, sizeof *r);
     const char **path = mem_array(t, (size_t)n + 1, sizeof *path);
-    for (int k = 0; k < n; k++) {
+    int count = model_count_of_entry(o, m, false, n, &first), end = first + count, at = first;
+    for (int k = first; k < end; k++) {
         if (v[k].dtype == DTYPE_VOID)
             return diag_error(t, &(struct place){.file = o->model},
                               "the input '%.100s' is no tensor, sequence of tensors or optional of "
                               "one, which verify can read",
                               v[k].name);
-        if (!(path[k] = data_file(t, o, "input", k)) && is_state_input(o, v[k].name))
+        if (!(path[k] = data_file(t, o, "input", k - first)) && is_state_input(o, v[k].name))
             continue; /* as before the first run */
         if (!path[k])
             return diag_error(t, &(struct place){.file = o->data},
-                              "there is no input_%d.pb or input_%d.npy for the input '%.100s'", k,
-                              k, v[k].name);
+                              "there is no input_%d.pb or input_%d.npy for the input '%.100s'", k - first,
+                              k - first, v[k].name);
         if (!read_file(t, path[k], &v[k], v[k].dtype, &r[k]) ||
             !settle_list(t, o, &v[k], &r[k], path[k]))
             return false;
     }
-    const char *more = data_file(t, o, "input", n);
+    const char *more = data_file(t, o, "input", count);
     if (more)
-        return diag_error(t, &(struct place){.file = more}, "the model has only %d inputs", n);
+        return diag_error(t, &(struct place){.file = more}, "the %s has only %d inputs",
+                          count < n ? "entry" : "model", count);
     f->input = model_inputs(t, o, m, &f->n);
     f->value = mem_array(t, (size_t)f->n, sizeof *f->value);
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
-    for (int k = 0; k < n; k++) {
+    for (int k = first; k < end; k++) {
         at += !path[k];
         for (int i = 0; i < r[k].n; i++, at++) {
             f->value[at] = r[k].item[i];
@@ -160,11 +166,13 @@ static int find_state(const struct instance *p, const char *output)
 static bool compare_outputs(struct tgc *t, const struct options *o, const struct model *m,
                             const struct instance *p, int *nbad)
 {
-    int ncompared = 0, n, at = 0;
+    int ncompared = 0, n, at;
     struct model_value *v = model_border(t, m, true, &n);
+    int end = model_count_of_entry(o, m, true, n, &at), begin = at;
+    end += begin;
     *nbad = 0;
-    for (int k = 0; k < n; k++) {
-        const char *path = data_file(t, o, "output", k);
+    for (int k = begin; k < end; k++) {
+        const char *path = data_file(t, o, "output", k - begin);
         int count = output_count(t, p, &v[k], at), first = at, state = find_state(p, v[k].name);
         struct recorded want;
         struct array kept;
@@ -246,7 +254,7 @@ static bool second_inputs(struct tgc *t, struct options *o, const struct model *
         for (int k = 0; k < count; k++)
             if (strcmp(first->input[k].name, f->input[i].name) == 0)
                 at[i] = k;
-        by_name &= at[i] < count;
+        by_name &= at[i] < count && first->info->entry_count == 0;       /* whose names may be equal */
     }
     for (int i = 0; i < count; i++) {
         f->value[i] = first->input[by_name ? at[i] : i];
@@ -282,7 +290,7 @@ static bool run_second(struct second *s, const struct instance *first, int ninne
     return model_load(t, o, m) && second_inputs(t, o, m, first, &f) &&
            lower_second(s, first, ninner, &f) &&
            model_optimize(t, o, program_name(t, m->stem), m) && instance_build(t, o, m, &s->p) &&
-           feed_instance(t, &f, &s->p) && instance_prepare(t, o, &s->p) && run_once(t, &s->p);
+           feed_instance(t, &f, &s->p) && instance_choose_entry(t, o, false, &s->p) && instance_prepare(t, o, &s->p) && run_once(t, &s->p);
 }
 
 /* s is not a local of the function that calls setjmp. */
@@ -323,6 +331,23 @@ static void explain_rounding(void)
          "itself");
 }
 
+/* What the runs have kept. */
+static bool compare_states(struct tgc *t, const struct options *o, const struct instance *first,
+                           const struct second *s, int *nbad)
+{
+    int n = first->info->state_count;
+    if (n != s->p.info->state_count)
+        return diag_error(t, &(struct place){.file = s->o.model}, "has %d states, the first model has %d",
+                          s->p.info->state_count, n);
+    for (int i = 0; i < n; i++) {
+        struct array want, got;
+        if (!instance_read_state(t, first, i, &want) || !instance_read_state(t, &s->p, i, &got))
+            return false;
+        *nbad += !compare_tensor(t, o, &got, &want);
+    }
+    return true;
+}
+
 static void free_second(void *what) { tgc_free(((struct second *)what)->t); }
 
 /* *other: the second one's instance */
@@ -352,21 +377,16 @@ static bool compare_models(struct tgc *t, const struct options *o, const struct 
         return diag_error(t, &(struct place){.file = s->o.model},
                           "has %d outputs, the first model has %d", count, n);
     for (int i = 0; i < n; i++)
-        *nbad += !compare_output(s, o, &first->output[i], &s->p.output[i]);
+        if (instance_has(first, true, i))
+            *nbad += !compare_output(s, o, &first->output[i], &s->p.output[i]);
+    if (!compare_states(t, o, first, s, nbad))
+        return false;
     if (o->ninner)
         *nbad += compare_values(t, o, m, first, s);
     else if (*nbad && s->rounds)
         explain_rounding();
     instance_close(&s->p);
     return true;
-}
-
-/* Outputs of several entries are no outputs of one run. */
-static bool has_one_run(struct tgc *t, const struct options *o, const struct model *m)
-{
-    return !m->graph || m->graph->nentry == 0 ||
-           diag_error(t, &(struct place){.file = o->model},
-                      "it has %d entries, and tgc verify compares a single run: take tgc run --entry", m->graph->nentry);
 }
 
 enum exit_status cmd_verify(struct tgc *t, const struct options *given)
@@ -379,7 +399,7 @@ enum exit_status cmd_verify(struct tgc *t, const struct options *given)
     struct kernel_times times;
     int nbad;
     if (!instance_obtain(t, &o, &m, &f, o.data ? read_inputs : feed_read, &p) ||
-        !feed_instance(t, &f, &p) || !has_one_run(t, &o, &m))
+        !feed_instance(t, &f, &p) || !instance_choose_entry(t, &o, false, &p))
         return EXIT_FAILED;
     if (t->debug >= 2)
         times_hook(t, &times, &p);

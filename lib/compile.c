@@ -379,10 +379,6 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
 {
     bool to_stdout = strcmp(o->output, "-") == 0;
     const char *listing = sibling(t, o->output, "uops");
-    if (m->graph->nentry)
-        return diag_error(t, &(struct place){.file = o->model},
-                          "--target=llvm writes programs of one entry yet, and this text has %d: take --target=c",
-                          m->graph->nentry);
     struct program_options po = model_program_options(o, m, name);
     struct llvm_request r = {.file = o->emit == EMIT_LL    ? LLVM_FILE_IR
                                      : o->emit == EMIT_ASM ? LLVM_FILE_ASM
@@ -393,6 +389,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
                              .isa = o->isa,
                              .processor = o->processor,
                              .weights = po.weights,
+                             .entry = program_entry_names(t, m->schedule, &po),
                              .listing = o->debug_info ? base_name(listing) : NULL};
     bool outside = program_weights_mode(m->schedule, po.weights) == WEIGHTS_FILE &&
                    m->schedule->nweight > 0;
@@ -456,6 +453,10 @@ static size_t weight_nbytes(struct tgc *t, const struct graph *g)
         const struct buffer *b = uop_buffer_of(u[i]);
         total += b && b->kind == BUFFER_WEIGHT ? b->nbytes : 0;
     }
+    for (int i = 0; i < g->ninput; i++) {
+        const struct buffer *first = uop_buffer_of(g->input[i])->first;
+        total += first ? first->nbytes : 0;
+    }
     return total;
 }
 
@@ -467,9 +468,6 @@ static bool write_graph(struct tgc *t, const struct options *o, const struct mod
     enum { INLINE_NBYTES = 1 << 20 };
     struct text x = {.t = t}, side = {.t = t};
     bool to_stdout = strcmp(o->output, "-") == 0;
-    if (m->graph->nentry || m->graph->ndeclared)
-        return diag_error(t, &(struct place){.file = o->output},
-                          "entries and states are not written as text yet: keep %s", m->base);
     bool beside = o->weights == WEIGHTS_FILE ||
                   (o->weights == WEIGHTS_AUTO && weight_nbytes(t, m->graph) > INLINE_NBYTES);
     const char *path = sibling(t, o->output, "safetensors"), *slash = strrchr(path, '/');

@@ -131,9 +131,10 @@ bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct f
     f->value = mem_array(t, (size_t)f->n, sizeof *f->value);
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
     bool *is_image = mem_array(t, (size_t)f->n + 1, sizeof *is_image);
-    if (!check_names(t, o, f->input, f->n))
+    int from, count = model_count_of_entry(o, m, false, f->n, &from);
+    if (!check_names(t, o, f->input + from, count))
         return false;
-    for (int i = 0; i < f->n; i++) {
+    for (int i = from; i < from + count; i++) {
         const struct input_file *file = find_file(o, f->input[i].name);
         if (!file)
             continue;
@@ -160,7 +161,8 @@ bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p)
                 return false;
     for (int i = 0; i < p->info->input_count; i++) {
         for (int k = 0; k < f->n; k++) {
-            bool is_it = f->source[k] && strcmp(f->input[k].name, p->info->inputs[i].name) == 0;
+            bool is_it = f->source[k] && strcmp(f->input[k].name, p->info->inputs[i].name) == 0 &&
+                         (p->info->entry_count == 0 || k == i);      /* entries may have the same names */
             if (is_it && !instance_set_input(t, p, i, &f->value[k], f->source[k]))
                 return false;
         }

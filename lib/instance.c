@@ -155,7 +155,7 @@ static void allocate_fields(struct tgc *t, struct instance *p)
 
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p)
 {
-    *p = (struct instance){0};
+    *p = (struct instance){.entry = -1};
     const char *slash = strrchr(path, '/');
     if (!name) {
         char *stem = mem_str(t, slash ? slash + 1 : path);
@@ -225,7 +225,7 @@ static bool check_values_fit(struct tgc *t, const struct options *o, const struc
 void instance_adopt(struct tgc *t, struct instance *p, const struct llvm_program *code,
                     const char *made_by)
 {
-    *p = (struct instance){.code = code, .made_by = made_by, .info = llvm_program_info(code)};
+    *p = (struct instance){.entry = -1, .code = code, .made_by = made_by, .info = llvm_program_info(code)};
     p->run = llvm_program_run;
     p->close = llvm_program_close;
     if (p->info->state_count) {
@@ -276,7 +276,7 @@ static bool build_here(struct tgc *t, const struct options *o, const struct mode
 {
     double start = clock_seconds();
     struct text ir = {.t = t};
-    *p = (struct instance){0};
+    *p = (struct instance){.entry = -1};
     struct llvm *l = llvm_open(t);
     void *weights =
         l ? pages_allocate(t, m->schedule->weight_nbytes, "the model's weights") : NULL;
@@ -610,34 +610,29 @@ static void close_model(void *what)
         open->close(open->model);
 }
 
-bool instance_choose_entry(struct tgc *t, const struct options *o, const struct model *m,
-                           struct instance *p)
+bool instance_choose_entry(struct tgc *t, const struct options *o, bool needs_one, struct instance *p)
 {
-    const struct graph *g = m->graph;
+    const struct program_info *info = p->info;
     struct place at = {.file = o->model};
     struct text names = {.t = t};
-    p->entry = NULL;
-    if (!g || g->nentry == 0)            /* found in the cache, where no model with entries is */
+    p->entry = -1;
+    if (info->entry_count == 0)
         return !o->entry || diag_error(t, &at, "--entry %.100s: the model has no entries", o->entry);
-    for (int i = 0; i < g->nentry; i++) {
-        text_printf(&names, "%s--entry=%.100s", i == 0 ? "" : i + 1 < g->nentry ? ", " : " or ", g->entry[i].name);
-        if (o->entry && strcmp(o->entry, g->entry[i].name) == 0)
-            p->entry = &g->entry[i];
+    for (int i = 0; i < info->entry_count; i++) {
+        const char *name = info->entries[i].name;
+        text_printf(&names, "%s--entry=%.100s", i == 0 ? "" : i + 1 < info->entry_count ? ", " : " or ", name);
+        if (o->entry && strcmp(o->entry, name) == 0)
+            p->entry = i;
     }
-    if (!p->entry)
-        return diag_error(t, &at, "%s: give %s", o->entry ? mem_printf(t, "it has no entry '%.100s'", o->entry)
-                                                          : "it has several entries", names.s);
-    for (int i = 0; i < p->info->symbol_count; i++)
-        if (strcmp(p->info->symbols[i].name, g->entry_number->name) == 0)
-            p->symbol[i] = p->entry - g->entry;
-    return true;
+    if (p->entry >= 0 || (!o->entry && !needs_one))
+        return true;
+    return diag_error(t, &at, "%s: give %s", o->entry ? mem_printf(t, "it has no entry '%.100s'", o->entry)
+                                                      : "it has several entries", names.s);
 }
 
 bool instance_has(const struct instance *p, bool output, int i)
 {
-    const struct graph_entry *e = p->entry;
-    int from = !e ? 0 : output ? e->output : e->input, n = !e ? 0 : output ? e->noutput : e->ninput;
-    return !e || (i >= from && i < from + n);
+    return p->entry < 0 || program_entry_of(p->info, output, i) == p->entry;
 }
 
 bool instance_is_of_device(const struct instance *p)
@@ -755,11 +750,26 @@ static const char *suspects(struct tgc *t, const struct instance *p)
     return x.s;
 }
 
+/* One run, or one of each entry. */
+static int run(const struct instance *p)
+{
+    const struct program_info *info = p->info;
+    int status = PROGRAM_OK;
+    if (info->entry_count == 0)
+        return p->run(p->model, p->inputs, p->outputs);
+    for (int64_t e = 0; e < info->entry_count && status == PROGRAM_OK; e++) {
+        memcpy((char *)p->inputs + info->entry_offset, &e, sizeof e);
+        if (p->entry < 0 || p->entry == e)
+            status = p->run(p->model, p->inputs, p->outputs);
+    }
+    return status;
+}
+
 static bool run_once(struct tgc *t, struct instance *p, bool again)
 {
-    int status = p->run(p->model, p->inputs, p->outputs);
+    int status = run(p);
     if (status == PROGRAM_STATE_FULL && again && p->reset(p->model) == PROGRAM_OK)
-        status = p->run(p->model, p->inputs, p->outputs);
+        status = run(p);
     if (status == PROGRAM_BAD_VALUE)
         return diag_error(t, NULL, "the compiled model's run reports: %s%s", p->strerror(status),
                           suspects(t, p));

@@ -267,6 +267,8 @@ struct model_input *model_inputs(struct tgc *t, const struct options *o,
 struct model_value *model_border(struct tgc *t, const struct model *m, bool outputs, int *n);
 /* The outputs as an ONNX file declares them, like model_inputs() for its inputs. */
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n);
+/* Which of the inputs or outputs, from *from on, the entry of --entry has; all of them without it. */
+int model_count_of_entry(const struct options *o, const struct model *m, bool outputs, int total, int *from);
 /* Makes m->graph, with o's dimensions and shapes. */
 bool model_lower(struct tgc *t, const struct options *o, struct model *m);
 /* The rest, up to m->schedule. */
@@ -407,7 +409,7 @@ struct instance {
     /* likewise, of programs for devices alone: told each kernel's time by the device's clock */
     void (*on_kernel_time)(void *user, int index, const char *kernel, double ns);
     void *user;
-    const struct graph_entry *entry;           /* that runs; NULL: the model has none */
+    int entry;                      /* that runs; -1: each in turn, or the model has none */
     struct tgc *t;
     const char *why;                /* what a device has said, with t's memory; NULL: nothing */
 };
@@ -422,9 +424,9 @@ struct device_facts {
 /* devices.c: those that are here. Returns NULL, or why there are none, as a sentence. */
 const char *devices_list(struct tgc *t, struct device_facts **list, int *n);
 
-/* The entry that --entry names, which a text with several needs. false: reported, with their names. */
-bool instance_choose_entry(struct tgc *t, const struct options *o, const struct model *m,
-                           struct instance *p);
+/* The entry that --entry names; without it each in turn, or an error where needs_one. false: reported, with
+ * their names. */
+bool instance_choose_entry(struct tgc *t, const struct options *o, bool needs_one, struct instance *p);
 /* Whether input or output i belongs to the entry that runs. */
 bool instance_has(const struct instance *p, bool output, int i);
 /* Whether it runs on a device, in memory of its own. */
@@ -465,7 +467,7 @@ bool instance_read_state(struct tgc *t, const struct instance *p, int index, str
 bool instance_allocate_inputs(struct tgc *t, struct instance *p);
 /* After all inputs are set that shall be: allocates and fills the others, calls init. */
 bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p);
-/* One run; afterwards output[] has the true shapes. */
+/* One run, or one of each entry in turn; afterwards output[] has the true shapes. */
 bool instance_run(struct tgc *t, struct instance *p);
 /* The same for repeated runs: if a state is full, all of them are reset. */
 bool instance_run_again(struct tgc *t, struct instance *p);

@@ -335,6 +335,18 @@ struct model_input *model_inputs(struct tgc *t, const struct options *o,
     return input;
 }
 
+int model_count_of_entry(const struct options *o, const struct model *m, bool outputs, int total, int *from)
+{
+    const struct graph *g = m->graph;
+    *from = 0;
+    for (int i = 0; g && o->entry && i < g->nentry; i++)
+        if (strcmp(g->entry[i].name, o->entry) == 0) {
+            *from = outputs ? g->entry[i].output : g->entry[i].input;
+            return outputs ? g->entry[i].noutput : g->entry[i].ninput;
+        }
+    return total;
+}
+
 struct model_facts *model_facts(struct tgc *t, const struct model *m)
 {
     struct model_facts *f = MEM_NEW(t, struct model_facts);

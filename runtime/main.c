@@ -266,6 +266,7 @@ struct session {
     model_self *self;
     model_inputs *in;
     model_outputs *out;
+    int entry;                   /* that runs; -1: each in turn, or the model has none */
 };
 
 static void check(int status, const char *what)
@@ -274,14 +275,27 @@ static void check(int status, const char *what)
         fail(what, model_strerror(status));
 }
 
-/* A run; where a state is full, all of them begin anew. */
+/* One run, or one of each entry. */
+static int run(struct session *s)
+{
+    const struct model_info *info = model_describe();
+    int64_t from = s->entry < 0 ? 0 : s->entry, to = s->entry >= 0 ? from + 1 : info->entry_count;
+    int status = info->entry_count ? 0 : model_run(s->self, s->in, s->out);
+    for (int64_t e = from; info->entry_count && e < to && status == 0; e++) {
+        memcpy((char *)s->in + info->entry_offset, &e, sizeof e);
+        status = model_run(s->self, s->in, s->out);
+    }
+    return status;
+}
+
+/* The same; where a state is full, all of them begin anew. */
 static void run_again(struct session *s)
 {
-    int status = model_run(s->self, s->in, s->out);
+    int status = run(s);
 #ifdef MODEL_STATE_BYTES
     if (status == MODEL_STATE_FULL) {
         check(model_reset(s->self), "reset");
-        status = model_run(s->self, s->in, s->out);
+        status = run(s);
     }
 #endif
     check(status, "run");
@@ -335,6 +349,7 @@ static void open_session(struct session *s, const char *weights_path, const mode
     const struct model_info *info = model_describe();
     model_options options;
     memset(&options, 0, sizeof options);
+    s->entry = -1;
     s->in = (model_inputs *)get_memory(info->inputs_bytes);
     s->out = (model_outputs *)get_memory(info->outputs_bytes);
     memset(s->in, 0, info->inputs_bytes);
@@ -375,21 +390,43 @@ static void fill_session(struct session *s, const int64_t *symbol)
 
 /* ---- the commands */
 
+/* The entry of that name, with the inputs and outputs that it has; of a model without entries, all. */
+static struct model_entry find_entry(const char *name, int *index)
+{
+    const struct model_info *info = model_describe();
+    struct model_entry all = {"", 0, 0, 0, 0};
+    all.input_count = info->input_count;
+    all.output_count = info->output_count;
+    *index = -1;
+    if (info->entry_count == 0 && !name)
+        return all;
+    for (int e = 0; e < info->entry_count; e++)
+        if (name && strcmp(info->entries[e].name, name) == 0) {
+            *index = e;
+            return info->entries[e];
+        }
+    fail(name ? name : info->name, name ? "there is no such entry" : "has several entries: give --entry NAME");
+    return all;
+}
+
 static int run_files(char **file, int nfile, const char *folder, const char *weights_path,
-                     long steps, const model_options *options)
+                     long steps, const char *entry, const model_options *options)
 {
     const struct model_info *info = model_describe();
     struct session s;
+    int index;
+    const struct model_entry has = find_entry(entry, &index);
     open_session(&s, weights_path, options);
-    if (nfile != info->input_count) {
-        fprintf(stderr, "%s takes %d inputs, %d were given:", info->name, info->input_count, nfile);
-        for (int i = 0; i < info->input_count; i++)
-            fprintf(stderr, " %s.npy", info->inputs[i].name);
+    s.entry = index;
+    if (nfile != has.input_count) {
+        fprintf(stderr, "%s takes %d inputs, %d were given:", info->name, has.input_count, nfile);
+        for (int i = 0; i < has.input_count; i++)
+            fprintf(stderr, " %s.npy", info->inputs[has.input + i].name);
         fprintf(stderr, "\n");
         return 2;
     }
     for (int i = 0; i < nfile; i++) {
-        const struct model_tensor *t = &info->inputs[i];
+        const struct model_tensor *t = &info->inputs[has.input + i];
         int64_t shape[16];
         set_pointer(s.in, t->offset, read_npy(file[i], t, shape));
         for (int a = 0; a < t->rank; a++)
@@ -397,9 +434,9 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
                 set_symbol(&s, t->dim[a].symbol, shape[a], file[i]);
     }
     for (long i = 0; i < steps; i++)
-        check(model_run(s.self, s.in, s.out), "run");
-    for (int i = 0; i < info->output_count; i++) {
-        const struct model_tensor *t = &info->outputs[i];
+        check(run(&s), "run");
+    for (int i = 0; i < has.output_count; i++) {
+        const struct model_tensor *t = &info->outputs[has.output + i];
         int64_t shape[16] = {0};
         get_shape(&s, t, shape);
         write_npy(folder, t, shape, get_pointer(s.out, t->offset));
@@ -492,14 +529,14 @@ static int selftest(const char *weights_path, const model_options *options)
         if (data)
             set_pointer(s.in, t->offset, data);
     }
-    check(model_run(s.self, s.in, s.out), "run");
+    check(run(&s), "run");
 #ifdef MODEL_STATE_BYTES
     /* the first run is the reference's; a second one may change the states, which then begin anew
      */
-    int status = model_run(s.self, s.in, s.out);
+    int status = run(&s);
     check(status == MODEL_STATE_FULL ? MODEL_OK : status, "run");
     check(model_reset(s.self), "reset");
-    check(model_run(s.self, s.in, s.out), "run");
+    check(run(&s), "run");
 #endif
     int failed = 0;
     for (int i = 0; i < info->output_count; i++) {
@@ -616,6 +653,8 @@ static int usage(FILE *out, int status)
     const struct model_info *info = model_describe();
     fprintf(out, "usage: %s IN.npy... -o DIR     run; writes DIR/NAME.npy for each output\n",
             info->name);
+    for (int e = 0; e < info->entry_count; e++)
+        fprintf(out, "       --entry %s\n", info->entries[e].name);
     if (info->state_count)
         fprintf(out, "       --steps N      run N times, on the same inputs; states go on from one "
                      "to the next\n");
@@ -645,7 +684,7 @@ DEVICE_USAGE    if (info->weights_external)
 DEVICE_FUNCTIONSint main(int argc, char **argv)
 {
     atexit(free_memory);
-    const char *folder = NULL, *weights_path = "MODEL_FILE.weights", *command = NULL;
+    const char *folder = NULL, *weights_path = "MODEL_FILE.weights", *command = NULL, *entry = NULL;
     double seconds = 1;
     long steps = 1;
     char **file = (char **)get_memory(sizeof(char *) * (size_t)(argc + 1));
@@ -661,6 +700,8 @@ DEVICE_HOOKS    for (int i = 1; i < argc; i++) {
             options.threads = atoi(argv[++i]);
         else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
             steps = atol(argv[++i]);
+        else if (strcmp(argv[i], "--entry") == 0 && i + 1 < argc)
+            entry = argv[++i];
 DEVICE_FLAGS        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--selftest") == 0 ||
                  strcmp(argv[i], "--bench") == 0)
             command = argv[i];
@@ -679,5 +720,5 @@ DEVICE_FLAGS        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "
         return bench(weights_path, seconds, &options);
     if (!folder || steps < 1)
         return usage(stderr, 2);
-    return run_files(file, nfile, folder, weights_path, steps, &options);
+    return run_files(file, nfile, folder, weights_path, steps, entry, &options);
 }

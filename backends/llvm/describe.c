@@ -44,6 +44,8 @@ static void describe_symbols(struct tgc *t, const struct schedule *s, struct pro
             continue;
         x[info->symbol_count] =
             (struct program_symbol){v->name, v->min, v->max, PROGRAM_NO_OFFSET};
+        if (s->graph && s->graph->nentry && v == s->graph->entry_number)
+            info->entry_offset = info->inputs_bytes;
         if (schedule_passes_var(s, v)) {
             x[info->symbol_count].offset = info->inputs_bytes;
             info->inputs_bytes += 8;
@@ -51,6 +53,18 @@ static void describe_symbols(struct tgc *t, const struct schedule *s, struct pro
         info->symbol_count++;
     }
     info->symbols = x;
+}
+
+static void describe_entries(struct tgc *t, const struct schedule *s, struct program_info *info)
+{
+    int n = schedule_count_entries(s);
+    struct program_entry *x = mem_array(t, (size_t)n + 1, sizeof *x);
+    for (int e = 0; e < n; e++) {
+        const struct graph_entry *from = &s->graph->entry[e];
+        x[e] = (struct program_entry){from->name, from->input, from->ninput, from->output, from->noutput};
+    }
+    info->entry_count = n;
+    info->entries = n ? x : NULL;
 }
 
 static void describe_states(struct tgc *t, const struct schedule *s, struct program_info *info)
@@ -90,7 +104,9 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
     info->kernels = kernel;
     info->inputs = describe_tensors(t, s->input, s->ninput, false, &info->inputs_bytes);
     info->outputs = describe_tensors(t, s->output, s->noutput, true, &info->outputs_bytes);
+    info->entry_offset = PROGRAM_NO_OFFSET;
     describe_symbols(t, s, info);
+    describe_entries(t, s, info);
     describe_states(t, s, info);
     for (int i = 0; i < s->nstep; i++)
         info->flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;

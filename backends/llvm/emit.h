@@ -112,6 +112,8 @@ enum {
     HEAD_USER, HEAD_KERNELS, HEAD_PARTS, HEAD_NFIELD
 };
 void layout_begin(struct emit *e);
+/* describe.c has offsets of this process, where a field takes 8 bytes. */
+static inline int field_of(size_t offset) { return (int)(offset / 8); }
 /* The place of a field of the struct at s, which has that type; what is there. */
 value field_at(const struct emit *e, LLVMTypeRef type, value s, int field);
 value field_load(const struct emit *e, LLVMTypeRef type, value s, int field);
@@ -291,5 +293,7 @@ void entry_begin(struct emit *e, const struct program_info *info);
 void entry_strings(const struct emit *e);
 /* The functions of NAME.h. run: what module_emit() has made */
 void entry_end(struct emit *e, const struct program_info *info, value run);
+/* entries.c: the function of one entry, "NAME_ENTRY"_run(), over NAME_run(). */
+void entries_emit(struct emit *e, const struct program_info *info, int entry, const char *name);
 
 #endif

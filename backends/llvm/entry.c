@@ -48,9 +48,6 @@ static value dims(const struct emit *e, const struct program_dim *dim, int n)
     return table(e, row, n);
 }
 
-/* describe.c has offsets of this process, where a field takes 8 bytes. */
-static int field_of(size_t offset) { return (int)(offset / 8); }
-
 static value offset(const struct emit *e, LLVMTypeRef type, size_t here)
 {
     if (here == PROGRAM_NO_OFFSET)
@@ -75,6 +72,15 @@ static value tensors(const struct emit *e, LLVMTypeRef type, const struct progra
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++)
         row[i] = tensor(e, &x[i], offset(e, type, x[i].offset), offset(e, type, x[i].shape_offset));
+    return table(e, row, n);
+}
+
+static value entries(const struct emit *e, const struct program_entry *x, int n)
+{
+    value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
+    for (int i = 0; i < n; i++)
+        row[i] = RECORD(e, string(e, x[i].name), const_int(e, e->i32, x[i].input), const_int(e, e->i32, x[i].input_count),
+                        const_int(e, e->i32, x[i].output), const_int(e, e->i32, x[i].output_count));
     return table(e, row, n);
 }
 
@@ -123,7 +129,8 @@ static value info_record(const struct emit *e, const struct program_info *i)
         const_int(e, e->i32, i->weights_external), e->l->ConstReal(e->f64, i->flop),
         size_of(e, e->inputs), size_of(e, e->outputs), size(e, i->stack_bytes),
         const_int(e, e->i32, i->state_count), states(e, i->states, i->state_count),
-        size(e, i->state_bytes));
+        size(e, i->state_bytes), const_int(e, e->i32, i->entry_count), entries(e, i->entries, i->entry_count),
+        offset(e, e->inputs, i->entry_offset));
 }
 
 /* --------------------------------------------------------------------------------------- weights */
@@ -265,12 +272,18 @@ static void emit_init(struct emit *e, const struct program_info *info)
     function_end(e);
 }
 
-static void check_fields(struct emit *e, const struct program_tensor *x, int n, LLVMTypeRef type,
-                         value s, enum program_status missing)
+/* entry: the number of the one that runs; NULL: the model has none. Pointers of the others are not read. */
+static void check_fields(struct emit *e, const struct program_info *info, bool output, value s, value entry)
 {
-    for (int i = 0; i < n; i++)
-        return_if(e, is_null(e, field_load(e, type, s, field_of(x[i].offset))),
-                  const_status(e, missing));
+    const struct program_tensor *x = output ? info->outputs : info->inputs;
+    value missing = const_status(e, output ? PROGRAM_MISSING_OUTPUT : PROGRAM_MISSING_INPUT);
+    for (int i = 0; i < (output ? info->output_count : info->input_count); i++) {
+        value bad = is_null(e, field_load(e, output ? e->outputs : e->inputs, s, field_of(x[i].offset)));
+        if (entry)
+            bad = binary(e, LLVM_AND, bad,
+                         compare_ints(e, LLVM_EQ, entry, const_i64(e, program_entry_of(info, output, i))));
+        return_if(e, bad, missing);
+    }
 }
 
 /* int NAME_run(NAME *self, const NAME_inputs *in, NAME_outputs *out) */
@@ -283,9 +296,9 @@ static void emit_checked_run(struct emit *e, const struct program_info *info, va
         return_if(e, is_null(e, arg[i]), const_status(e, PROGRAM_NULL_ARGUMENT));
     return_if(e, compare_ints(e, LLVM_NE, head(e, arg[0], HEAD_OPENED), arg[0]),
               const_status(e, PROGRAM_NOT_INITIALIZED));
-    check_fields(e, info->inputs, info->input_count, e->inputs, arg[1], PROGRAM_MISSING_INPUT);
-    check_fields(e, info->outputs, info->output_count, e->outputs, arg[2],
-                 PROGRAM_MISSING_OUTPUT);
+    value entry = info->entry_count ? field_load(e, e->inputs, arg[1], field_of(info->entry_offset)) : NULL;
+    check_fields(e, info, false, arg[1], entry);
+    check_fields(e, info, true, arg[2], entry);
     for (int i = 0; i < info->symbol_count; i++) {
         const struct program_symbol *v = &info->symbols[i];
         if (v->offset == PROGRAM_NO_OFFSET)

@@ -63,6 +63,7 @@ struct llvm_request {
     isa_set isa;                 /* of --cpu; 0: all of the triple's */
     const struct processor *processor;     /* the code is for it alone; NULL: for isa */
     enum weights_mode weights;
+    const char *const *entry;    /* by entry: "NAME_ENTRY", which its function and structs have */
     const char *listing;         /* debugging information names lines of this file; NULL: there is none */
 };
 /* What it needs of runtime/ beside it: functions that LLVM has none of (program_write_pieces()). */

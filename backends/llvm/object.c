@@ -79,6 +79,8 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
     entry_begin(&e, &info);
     value run = module_emit(&e, mem_printf(t, "%s.run", r->name));
     entry_end(&e, &info, run);
+    for (int i = 0; i < info.entry_count; i++)
+        entries_emit(&e, &info, i, r->entry[i]);
     struct text listing = debug_end(&e);
     module_check(&e);
     bool ok = name_pieces(t, &e, r->file);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The least bytes that a record takes. */
-enum { DIM_NBYTES = 16, TENSOR_NBYTES = 48, SYMBOL_NBYTES = 32, KERNEL_NBYTES = 32, STATE_NBYTES = 72 };
+enum { DIM_NBYTES = 16, TENSOR_NBYTES = 48, SYMBOL_NBYTES = 32, KERNEL_NBYTES = 32, STATE_NBYTES = 72, ENTRY_NBYTES = 40 };
 
 static void put_tensor(struct text *out, const struct program_tensor *x)
 {
@@ -56,8 +56,16 @@ static void put_info(struct text *out, const struct program_info *info)
         bytes_put(out, (uint64_t)(int64_t)info->states[i].axis);
         bytes_put(out, info->states[i].length_offset);
     }
-    const size_t size[] = {info->arena_bytes, info->arena_align, info->weights_bytes,
-                           info->inputs_bytes, info->outputs_bytes, info->stack_bytes, info->state_bytes};
+    bytes_put(out, (uint64_t)info->entry_count);
+    for (int i = 0; i < info->entry_count; i++) {
+        const struct program_entry *x = &info->entries[i];
+        const int number[] = {x->input, x->input_count, x->output, x->output_count};
+        bytes_put_string(out, x->name);
+        for (size_t k = 0; k < sizeof number / sizeof *number; k++)
+            bytes_put(out, (uint64_t)number[k]);
+    }
+    const size_t size[] = {info->arena_bytes, info->arena_align, info->weights_bytes, info->inputs_bytes,
+                           info->outputs_bytes, info->stack_bytes, info->state_bytes, info->entry_offset};
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         bytes_put(out, size[i]);
     bytes_put_real(out, info->flop);
@@ -106,6 +114,22 @@ static const struct program_tensor *get_tensors(struct byte_reader *r, int *n)
     return x;
 }
 
+static void get_entries(struct byte_reader *r, struct program_info *info)
+{
+    info->entry_count = bytes_get_count(r, ENTRY_NBYTES);
+    struct program_entry *entry = mem_array(r->t, (size_t)info->entry_count + 1, sizeof *entry);
+    for (int i = 0; i < info->entry_count; i++) {
+        struct program_entry *x = &entry[i];
+        x->name = bytes_get_string(r);
+        x->input = bytes_get_int(r, 0, info->input_count);
+        x->input_count = bytes_get_int(r, 0, info->input_count - x->input);
+        x->output = bytes_get_int(r, 0, info->output_count);
+        x->output_count = bytes_get_int(r, 0, info->output_count - x->output);
+        r->is_bad |= !x->name;
+    }
+    info->entries = info->entry_count ? entry : NULL;
+}
+
 static void get_tables(struct byte_reader *r, struct program_info *info)
 {
     info->inputs = get_tensors(r, &info->input_count);
@@ -136,6 +160,7 @@ static void get_tables(struct byte_reader *r, struct program_info *info)
         r->is_bad |= !state[i].from;
     }
     info->states = info->state_count ? state : NULL;
+    get_entries(r, info);
 }
 
 /* Whether the fields that callers write and read are in their structs. */
@@ -155,6 +180,8 @@ static bool is_sound(const struct program_info *info)
         if (info->symbols[i].offset != PROGRAM_NO_OFFSET &&
             !is_field(info->symbols[i].offset, sizeof(int64_t), info->inputs_bytes))
             return false;
+    if (info->entry_count && !is_field(info->entry_offset, sizeof(int64_t), info->inputs_bytes))
+        return false;
     return info->arena_align && !(info->arena_align & (info->arena_align - 1));
 }
 
@@ -166,7 +193,7 @@ static bool get_info(struct byte_reader *r, struct program_info *info)
     get_tables(r, info);
     size_t *const size[] = {&info->arena_bytes, &info->arena_align, &info->weights_bytes,
                             &info->inputs_bytes, &info->outputs_bytes, &info->stack_bytes,
-                            &info->state_bytes};
+                            &info->state_bytes, &info->entry_offset};
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         *size[i] = bytes_get(r);
     info->flop = bytes_get_real(r);

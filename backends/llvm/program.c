@@ -79,11 +79,18 @@ int llvm_program_init(const struct llvm_program *p, void **model, void *arena, s
     return PROGRAM_OK;
 }
 
-static const void *field(const void *s, size_t offset)
+/* Whether a pointer is missing that the run needs: if it is one of an entry, those of the others are not
+ * read. */
+static bool is_missing(const struct program_info *info, bool output, const void *fields, int64_t entry)
 {
-    const void *p;
-    memcpy(&p, (const char *)s + offset, sizeof p);
-    return p;
+    const struct program_tensor *x = output ? info->outputs : info->inputs;
+    for (int i = 0; i < (output ? info->output_count : info->input_count); i++) {
+        const void *p;
+        memcpy(&p, (const char *)fields + x[i].offset, sizeof p);
+        if (!p && (entry < 0 || program_entry_of(info, output, i) == entry))
+            return true;
+    }
+    return false;
 }
 
 int llvm_program_run(void *model, const void *inputs, void *outputs)
@@ -94,12 +101,13 @@ int llvm_program_run(void *model, const void *inputs, void *outputs)
     if (head->opened != head)
         return PROGRAM_NOT_INITIALIZED;
     const struct program_info *info = &head->program->info;
-    for (int i = 0; i < info->input_count; i++)
-        if (!field(inputs, info->inputs[i].offset))
-            return PROGRAM_MISSING_INPUT;
-    for (int i = 0; i < info->output_count; i++)
-        if (!field(outputs, info->outputs[i].offset))
-            return PROGRAM_MISSING_OUTPUT;
+    int64_t entry = -1;
+    if (info->entry_count)
+        memcpy(&entry, (const char *)inputs + info->entry_offset, sizeof entry);
+    if (is_missing(info, false, inputs, entry))
+        return PROGRAM_MISSING_INPUT;
+    if (is_missing(info, true, outputs, entry))
+        return PROGRAM_MISSING_OUTPUT;
     for (int i = 0; i < info->symbol_count; i++) {
         const struct program_symbol *v = &info->symbols[i];
         int64_t size = 0;

@@ -74,6 +74,7 @@ void describe_write(struct program *p, struct text *out)
     int nsymbol = write_symbols(p, out);
     write_kernels(p, out);
     state_write_info(p, out);
+    entries_write_info(p, out);
     double flop = 0;
     for (int i = 0; i < s->nstep; i++)
         flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
@@ -94,5 +95,9 @@ void describe_write(struct program *p, struct text *out)
                 flop, p->name, p->name, p->upper);
     text_printf(out, "        %d, %s, %zu,\n", s->nstate, s->nstate ? "state_info" : "NULL",
                 program_state_bytes(p->t, s));
+    text_printf(out, "        %d, %s, %s,\n", schedule_count_entries(s), schedule_count_entries(s) ? "entry_info" : "NULL",
+                schedule_count_entries(s) ? mem_printf(p->t, "offsetof(%s_inputs, dim_%s)", p->name,
+                                                       p->var_name[s->graph->entry_number->id])
+                                          : "(size_t)-1");
     text_puts(out, "    };\n    return &info;\n}\n\n");
 }

@@ -18,6 +18,17 @@ static int entry_of(const struct graph *g, bool output, int i)
 int entry_of_input(const struct schedule *s, int i) { return entry_of(s->graph, false, i); }
 int entry_of_output(const struct schedule *s, int i) { return entry_of(s->graph, true, i); }
 
+int program_entry_of(const struct program_info *info, bool output, int i)
+{
+    for (int e = 0; e < info->entry_count; e++) {
+        const struct program_entry *x = &info->entries[e];
+        int from = output ? x->output : x->input, n = output ? x->output_count : x->input_count;
+        if (i >= from && i < from + n)
+            return e;
+    }
+    return -1;
+}
+
 int schedule_count_entries(const struct schedule *s) { return s->graph ? s->graph->nentry : 0; }
 
 /* "lenet_warp" */
@@ -138,6 +149,21 @@ void entries_write_functions(struct program *p, struct text *out)
     for (int e = 0; e < schedule_count_entries(p->s); e++)
         for (int enqueue = 0; enqueue < 1 + (p->backend->device != NULL); enqueue++)
             write_function(p, e, enqueue, out);
+}
+
+void entries_write_info(struct program *p, struct text *out)
+{
+    int n = schedule_count_entries(p->s);
+    if (n > 0)
+        text_printf(out, "static const struct %s_entry entry_info[] = {\n", p->name);
+    for (int e = 0; e < n; e++) {
+        const struct graph_entry *x = &p->s->graph->entry[e];
+        text_puts(out, "    {");
+        text_string(out, x->name);
+        text_printf(out, ", %d, %d, %d, %d},\n", x->input, x->ninput, x->output, x->noutput);
+    }
+    if (n > 0)
+        text_puts(out, "};\n");
 }
 
 const char *entry_condition(struct program *p, int entry)

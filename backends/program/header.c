@@ -221,8 +221,12 @@ static const char info_text[] =
     "    int axis;                       /* along which it grows; -1: none */\n"
     "    size_t length_offset;           /* of its length in a block; (size_t)-1: none */\n"
     "};\n"
+    "struct model_entry {\n"
+    "    const char *name;\n"
+    "    int input, input_count, output, output_count;   /* those of all inputs and outputs that it has */\n"
+    "};\n"
     "struct model_info {\n"
-    "    int version;                    /* of this layout: 3 */\n"
+    "    int version;                    /* of this layout: 4 */\n"
     "    const char *name, *producer, *target;\n"
     "    int input_count, output_count, symbol_count, kernel_count;\n"
     "    const struct model_tensor *inputs, *outputs;\n"
@@ -237,6 +241,9 @@ static const char info_text[] =
     "    int state_count;\n"
     "    const struct model_state *states;\n"
     "    size_t state_bytes;             /* MODEL_STATE_BYTES; 0: no state */\n"
+    "    int entry_count;                /* 0: the model is one run */\n"
+    "    const struct model_entry *entries;\n"
+    "    size_t entry_offset;            /* of an int64_t in model_inputs: the entry that model_run runs */\n"
     "};\n\n";
 
 static void write_example(struct program *p, struct text *out)

@@ -223,7 +223,7 @@ void program_name_all(struct program *p)
     static const char *const own[] = {"init",   "run",     "close",   "strerror", "describe",
                                       "inputs", "outputs", "options", "info",     "tensor",
                                       "dim",    "symbol",  "kernel",  "status",   "weights_data",
-                                      "reset",  "save",    "restore", "state",    "enqueue",
+                                      "reset",  "save",    "restore", "state",    "enqueue", "entry",
                                       "wait",   "bind_input", "bind_output"};
     const struct schedule *s = p->s;
     const struct host_call *h;

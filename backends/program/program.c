@@ -417,6 +417,11 @@ void program_write_header(struct tgc *t, const struct schedule *s, const struct 
     header_write(program_new(t, s, o), h);
 }
 
+const char *const *program_entry_names(struct tgc *t, const struct schedule *s, const struct program_options *o)
+{
+    return program_new(t, s, o)->entry_name;
+}
+
 const char *program_piece_symbol(struct tgc *t, const char *name, const char *piece)
 {
     return mem_printf(t, "%s_piece_%s", name, piece);

@@ -292,6 +292,7 @@ const char *entry_condition(struct program *p, int entry);
 /* Structs and functions of the entries, in NAME.h and behind NAME_run(). */
 void entries_write_header(struct program *p, struct text *out);
 void entries_write_functions(struct program *p, struct text *out);
+void entries_write_info(struct program *p, struct text *out);      /* describe(): the table */
 
 /* ------------------------------------------------------------------------------------- naming.c */
 

@@ -94,11 +94,42 @@ static struct tensor *first_tensor(struct program *p, const struct buffer *b, co
     return x;
 }
 
+/* The results of one run of each entry in turn, over states that each of them leaves to the next. */
+static bool compute_entries(struct program *p, struct eval_env *env, int64_t *var, struct uop *const *root,
+                            struct tensor **result)
+{
+    const struct graph *g = p->s->graph;
+    int caller = g->noutput - g->npart, first = g->ninput - g->nstate;
+    struct uop **part = mem_array(p->t, (size_t)g->noutput, sizeof *part);
+    struct tensor **value = mem_array(p->t, (size_t)g->noutput, sizeof *value);
+    for (int e = 0; e < g->nentry; e++) {
+        const struct graph_entry *x = &g->entry[e];
+        int n = 0;
+        for (int i = 0; i < x->noutput; i++)
+            part[n++] = root[x->output + i];
+        for (int k = 0; k < g->npart; k++)
+            if (g->part[k]->entry == e)
+                part[n++] = root[caller + k];
+        var[g->entry_number->id] = e;
+        env->host = g->host + x->host;
+        env->nhost = x->nhost;
+        if (n > 0 && !eval_graph(p->t, part, n, env, value))
+            return false;
+        memcpy(result + x->output, value, (size_t)x->noutput * sizeof *value);
+        n = x->noutput;
+        for (int k = 0; k < g->npart; k++)
+            for (int i = 0; i < g->nstate && g->part[k]->entry == e; i++)
+                if (g->state[i] == g->part[k]->state)
+                    env->value[first + i] = value[n++];
+    }
+    return true;
+}
+
 static const struct program_vectors *compute_vectors(struct program *p)
 {
     const struct schedule *s = p->s;
     const struct graph *g = s->graph;
-    if (!g || s->noutput == 0 || g->nentry)
+    if (!g || s->noutput == 0)
         return NULL;
     struct program_vectors *v = MEM_NEW(p->t, struct program_vectors);
     int64_t *by_id = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *by_id),
@@ -128,7 +159,8 @@ static const struct program_vectors *compute_vectors(struct program *p)
                            .budget = operation_budget(p),
                            .host = g->host,
                            .nhost = g->nhost};
-    if (!eval_graph(p->t, root, s->noutput, &env, result))
+    if (!(g->nentry ? compute_entries(p, &env, by_id, root, result)
+                    : eval_graph(p->t, root, s->noutput, &env, result)))
         return NULL;
     v->output = mem_array(p->t, (size_t)s->noutput, sizeof *v->output);
     v->output_nbytes = mem_array(p->t, (size_t)s->noutput, sizeof *v->output_nbytes);

@@ -85,11 +85,20 @@ static size_t call_bytes(struct tgc *t, const struct kernel *k)
     return kernel_stack_nbytes(t, k) + argument_bytes(k) + shared;
 }
 
+/* The structs of all entries' tensors, which NAME_ENTRY_run() fills for NAME_run(). */
+static size_t entry_bytes(const struct schedule *s)
+{
+    size_t n = (size_t)s->ninput + (size_t)s->nvar + (size_t)s->noutput;
+    for (int i = 0; i < s->noutput; i++)
+        n += program_has_shape_field(s->output[i]) ? (size_t)s->output[i]->ndim : 0;
+    return schedule_count_entries(s) ? RUN + WORD * n : 0;
+}
+
 /* NAME_run() itself. */
 static size_t run_bytes(const struct schedule *s)
 {
     size_t own = program_is_on_stack(s) && s->arena_nbytes > 0 ? s->arena_nbytes + ALIGN : 0;
-    return RUN + 2 * WORD * (size_t)s->nvar + own;
+    return RUN + 2 * WORD * (size_t)s->nvar + own + entry_bytes(s);
 }
 
 /* The stack that a run takes in this step. */

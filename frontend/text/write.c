@@ -5,7 +5,8 @@
  * other scalars have lines. Uops that depend on a loop's counter or carried values are written
  * inside that loop: a uop's home is the innermost loop on which it depends. The branches of an if
  * need no region, since dependence alone determines what runs. Values are numbered in the order of
- * writing; inputs and weights keep their names where these are plain.
+ * writing; inputs and weights keep their names where these are plain. Of a graph with entries, what one
+ * of them alone needs is written in it, and what several need before them.
  */
 #include "frontend/text/reader.h"
 
@@ -13,6 +14,8 @@
 #include <string.h>
 
 enum { INLINE_NELEM = 64, EXPR_NODES = 48 };
+
+enum owner { SHARED = -1, NEEDED_BY_NONE = -2 };
 
 struct region { struct loop *loop; const struct uop *node; int depth; };
 
@@ -29,6 +32,8 @@ struct writer {
     uint64_t **free;                     /* by place in order: loops it depends on from inside */
     int *at;                             /* by uop id: place in order */
     int *home;                           /* by place in order: the innermost of them, -1: none */
+    int *owner;                          /* by place in order: the entry that needs it, or one of enum owner */
+    int entry;                           /* that is being written; SHARED: what several need, and graphs without */
     struct uop_map name;                 /* without '%' */
     struct dict taken;            /* names; to what is not NULL */
     int next_value, next_weight;
@@ -295,20 +300,11 @@ static void put_base64(struct text *out, const unsigned char *p, size_t n)
     text_puts(out, "\")");
 }
 
-static void put_weight(struct writer *w, const struct uop *u)
+/* The elements; name: in the file beside it, if they are written there. */
+static void put_data(struct writer *w, const struct buffer *b, const char *name)
 {
-    const struct buffer *b = u->arg.p;
     size_t nelem = b->nbytes / dtype_nbytes(b->dtype),
            most = w->o && w->o->inline_nelem ? w->o->inline_nelem : INLINE_NELEM;
-    const char *name = buffer_name(w, u, "w");
-    map_set(&w->name, u, mem_str(w->t, name));
-    text_printf(w->out, "weight %%%s : ", name);
-    put_type(w, b->dtype, u->dim, u->ndim, false);
-    if (b->name && strcmp(b->name, name) != 0) {
-        text_puts(w->out, " as ");
-        put_quoted(w->out, b->name, '"');
-    }
-    text_puts(w->out, " = ");
     if (nelem <= most && exact(b)) {
         text_putc(w->out, '[');
         for (size_t i = 0; i < nelem; i++) {
@@ -321,10 +317,44 @@ static void put_weight(struct writer *w, const struct uop *u)
         text_puts(w->out, "file(");
         put_quoted(w->out, w->o->side_file, '"');
         text_printf(w->out, ", \"%s\")", name);
-        VEC_PUSH(w->t, w->side_weight, w->nside, w->cap_side, (struct buffer *)u->arg.p);
+        VEC_PUSH(w->t, w->side_weight, w->nside, w->cap_side, (struct buffer *)(uintptr_t)b);
         VEC_PUSH(w->t, w->side_name, w->nside_name, w->cap_side_name, name);
     } else {
         put_base64(w->out, b->data, b->nbytes);
+    }
+}
+
+/* "input %x : f32[N] as "x:0"", without the line's end; declares: as in put_type(). Returns the name. */
+static const char *put_leaf(struct writer *w, const char *word, const struct uop *u, const char *prefix,
+                            bool declares)
+{
+    const struct buffer *b = u->arg.p;
+    const char *name = mem_str(w->t, buffer_name(w, u, prefix));
+    map_set(&w->name, u, (void *)(uintptr_t)name);
+    text_printf(w->out, "%s %%%s : ", word, name);
+    put_type(w, b->dtype, u->dim, u->ndim, declares);
+    if (b->name && strcmp(b->name, name) != 0) {
+        text_puts(w->out, " as ");
+        put_quoted(w->out, b->name, '"');
+    }
+    return name;
+}
+
+static void put_weight(struct writer *w, const struct uop *u)
+{
+    const char *name = put_leaf(w, "weight", u, "w", false);
+    text_puts(w->out, " = ");
+    put_data(w, u->arg.p, name);
+    text_putc(w->out, '\n');
+}
+
+static void put_state(struct writer *w, const struct uop *u)
+{
+    const struct buffer *first = ((const struct buffer *)u->arg.p)->first;
+    const char *name = put_leaf(w, "state", u, "state", false);
+    if (first) {
+        text_puts(w->out, " = ");
+        put_data(w, first, mem_printf(w->t, "%s_first", name));
     }
     text_putc(w->out, '\n');
 }
@@ -658,7 +688,8 @@ static void put_region(struct writer *w, int loop, int depth)
     }
     for (int i = 0; i < w->norder; i++) {
         struct uop *u = w->order[i];
-        if (op_class(u->op) == CLASS_LEAF || u->op == OP_GET || is_expr(u) || w->home[i] != loop)
+        if (op_class(u->op) == CLASS_LEAF || u->op == OP_GET || is_expr(u) || w->home[i] != loop ||
+            (loop < 0 && w->owner[i] != w->entry))
             continue;
         put_indent(w, depth);
         if (u->op == OP_LOOP)
@@ -675,6 +706,33 @@ static void put_region(struct writer *w, int loop, int depth)
 }
 
 /* ---- the graph */
+
+static void own(int *owner, int entry)
+{
+    *owner = *owner == NEEDED_BY_NONE || *owner == entry ? entry : SHARED;
+}
+
+/* Which entry needs what; without entries the graph does. */
+static void find_owners(struct writer *w)
+{
+    const struct graph *g = w->g;
+    w->owner = mem_array(w->t, (size_t)w->norder + 1, sizeof *w->owner);
+    for (int i = 0; i < w->norder; i++)
+        w->owner[i] = g->nentry ? NEEDED_BY_NONE : SHARED;
+    for (int e = 0; e < g->nentry; e++) {
+        const struct graph_entry *x = &g->entry[e];
+        for (int i = 0; i < x->noutput; i++)
+            own(&w->owner[w->at[g->output[x->output + i].value->id]], e);
+        for (int i = 0; i < g->nkept; i++)
+            if (g->kept[i].entry == e)
+                own(&w->owner[w->at[g->output[g->noutput - g->nkept + i].value->id]], e);
+        for (int i = 0; i < x->nhost; i++)
+            own(&w->owner[w->at[g->host[x->host + i]->id]], e);
+    }
+    for (int i = w->norder; i-- > 0;)
+        for (int k = 0; k < w->order[i]->nsrc; k++)
+            own(&w->owner[w->at[w->order[i]->src[k]->id]], w->owner[i]);
+}
 
 static void collect(struct writer *w)
 {
@@ -693,20 +751,7 @@ static void collect(struct writer *w)
     find_free(w);
     for (int i = 0; i < w->norder; i++)
         w->home[i] = home_of(w, i);
-}
-
-static void put_input(struct writer *w, const struct uop *u)
-{
-    const struct buffer *b = u->arg.p;
-    const char *name = buffer_name(w, u, "in");
-    map_set(&w->name, u, mem_str(w->t, name));
-    text_printf(w->out, "input %%%s : ", name);
-    put_type(w, b->dtype, u->dim, u->ndim, true);
-    if (b->name && strcmp(b->name, name) != 0) {
-        text_puts(w->out, " as ");
-        put_quoted(w->out, b->name, '"');
-    }
-    text_putc(w->out, '\n');
+    find_owners(w);
 }
 
 /* How v first occurs when a type is read: not at all, alone, which can declare it, or in an
@@ -779,7 +824,8 @@ static bool is_declared_by_input(const struct writer *w, const struct uop *v)
 static void put_symbol_line(struct writer *w, struct uop *v)
 {
     const struct var *var = v->arg.p;
-    if (var->is_counter || map_get(&w->declared, v) || is_declared_by_input(w, v) ||
+    if (var->is_counter || var == w->g->entry_number || map_get(&w->declared, v) ||
+        (!w->g->nentry && is_declared_by_input(w, v)) ||
         (is_host_result(w, v) && is_declared_by_result(w, v)))
         return;
     map_set(&w->declared, v, v);
@@ -788,7 +834,7 @@ static void put_symbol_line(struct writer *w, struct uop *v)
     text_putc(w->out, '\n');
 }
 
-/* Symbols that no input's type declares. */
+/* Symbols that no input's type declares; with entries, all of them, since they share them. */
 static void put_symbols(struct writer *w)
 {
     int n;
@@ -844,6 +890,73 @@ static bool check_writable(const struct writer *w)
     return true;
 }
 
+static void put_kept(struct writer *w, int entry, int depth)
+{
+    const struct graph *g = w->g;
+    for (int i = 0; i < g->nkept; i++) {
+        if (g->kept[i].entry != entry)
+            continue;
+        put_indent(w, depth);
+        text_printf(w->out, "keep %%%s = ", (const char *)map_get(&w->name, g->kept[i].in));
+        put_operand(w, g->output[g->noutput - g->nkept + i].value);
+        text_putc(w->out, '\n');
+    }
+}
+
+/* Inputs, what the run computes, and outputs, in these ranges. */
+static void put_run(struct writer *w, const struct graph_entry *x, int entry, int depth)
+{
+    w->entry = entry;
+    put_region(w, -1, depth);
+    put_kept(w, entry, depth);
+    for (int i = x->output; i < x->output + x->noutput; i++) {
+        put_indent(w, depth);
+        text_puts(w->out, "output ");
+        put_operand(w, w->g->output[i].value);
+        text_puts(w->out, " as ");
+        put_quoted(w->out, w->g->output[i].name, '"');
+        text_putc(w->out, '\n');
+    }
+}
+
+static void put_inputs(struct writer *w, int from, int n, int depth)
+{
+    for (int i = from; i < from + n; i++) {
+        put_indent(w, depth);
+        put_leaf(w, "input", w->g->input[i], "in", true);
+        text_putc(w->out, '\n');
+    }
+}
+
+static void put_entries(struct writer *w)
+{
+    w->entry = SHARED;
+    put_region(w, -1, 0);
+    for (int e = 0; e < w->g->nentry; e++) {
+        const struct graph_entry *x = &w->g->entry[e];
+        text_puts(w->out, "entry ");
+        put_quoted(w->out, x->name, '"');
+        text_puts(w->out, " {\n");
+        put_inputs(w, x->input, x->ninput, 1);
+        put_run(w, x, e, 1);
+        text_puts(w->out, "}\n");
+    }
+}
+
+static void put_title(struct text *out, const struct graph *g)
+{
+    text_puts(out, "tg 1\n");
+    if (!(g->name && *g->name) && !g->producer)
+        return;
+    text_puts(out, "graph ");
+    put_quoted(out, g->name ? g->name : "", '"');
+    if (g->producer) {
+        text_puts(out, " producer ");
+        put_quoted(out, g->producer, '"');
+    }
+    text_putc(out, '\n');
+}
+
 bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options,
               struct text *out, struct text *side)
 {
@@ -858,32 +971,21 @@ bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_option
     collect(&w);
     if (!check_writable(&w))
         return false;
-    text_puts(out, "tg 1\n");
-    if ((g->name && *g->name) || g->producer) {
-        text_puts(out, "graph ");
-        put_quoted(out, g->name ? g->name : "", '"');
-        if (g->producer) {
-            text_puts(out, " producer ");
-            put_quoted(out, g->producer, '"');
-        }
-        text_putc(out, '\n');
-    }
+    put_title(out, g);
     put_declarations(&w);
     put_symbols(&w);
-    for (int i = 0; i < g->ninput; i++)
-        put_input(&w, g->input[i]);
+    if (!g->nentry)
+        put_inputs(&w, 0, graph_count_inputs(g), 0);
     for (int i = 0; i < w.norder; i++)
         if (w.order[i]->op == OP_BUFFER &&
             ((const struct buffer *)w.order[i]->arg.p)->kind == BUFFER_WEIGHT)
             put_weight(&w, w.order[i]);
-    put_region(&w, -1, 0);
-    for (int i = 0; i < g->noutput; i++) {
-        text_puts(out, "output ");
-        put_operand(&w, g->output[i].value);
-        text_puts(out, " as ");
-        put_quoted(out, g->output[i].name, '"');
-        text_putc(out, '\n');
-    }
+    for (int i = graph_count_inputs(g); i < g->ninput; i++)
+        put_state(&w, g->input[i]);
+    if (g->nentry)
+        put_entries(&w);
+    else
+        put_run(&w, &(struct graph_entry){.noutput = graph_count_outputs(g)}, SHARED, 0);
     if (w.failed)
         return diag_error(t, NULL, "loops nested more than %d deep cannot be written", MAX_NESTING);
     if (side && w.nside) {

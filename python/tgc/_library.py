@@ -33,7 +33,7 @@ class _Symbol(Structure):
 
 
 class Info(Structure):
-    """Version 2. Version 3 has more fields behind these."""
+    """Version 2. Later ones have more fields behind these."""
     _fields_ = [("version", c_int), ("name", c_char_p), ("producer", c_char_p),
                 ("target", c_char_p), ("input_count", c_int), ("output_count", c_int),
                 ("symbol_count", c_int), ("kernel_count", c_int), ("inputs", POINTER(_Tensor)),
@@ -113,9 +113,9 @@ class Library:
     def _read(self, described: Any, title: str) -> Info:
         """What NAME_describe() has returned."""
         info: Info = described.contents
-        if info.version not in (2, 3):
+        if info.version not in (2, 3, 4):
             raise Error(f"{title}: NAME_describe() is of layout {info.version}; this module reads "
-                        "2 and 3: install the Python module and tgc of one version")
+                        "2 to 4: install the Python module and tgc of one version")
         self.inputs = _tensors(info.inputs, info.input_count)
         self.outputs = _tensors(info.outputs, info.output_count)
         self.symbols = [Symbol(_name(s.name), s.min, s.max, s.offset)

@@ -90,6 +90,9 @@ def build(name, text, *options, flags=("-O1",)):
     (folder / "net.tg").write_text(text)
     for path in (SCRATCH / "onnx").glob("*.onnx"):
         (folder / path.name).write_bytes(path.read_bytes())
+    if "--target=llvm" in options:
+        T.must(T.run([TGC, "net.tg", "-o", "net.so", *options], cwd=folder))
+        return folder, Entries(folder / "net.so")
     T.must(T.run([TGC, "net.tg", "-o", "net.c", *options], cwd=folder))
     T.must(T.run(["gcc", *T.WARNINGS, *flags, "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
     return folder, Entries(folder / "net.so")
@@ -133,19 +136,149 @@ def on_device():
     follow(build("device", TWO, "--target=opencl")[1], 2)
 
 
-@suite.case("what is missing, and an entry that there is not")
-def statuses():
-    _, net = build("statuses", TWO)
+@suite.case("objects by LLVM")
+def by_llvm():
+    T.need_llvm(TGC)
+    folder, net = build("llvm", TWO, "--target=llvm")
+    check_statuses(net)
+    follow(net, 4)
+    main = "#include \"net.h\"\nint main(void) { return net_push_run(0, 0, 0) - NET_NULL_ARGUMENT; }\n"
+    (folder / "main.c").write_text(main)    # the header declares what the object has
+    T.must(T.run([TGC, "net.tg", "-o", "net.o", "--target=llvm"], cwd=folder))
+    T.must(T.run(["gcc", *T.WARNINGS, "main.c", "net.o", "-o", "main", "-lm"], cwd=folder))
+    T.must(T.run(["./main"], cwd=folder))
+
+
+SIZED = """tg 1
+dim n<=6
+state %sum : f32[1] = [0.5]
+entry "add" {
+    input %x : f32[n]
+    %a = reduce_sum(%x) {axes=[0], keep=true}
+    %next = add(%sum, %a)
+    keep %sum = %next
+    output %x as "same"
+    output %next as "sum"
+}
+entry "scale" {
+    input %v : f32[2, n]
+    %y = mul(%v, %sum)
+    output %y
+}
+"""
+
+
+@suite.case("sizes of a run, by each target")
+def sizes():
+    for options in ([], ["--target=llvm"], ["--target=opencl"]):
+        try:
+            if "--target=llvm" in options:
+                T.need_llvm(TGC)
+            if "--target=opencl" in options:
+                need_device()
+        except Skip:
+            continue
+        _, net = build("sized", SIZED, *options)
+        x, y, same, total = np.arange(4, dtype=np.float32), np.ones((2, 4), np.float32), np.zeros(6, np.float32), np.zeros(1, np.float32)
+        given = np.array([x.ctypes.data, 4], np.uint64)
+        taken = np.array([same.ctypes.data, 99, total.ctypes.data], np.uint64)
+        status = net.function("add_run")(net.model, pointer(given), pointer(taken))
+        expect(status == 0 and taken[1] == 4 and list(same[:4]) == [0, 1, 2, 3] and total[0] == 6.5, f"{options}: {status} {taken} {same} {total}")
+        got = np.zeros((2, 4), np.float32)
+        given, taken = np.array([y.ctypes.data, 4], np.uint64), np.array([got.ctypes.data, 0, 0], np.uint64)
+        status = net.function("scale_run")(net.model, pointer(given), pointer(taken))
+        expect(status == 0 and list(taken[1:]) == [2, 4] and (got == 6.5).all(), f"{options}: {status} {taken} {got}")
+        given[1] = 7
+        expect(net.function("scale_run")(net.model, pointer(given), pointer(taken)) == 6, f"{options}: beyond the bound")
+
+
+def check_statuses(net):
     nothing = np.zeros(8, np.uint64)
     run = net.function("run_run")
     expect(net.function("push_run")(net.model, pointer(nothing), pointer(nothing)) == 4, "an input is missing")
     expect(run(net.model, None, pointer(nothing)) == 1 and run(None, pointer(nothing), pointer(nothing)) == 1, "no structs, no model")
     follow(net, 3)                          # what failed has changed nothing
+    net.reset()
     symbol = net.info.symbols[0]
     expect(symbol.name == b"entry" and symbol.max == 2, "the entry's number is a symbol")
     given, taken = np.zeros(net.info.inputs_bytes, np.uint8), np.zeros(net.info.outputs_bytes, np.uint8)
     given[symbol.offset:symbol.offset + 8] = np.frombuffer(np.int64(3).tobytes(), np.uint8)
     expect(net.function("run")(net.model, pointer(given), pointer(taken)) == 6, "entry 3")
+
+
+@suite.case("what is missing, and an entry that there is not")
+def statuses():
+    check_statuses(build("statuses", TWO)[1])
+
+
+@suite.case("reference vectors: --selftest runs the entries in turn, over one context")
+def selftest():
+    folder, _ = build("selftest", TWO)
+    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm"], cwd=folder))
+    said = T.must(T.run(["./net", "--selftest"], cwd=folder)).out.decode()
+    expect(said.count("agree with the reference") == 4 and "12 of 12" in said and "passed" in said, said)
+    text = (folder / "net.c").read_text()
+    expect(text.count("dim_entry == 2") > 0, "the entry's number")
+    (folder / "net.c").write_text(text.replace("self->odd ^= UINT64_C(1)", "self->odd ^= UINT64_C(0)"))
+    T.must(T.run(["gcc", "-O1", "-DNET_MAIN", "net.c", "-o", "wrong", "-lm"], cwd=folder))
+    done = T.run(["./wrong", "--selftest"], cwd=folder)
+    expect(done.status == 1 and "FAILED" in done.out.decode(), "a state that stays where it was is seen")
+    frame, scale = np.arange(4, dtype=np.float32).reshape(1, 4), np.array([2], np.float32)
+    np.save(folder / "frame.npy", frame)
+    np.save(folder / "scale.npy", scale)
+    T.must(T.run(["./net", "--entry", "run", "frame.npy", "scale.npy", "--steps", "2", "-o", "."], cwd=folder))
+    model = Two()
+    model.run(frame, scale)
+    expect(np.allclose(np.load(folder / "y.npy"), model.run(frame, scale)["y"]), "two runs of an entry")
+    for words, said in ((["frame.npy", "-o", "."], "give --entry"), (["--entry", "x", "-o", "."], "no such entry")):
+        done = T.run(["./net", *words], cwd=folder)
+        expect(done.status == 1 and said in done.err, f"{words}: {done.err}")
+
+
+@suite.case("tgc verify: an entry on recorded tensors, two models by all entries and their states")
+def verify():
+    folder, _ = build("verify", TWO)
+    data = T.scratch(folder / "data")
+    frame, scale, model = np.arange(4, dtype=np.float32).reshape(1, 4), np.array([2], np.float32), Two()
+    for k, array in enumerate((frame, scale)):
+        np.save(data / f"input_{k}.npy", array)
+    for k, array in enumerate(model.run(frame, scale).values()):
+        np.save(data / f"output_{k}.npy", array)
+    said = T.must(T.run([TGC, "verify", "net.tg", "--entry=run", "--data", "data"], cwd=folder)).out.decode()
+    expect(said.count("ok ") == 2, said)
+    np.save(data / "output_1.npy", np.array([12], np.int32))
+    expect(T.run([TGC, "verify", "net.tg", "--entry=run", "--data", "data"], cwd=folder).status == 3, "a wrong count")
+    said = T.must(T.run([TGC, "verify", "net.tg", "net.tg"], cwd=folder)).out.decode()
+    expect(said.count("ok ") == 6, f"four outputs, two states: {said}")
+    (folder / "other.tg").write_text(TWO.replace("add(%count, 1)", "add(%count, 2)").replace("output %c as", "output %count as"))
+    done = T.run([TGC, "verify", "net.tg", "other.tg"], cwd=folder)
+    expect(done.status == 3 and done.out.decode().count("MISMATCH") == 2, f"{done.out}")
+    (folder / "more.tg").write_text(TWO.replace("state %count", "state %more : f32[1]\nstate %count").replace("keep %count", "keep %more = %scale\n    keep %count"))
+    for words, text in ((["net.tg", "--data", "data"], "give --entry"), (["net.tg", "net.tg", "--entry=x"], "no entry 'x'"),
+                        (["net.tg", "more.tg"], "has 3 states, the first model has 2")):
+        done = T.run([TGC, "verify", *words], cwd=folder)
+        expect(done.status == 1 and text in done.err, f"{words}: {done.err}")
+
+
+@suite.case("written as text and read again")
+def text():
+    vision()
+    for name, source, options in (("two", TWO, []), ("sized", SIZED, []), ("import", IMPORT.format(n=2), []),
+                                  ("beside", TWO.replace("[10]", "[10]\nstate %large : f32[100] = normal(seed=1)")
+                                   .replace("keep %count", "keep %large = %large\n    keep %count"), ["--weights=file"])):
+        folder = T.scratch(SCRATCH / "text" / name)
+        (folder / "net.tg").write_text(source)
+        (folder / "vision.onnx").write_bytes((SCRATCH / "onnx" / "vision.onnx").read_bytes())
+        T.must(T.run([TGC, "net.tg", "-o", "once.tg", *options], cwd=folder))
+        again = T.scratch(folder / "again")
+        expect((folder / "once.safetensors").exists() == (name == "beside"), "where the first value is")
+        (folder / "vision.onnx").unlink()   # what was imported is in the text
+        T.must(T.run([TGC, "once.tg", "-o", "again/once.tg", *options], cwd=folder))
+        expect((folder / "once.tg").read_bytes() == (again / "once.tg").read_bytes(), f"{name}: the same text again")
+        if name == "import":
+            (folder / "vision.onnx").write_bytes((SCRATCH / "onnx" / "vision.onnx").read_bytes())
+        said = T.must(T.run([TGC, "verify", "net.tg", "once.tg"], cwd=folder)).out.decode()
+        expect("MISMATCH" not in said and said.count("ok ") >= 3, said)
 
 
 @suite.case("tgc run, bench and info")
@@ -157,15 +290,17 @@ def command_line():
         got = np.load(folder / "out" / "count.npy")
         expect(got == [13] and not (folder / "out" / "sum.npy").exists(), f"{way}: {got} {done.out}")
     T.must(T.run([TGC, "bench", "net.tg", "--entry=look"], cwd=folder))
+    np.save(folder / "frame.npy", np.ones((1, 4), np.float32))          # a name that another entry has, too
+    np.save(folder / "scale.npy", np.ones(1, np.float32))
+    T.must(T.run([TGC, "run", "net.tg", "--entry=run", "-i", "frame=frame.npy", "-i", "scale=scale.npy", "--out-dir", "out"], cwd=folder))
+    expect((np.load(folder / "out" / "y.npy")[2] == Two.W.sum(0)).all(), "the input is this entry's")
     info = json.loads(T.must(T.run([TGC, "info", "net.tg", "--json"], cwd=folder)).out)
     expect(info["entries"] == [{"name": "push", "inputs": ["frame"], "outputs": ["queue"]},
                                {"name": "run", "inputs": ["frame", "scale"], "outputs": ["y", "count"]},
                                {"name": "look", "inputs": [], "outputs": ["sum"]}], f"{info['entries']}")
     for words, text in ((["run", "net.tg"], "--entry=push, --entry=run or --entry=look"),
                         (["run", "net.tg", "--entry=x"], "no entry 'x'"),
-                        (["verify", "net.tg", "net.tg"], "3 entries"),
-                        (["net.tg", "-o", "net.ll", "--target=llvm"], "one entry yet"),
-                        (["net.tg", "-o", "again.tg"], "not written as text yet")):
+                        (["run", "net.tg", "--entry=look", "-i", "frame=out/y.npy"], "no input 'frame'")):
         done = T.run([TGC, *words], cwd=folder)
         expect(done.status == 1 and text in done.err, f"{words}: {done.status} {done.err}")
 
