@@ -7,7 +7,7 @@
  *
  * An entry is a graph that the program runs by itself: it has inputs, outputs and names of its own, and
  * sees the weights, states, symbols and functions of the text. A graph without entries may have
- * states, too. What several entries compute from states alone is computed once, in each of their runs.
+ * states, too. What several entries compute from states alone is one computation, in the runs of each.
  */
 #include "frontend/text/reader.h"
 

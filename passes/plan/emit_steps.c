@@ -305,11 +305,14 @@ void plan_lower(struct plan *p)
     if (g->nvar)
         memcpy(s->var, g->var, (size_t)g->nvar * sizeof *s->var);
     emit_block(&e, p->top);
+    int nshared = s->nstep;
     for (int i = 0; i < g->nentry; i++) {
         struct uop *is = uop_binary(p->t, OP_EQ, uop_var(p->t, g->entry_number), uop_int(p->t, i));
         emit(&e, (struct step){.kind = STEP_IF, .cond = is});
         emit_block(&e, p->entry[i]);
         emit(&e, (struct step){.kind = STEP_ENDIF});
     }
+    if (g->nentry)
+        plan_guard_shared(p->t, s, nshared);
     schedule_collect_buffers(p->t, s);
 }

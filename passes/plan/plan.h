@@ -152,6 +152,8 @@ void plan_online(struct plan *p);        /* which attention becomes online softm
 void plan_fuse(struct plan *p);          /* what becomes a kernel */
 /* emit_steps.c: kernels' ASTs and the schedule's steps */
 void plan_lower(struct plan *p);
+/* entry_steps.c: the first nshared steps, which stand before the entries, run for those that need them. */
+void plan_guard_shared(struct tgc *t, struct schedule *s, int nshared);
 /* print_plan.c: what is known of the plan's values, and its kernels, a line each; at any time from
  * plan_nodes() to plan_lower(). */
 void plan_print(struct text *out, struct plan *p);

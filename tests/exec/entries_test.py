@@ -260,6 +260,43 @@ def verify():
         expect(done.status == 1 and text in done.err, f"{words}: {done.err}")
 
 
+SHARED = """tg 1
+weight %w : f32[64, 64] = kaiming_uniform(seed=1)
+state %s : f32[4, 64] = normal(seed=2)
+entry "a" {
+    input %x : f32[4, 64] as "x"
+    %h = matmul(%s, %w)
+    %r = softmax(%h) {axis=-1}
+    %n = add(%r, %x)
+    keep %s = %n
+    output %n as "n"
+}
+entry "b" {
+    input %x : f32[4, 64] as "x"
+    keep %s = %x
+    %m = reduce_sum(%x) {axes=[1], keep=false}
+    output %m as "m"
+}
+entry "c" {
+    %h = matmul(%s, %w)
+    %r = softmax(%h) {axis=-1}
+    output %r as "p"
+}
+"""
+
+
+@suite.case("what two of three entries compute from a state is not computed for the third")
+def shared():
+    folder, _ = build("shared", SHARED)
+    text = (folder / "net.c").read_text()
+    body = text[text.index("in->dim_entry == 0 || in->dim_entry == 2"):]
+    expect(text.count("->matmul_0(") == 1 and "->matmul_0(" in body.split("}")[0], body[:600])
+    T.must(T.run(["gcc", "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm"], cwd=folder))
+    T.must(T.run(["./net", "--selftest"], cwd=folder))
+    said = T.must(T.run([TGC, "verify", "net.tg", "net.tg", "--other=--target=c"], cwd=folder)).out.decode()
+    expect(said.count("ok ") == 4, said)
+
+
 @suite.case("written as text and read again")
 def text():
     vision()
