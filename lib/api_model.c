@@ -110,7 +110,7 @@ static void open_model(struct tgc *t, tgc_compiler *c, void *arg)
     struct feed f;
     struct instance p;
     if (!api_options(t, c, COMMAND_RUN, NULL, "--target=llvm", &o) ||
-        !instance_obtain(t, &o, &m, &f, read_nothing, &p))
+        !instance_obtain(t, &o, &m, &f, read_nothing, &p) || !instance_choose_entry(t, &o, false, &p))
         return;
     if (!m.schedule) {                               /* out of the cache: t holds little else */
         made->made = model_in(t, &p, o.threads);
@@ -247,6 +247,8 @@ static bool bind_sizes(tgc_model *m)
     memset(m->bound, 0, (size_t)info->symbol_count * sizeof *m->bound);
     for (int i = 0; i < info->input_count; i++) {
         const struct array *v = &m->p.input[i];
+        if (!instance_has(&m->p, false, i))
+            continue;
         if (!m->input[i].is_set)
             return diag_error(m->t, NULL, "the input '%.100s' has not been set",
                               info->inputs[i].name);
@@ -278,7 +280,8 @@ static void run(tgc_model *m)
     if (!prepare(m) || !bind_sizes(m) || !instance_run(m->t, &m->p))
         return;
     for (int i = 0; i < m->p.info->output_count; i++)
-        memcpy(m->output[i].shape, m->p.output[i].dim, sizeof m->output[i].shape);
+        if (instance_has(&m->p, true, i))
+            memcpy(m->output[i].shape, m->p.output[i].dim, sizeof m->output[i].shape);
 }
 
 tgc_status tgc_run(tgc_model *m)
@@ -286,9 +289,34 @@ tgc_status tgc_run(tgc_model *m)
     if (!m)
         return TGC_MISUSE;
     begin(m);
+    if (m->p.info->entry_count && m->p.entry < 0) {
+        m->message = "the model has several entries: tgc_run_entry() runs one";
+        return TGC_MISUSE;
+    }
     if (setjmp(m->t->stop) == 0)
         run(m);
     return finish(m);
+}
+
+size_t tgc_entry_count(const tgc_model *m) { return m ? (size_t)m->p.info->entry_count : 0; }
+
+tgc_entry tgc_entry_get(const tgc_model *m, size_t index)
+{
+    if (index >= tgc_entry_count(m))
+        return (tgc_entry){0};
+    const struct program_entry *x = &m->p.info->entries[index];
+    return (tgc_entry){x->name, (size_t)x->input, (size_t)x->input_count, (size_t)x->output, (size_t)x->output_count};
+}
+
+tgc_status tgc_run_entry(tgc_model *m, size_t index)
+{
+    if (index >= tgc_entry_count(m))
+        return TGC_MISUSE;
+    int chosen = m->p.entry;
+    m->p.entry = (int)index;
+    tgc_status status = tgc_run(m);
+    m->p.entry = chosen;
+    return status;
 }
 
 tgc_status tgc_reset(tgc_model *m)

@@ -255,7 +255,9 @@ static void move(struct tgc *t, struct tgc *to, struct instance *p)
                                 llvm_program_weights(p->code), p->info->weights_bytes);
         if (!code)
             TGC_BUG(t, "a program that was just packed cannot be unpacked");
+        int entry = p->entry;
         instance_adopt(to, p, code, made_by);
+        p->entry = entry;
     } else {
         p->made_by = made_by;
         allocate_fields(to, p);

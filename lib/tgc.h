@@ -162,8 +162,17 @@ TGC_API const tgc_tensor *tgc_output(const tgc_model *m, size_t index);
  * Strings are pointers to NUL-terminated text, which must stay until the run is over. */
 TGC_API tgc_status tgc_set_input(tgc_model *m, size_t index, const void *data,
                                  const int64_t *shape);
-/* needs: every input has been set once; it keeps its value. */
+/* needs: every input has been set once; it keeps its value. A model with entries runs the one that the
+ * option "entry" names. */
 TGC_API tgc_status tgc_run(tgc_model *m);
+
+/* A text with several entries, runs over one context and what it keeps: their names, and which of the inputs
+ * and outputs each has, as many from these on. */
+typedef struct tgc_entry { const char *name; size_t input, input_count, output, output_count; } tgc_entry;
+TGC_API size_t tgc_entry_count(const tgc_model *m);                    /* 0: the model is one run */
+TGC_API tgc_entry tgc_entry_get(const tgc_model *m, size_t index);     /* all zeros: no such one */
+/* needs: every input of the entry has been set once. */
+TGC_API tgc_status tgc_run_entry(tgc_model *m, size_t index);
 /* The elements of an output, valid until the next run. NULL: no such one. */
 TGC_API const void *tgc_output_data(const tgc_model *m, size_t index);
 /* What the option "state" keeps between runs becomes what it was at first. */

@@ -49,6 +49,16 @@ class _InfoWithState(Structure):
                 ("state_bytes", c_size_t)]
 
 
+class _Entry(Structure):
+    _fields_ = [("name", c_char_p), ("input", c_int), ("input_count", c_int),
+                ("output", c_int), ("output_count", c_int)]
+
+
+class _InfoWithEntries(Structure):
+    _fields_ = [("before", _InfoWithState), ("entry_count", c_int), ("entries", POINTER(_Entry)),
+                ("entry_offset", c_size_t)]
+
+
 class Options(Structure):
     _fields_ = [("threads", c_int), ("weights", c_void_p), ("weights_bytes", c_size_t),
                 ("parallel_for", c_void_p), ("on_kernel", c_void_p), ("user", c_void_p)]
@@ -66,6 +76,12 @@ class Tensor(NamedTuple):
     dims: Tuple[Dim, ...]
     offset: int                 # of its pointer
     shape_offset: Optional[int]
+
+
+class Entry(NamedTuple):
+    name: str
+    inputs: slice               # of the library's
+    outputs: slice
 
 
 class Symbol(NamedTuple):
@@ -126,6 +142,15 @@ class Library:
         if info.version >= 3:
             self.state_bytes = ctypes.cast(described,
                                            POINTER(_InfoWithState)).contents.state_bytes
+        self.entries: List[Entry] = []
+        self.entry_offset = NO_OFFSET
+        if info.version >= 4:
+            more = ctypes.cast(described, POINTER(_InfoWithEntries)).contents
+            self.entries = [Entry(_name(e.name), slice(e.input, e.input + e.input_count),
+                                  slice(e.output, e.output + e.output_count))
+                            for e in more.entries[:more.entry_count]]
+            self.entry_offset = more.entry_offset
+            self.symbols = [s for s in self.symbols if s.offset != self.entry_offset]
         return info
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:

@@ -197,14 +197,23 @@ def _describe(array: np.ndarray) -> str:
 class _Context:
     """An arena with the model in it, and the structs that a run is handed."""
 
-    def __init__(self, library: Library, inputs: Sequence[_Port], outputs: Sequence[_Port]):
-        self.arena = np.empty(library.arena_bytes + library.arena_align, np.uint8)
-        start = self.arena.ctypes.data
-        start += -start % library.arena_align
-        self.model = library.init(start)
-        weakref.finalize(self, _close, library, self.model, self.arena, os.getpid())
+    def __init__(self, library: Library, inputs: Sequence[_Port], outputs: Sequence[_Port],
+                 of: Optional["_Context"] = None, entry: int = -1):
+        """of, entry: the same model, but that entry's own structs."""
+        self.of = of
+        self.by_entry: Dict[int, _Context] = {}
+        if of is None:
+            self.arena = np.empty(library.arena_bytes + library.arena_align, np.uint8)
+            start = self.arena.ctypes.data
+            start += -start % library.arena_align
+            self.model = library.init(start)
+            weakref.finalize(self, _close, library, self.model, self.arena, os.getpid())
+        else:
+            self.model = of.model
         self.in_struct = ctypes.create_string_buffer(max(library.inputs_bytes, 1))
         self.out_struct = ctypes.create_string_buffer(max(library.outputs_bytes, 1))
+        if of is not None:
+            c_int64.from_buffer(self.in_struct, library.entry_offset).value = entry
         self.run = library.run_of(self.model, self.in_struct, self.out_struct)
         self.inputs = [c_void_p.from_buffer(self.in_struct, p.tensor.offset) for p in inputs]
         self.outputs = [c_void_p.from_buffer(self.out_struct, p.tensor.offset) for p in outputs]
@@ -227,6 +236,8 @@ class Model:
     """A compiled model. Calling it runs it; made by tgc.compile().
 
     inputs, outputs: names, in the model's order.
+    entries: by name, of a text with several: each is called as a model with inputs and outputs of
+    its own, and all share the state.
     Calls from several threads run at once, each with a context (an arena) of its own; the
     interpreter's lock is released while the model runs. A model with state has one context: its
     calls take turns.
@@ -237,8 +248,15 @@ class Model:
         self._source, self._library, self._key = source, library, key
         self._key_now = key_now or source.key
         self._info: Optional[Dict[str, Any]] = None
-        self._inputs = [_Port(v, "input") for v in library.inputs]
-        self._outputs = [_Port(v, "output") for v in library.outputs]
+        self._set_ports([_Port(v, "input") for v in library.inputs],
+                        [_Port(v, "output") for v in library.outputs])
+        self._start_contexts()
+        self.entries = {entry.name: Entry(self, number) for number, entry in enumerate(library.entries)}
+        _models.add(self)
+
+    def _set_ports(self, inputs: List[_Port], outputs: List[_Port]) -> None:
+        library = self._library
+        self._inputs, self._outputs = inputs, outputs
         self._input_number = {p.name: n for n, p in enumerate(self._inputs)}
         self._output_number = {p.name: n for n, p in enumerate(self._outputs)}
         self._symbol_number = {s.name: n for n, s in enumerate(library.symbols)}
@@ -246,8 +264,6 @@ class Model:
         self._is_single = len(self._outputs) == 1
         self._is_direct = (_IS_QUICK and not library.symbols and
                            all(p.direct_shape is not None for p in self._inputs + self._outputs))
-        self._start_contexts()
-        _models.add(self)
 
     _take: Callable[[], _Context]
     _give: Callable[[_Context], None]
@@ -290,8 +306,12 @@ class Model:
         dim: sizes of run-time dimensions that no input has.
         Returns the output, or a dict of all by name where there are several; those whose shape is
         known only when the model runs are views of an array of their bound.
+        A model with entries is called by m.entries["name"](...).
         Raises Error.
         """
+        if self.entries:
+            raise Error(f"{self._source.title}: has several entries: call one, as "
+                        f"m.entries['{next(iter(self.entries))}'](...)")
         if named or len(args) != self._count:
             args = tuple(self._bind(args, named))
         try:
@@ -504,6 +524,32 @@ class Model:
         self._check_source()
         self._source.run(["compile"], "-o", os.fspath(path), "--emit=c",
                          *([] if name is None else [f"--name={name}"]))
+
+
+class Entry(Model):
+    """One of several runs that a model has over its contexts."""
+
+    def __init__(self, model: Model, number: int):
+        self._model, self._number = model, number
+        self._source, self._library = model._source, model._library
+        self._key, self._key_now, self._info = model._key, model._key_now, None
+        self.entries = {}
+        entry = model._library.entries[number]
+        self._set_ports(model._inputs[entry.inputs], model._outputs[entry.outputs])
+
+    def _take(self) -> _Context:
+        context = self._model._take()
+        if self._number not in context.by_entry:
+            context.by_entry[self._number] = self._new_context(context)
+        return context.by_entry[self._number]
+
+    def _give(self, context: _Context) -> None:
+        assert context.of is not None
+        self._model._give(context.of)
+
+    def _new_context(self, of: Optional[_Context] = None) -> _Context:
+        return _Context(self._library, self._inputs, self._outputs,
+                        of or self._model._new_context(), self._number)
 
 
 _models: "weakref.WeakSet[Model]" = weakref.WeakSet()

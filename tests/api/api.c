@@ -128,6 +128,37 @@ static void case_state(int n, char **word)
     tgc_model_free(m);
 }
 
+/* entries MODEL: add(x) -> sum, and look() -> twice, over one sum. */
+static void case_entries(int n, char **word)
+{
+    tgc_compiler *c = compiler_for(word[0]);
+    tgc_model *m;
+    float one = 1;
+    set_words(c, n - 1, word + 1);
+    EXPECT(c, tgc_open(c, &m), TGC_OK);
+    CHECK(tgc_entry_count(m) == 2 && tgc_input_count(m) == 1 && tgc_output_count(m) == 2);
+    tgc_entry add = tgc_entry_get(m, 0), look = tgc_entry_get(m, 1);
+    CHECK(!strcmp(add.name, "add") && add.input == 0 && add.input_count == 1 && add.output_count == 1);
+    CHECK(!strcmp(look.name, "look") && look.input_count == 0 && look.output == 1 && !tgc_entry_get(m, 2).name);
+    CHECK(tgc_run_entry(m, 1) == TGC_OK && *(const float *)tgc_output_data(m, 1) == 0);     /* needs no input */
+    CHECK(tgc_run_entry(m, 0) == TGC_FAILED && strstr(tgc_model_message(m), "'x' has not been set"));
+    CHECK(tgc_run(m) == TGC_MISUSE && strstr(tgc_model_message(m), "tgc_run_entry"));
+    CHECK(tgc_run_entry(m, 2) == TGC_MISUSE && tgc_run_entry(NULL, 0) == TGC_MISUSE && tgc_entry_count(NULL) == 0);
+    CHECK(tgc_set_input(m, 0, &one, NULL) == TGC_OK);
+    for (int k = 1; k <= 3; k++)
+        CHECK(tgc_run_entry(m, 0) == TGC_OK && *(const float *)tgc_output_data(m, 0) == (float)k);
+    CHECK(tgc_run_entry(m, 1) == TGC_OK && *(const float *)tgc_output_data(m, 1) == 6);
+    tgc_model_free(m);
+    EXPECT(c, tgc_set(c, "entry", "look"), TGC_OK);
+    EXPECT(c, tgc_open(c, &m), TGC_OK);
+    CHECK(tgc_run(m) == TGC_OK && *(const float *)tgc_output_data(m, 1) == 0);
+    tgc_model_free(m);
+    EXPECT(c, tgc_set(c, "entry", "lok"), TGC_OK);
+    EXPECT(c, tgc_open(c, &m), TGC_FAILED);
+    CHECK(says(c, "no entry 'lok'"));
+    tgc_compiler_free(c);
+}
+
 /* errors BAD_ONNX BAD_TG GOOD */
 static void case_errors(int n, char **word)
 {
@@ -428,7 +459,7 @@ static void case_left(int n, char **word)
 int main(int argc, char **argv)
 {
     static const struct { const char *name; int least; void (*f)(int n, char **word); } cases[] = {
-        {"files", 3, case_files},     {"run", 4, case_run},         {"state", 1, case_state},
+        {"files", 3, case_files},     {"run", 4, case_run},         {"state", 1, case_state},     {"entries", 1, case_entries},
         {"errors", 3, case_errors},   {"nothing", 0, case_nothing}, {"cancel", 2, case_cancel},
         {"threads", 1, case_threads}, {"left", 3, case_left},
         {"open", 1, case_open}};

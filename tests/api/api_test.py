@@ -218,6 +218,25 @@ def _(folder):
     make(program("api.c", "state", model, "target=c"))
 
 
+@case("entries: runs over one context, by number")
+def _(folder):
+    (folder / "net.tg").write_text("""tg 1
+state %s : f32[1]
+entry "add" {
+    input %x : f32[1]
+    %1 = add(%s, %x)
+    keep %s = %1
+    output %1 as "sum"
+}
+entry "look" {
+    %1 = add(%s, %s)
+    output %1 as "twice"
+}
+""")
+    for options in (["target=c"], []) if has_llvm() else (["target=c"],):
+        make(program("api.c", "entries", folder / "net.tg", *options))
+
+
 @case("errors are data")
 def _(folder):
     bad = text_model(folder / "bad.tg", "input %x : f32[2]", "%1 = reul(%x)", 'output %1 as "y"')

@@ -395,6 +395,44 @@ def _(folder):
     expect(python(FORK, str(folder / "m.onnx")).out.strip() == b"both", "an answer of each")
 
 
+@case("entries: each called as a model of its own, over one state")
+def _(folder):
+    (folder / "net.tg").write_text("""tg 1
+dim n<=4
+state %s : f32[1]
+entry "add" {
+    input %x : f32[n]
+    input %scale : f32[1]
+    %a = reduce_sum(%x) {axes=[0], keep=true}
+    %b = mul(%a, %scale)
+    %1 = add(%s, %b)
+    keep %s = %1
+    output %1 as "sum"
+    output %x as "same"
+}
+entry "look" {
+    input %x : f32[1]
+    %1 = add(%s, %x)
+    output %1
+}
+""")
+    for options in ([], ["--target=c"]):
+        m = tgc.compile(str(folder / "net.tg"), options=options)
+        expect(list(m.entries) == ["add", "look"] and m.entries["add"].inputs == ("x", "scale"), f"{m.entries}")
+        add, look = m.entries["add"], m.entries["look"]
+        got = add([1, 2, 3], scale=[2.0])
+        expect(got["sum"] == [12] and list(got["same"]) == [1, 2, 3], f"{got}")
+        expect(look([1.0], dim={"n": 1}) == [13], "the other entry reads the state")
+        block = m.save()
+        m.reset()
+        expect(look([1.0], dim={"n": 1}) == [1], "as before the first run")
+        m.restore(block)
+        expect(add([1.0], [1.0])["sum"] == [13], "goes on")
+        refused(lambda: m([1.0]), "several entries", "m.entries['add']")
+        refused(lambda: add([1.0]), "'scale' is missing")
+        refused(lambda: look([1.0]), "how large 'n' is")
+
+
 @case("state: kept from call to call, reset, saved and restored; threads take turns")
 def _(folder):
     if "--state" not in T.must(T.run([TGC, "--help"])).out.decode():
