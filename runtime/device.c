@@ -18,8 +18,9 @@
 #include <stdlib.h>
 
 //@ device_types
-/* Of a place: its buffer, and the byte in it where it begins. */
-struct place { void *buffer; size_t at; bool is_bound; };
+/* Of a place: its buffer, and the byte in it where it begins. is_stale: kernels may have been told another
+ * one. */
+struct place { void *buffer; size_t at; bool is_bound, is_stale; };
 /* A kernel's argument: a tensor, at this byte of a place, or place < 0, a number. varies: the byte or
  * the number is told by each run. */
 struct argument { int place; bool varies; size_t at; };
@@ -48,6 +49,28 @@ static int begin_list(model_self *self)
         for (int d = 0; d < 3; d++)
             self->groups[i][d] = launch_of[i].groups[d];
     return record(self);
+}
+
+/* Tells all kernels where the place is. */
+static bool tell_place(model_self *self, int place)
+{
+    bool done = true;
+    for (int i = 0; i < MODEL_KERNELS && done; i++) {
+        const struct argument *a = &argument_of[launch_of[i].first];
+        for (int k = 0; k < launch_of[i].count && done; k++)
+            done = a[k].place != place || set_argument(self, i, k, a[k].at);
+    }
+    self->place[place].is_stale = !done;
+    return done;
+}
+
+/* Before a run: what could not be told before. */
+static int renew(model_self *self)
+{
+    for (int i = 0; i < MODEL_PLACES; i++)
+        if (self->place[i].is_stale && !tell_place(self, i))
+            return MODEL_DEVICE_FAILED;
+    return MODEL_OK;
 }
 
 //@ device_put to_device write
@@ -96,6 +119,19 @@ static int launch(model_self *self, int from, int to)
 }
 
 //@ device_calls end device_list
+static int enqueue_list(model_self *self, const model_inputs *in, model_outputs *out, void **event);
+
+/* If it fails, nothing of it goes on that touches the caller's memory. */
+int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void **event)
+{
+    if (event)
+        *event = NULL;
+    int status = enqueue_list(self, in, out, event);
+    if (status != MODEL_OK && self && self->opened == self)
+        wait_all(self);
+    return status;
+}
+
 int model_wait(model_self *self)
 {
     if (!self)
@@ -113,7 +149,7 @@ int model_run(model_self *self, const model_inputs *in, model_outputs *out)
 }
 
 /* The caller's buffer, or NULL, the model's own, becomes a place; arguments that were recorded are
- * patched. */
+ * patched. If that fails the place is what it was. */
 static int bind_place(model_self *self, int place, void *buffer, size_t at)
 {
     if (buffer && place_info[place].is_of_host) {
@@ -125,16 +161,23 @@ static int bind_place(model_self *self, int place, void *buffer, size_t at)
         return status;
     if (buffer && !hold_buffer(self, buffer))
         return MODEL_DEVICE_FAILED;
-    reset_place(self, place);
+    struct place *p = &self->place[place];
+    const struct place before = *p, bound = {buffer, at, true, false};
+    p->is_bound = false;
     if (buffer)
-        self->place[place] = (struct place){buffer, at, true};
-    for (int i = 0; i < MODEL_KERNELS; i++) {
-        const struct argument *a = &argument_of[launch_of[i].first];
-        for (int k = 0; k < launch_of[i].count; k++)
-            if (a[k].place == place && !set_argument(self, i, k, a[k].at))
-                return MODEL_DEVICE_FAILED;
+        *p = bound;
+    else
+        reset_place(self, place);
+    if (tell_place(self, place)) {
+        if (before.is_bound)
+            let_buffer(self, before.buffer);
+        return MODEL_OK;
     }
-    return MODEL_OK;
+    if (buffer)
+        let_buffer(self, buffer);
+    *p = before;
+    p->is_stale = true;
+    return MODEL_DEVICE_FAILED;
 }
 
 int model_bind_input(model_self *self, int input, void *buffer, size_t at)

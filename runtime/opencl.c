@@ -139,8 +139,9 @@ static uint64_t hash_bytes(uint64_t hash, const void *p, size_t nbytes)
     return hash;
 }
 
-/* Names a program built for this device by this driver: 32 digits. */
-static void opencl_key(const struct opencl *cl, const char *const *text, uint32_t count, char key[33])
+/* Names a program built for this device by this driver: 32 digits. false: the driver does not say who
+ * it is. */
+static bool opencl_key(const struct opencl *cl, const char *const *text, uint32_t count, char key[33])
 {
     static const uint32_t fact[] = {0x102b /* NAME */, 0x102c /* VENDOR */, 0x102d /* DRIVER */,
                                     0x102f /* VERSION */};
@@ -149,18 +150,25 @@ static void opencl_key(const struct opencl *cl, const char *const *text, uint32_
     for (uint32_t i = 0; i < count + sizeof fact / sizeof *fact; i++) {
         const char *s = i < count ? text[i] : value;
         memset(value, 0, sizeof value);
-        if (i >= count)
-            cl->get_device_info(cl->device, fact[i - count], sizeof value - 1, value, NULL);
+        if (i >= count && cl->get_device_info(cl->device, fact[i - count], sizeof value - 1, value, NULL) != 0)
+            return false;
         for (int h = 0; h < 2; h++)
             hash[h] = hash_bytes(hash[h], s, strlen(s) + 1);
     }
     for (int i = 0; i < 32; i++)
         key[i] = "0123456789abcdef"[hash[i / 16] >> 4 * (i % 16) & 15];
     key[32] = 0;
+    return true;
 }
 
-/* What the cache keeps: a head, and the driver's binary. Drivers die of damaged ones. */
+/* What the cache keeps: a head, and the driver's binary. Drivers die of damaged ones, and a cache may mix up
+ * keys, so the hash is of both. */
 struct kept_program { uint64_t nbytes, hash; };
+
+static uint64_t hash_kept(const char *key, const void *binary, size_t nbytes)
+{
+    return hash_bytes(hash_bytes(0, key, strlen(key)), binary, nbytes);
+}
 
 /* The program from the caller's cache; NULL: it is not there, or it is damaged, or this driver does not
  * take it. */
@@ -177,7 +185,7 @@ static void *opencl_cached(const model_self *self, const char *key)
     int32_t status = 0, error = 0;
     if (kept && o->load_program(o->user, key, kept, n) == n)
         memcpy(&head, kept, sizeof head);
-    if (kept && head.nbytes == size && head.hash == hash_bytes(0, binary, size))
+    if (kept && head.nbytes == size && head.hash == hash_kept(key, binary, size))
         program = cl->create_from_binary(cl->context, 1, &cl->device, &size, &binary, &status, &error);
     if (program && (status != 0 || cl->build(program, 1, &cl->device, "", NULL, NULL) != 0)) {
         cl->release_program(program);
@@ -204,7 +212,7 @@ static void opencl_keep(const model_self *self, const char *key)
     unsigned char *kept = (unsigned char *)malloc(sizeof(struct kept_program) + n);
     unsigned char *binary = kept ? kept + sizeof(struct kept_program) : NULL;
     if (kept && cl->get_program_info(cl->program, 0x1166 /* BINARIES */, sizeof binary, &binary, NULL) == 0) {
-        const struct kept_program head = {n, hash_bytes(0, binary, n)};
+        const struct kept_program head = {n, hash_kept(key, binary, n)};
         memcpy(kept, &head, sizeof head);
         o->save_program(o->user, key, kept, sizeof head + n);
     }
@@ -269,6 +277,10 @@ static int open_queue(model_self *self)
             complain(self, "options.queue is of another context than options.context");
         if ((properties & OUT_OF_ORDER) || (o->context && o->context != context))
             return MODEL_BAD_OPTIONS;
+        if (o->device > 0 && opencl_choose(cl, o->device) != of_queue) {
+            complain(self, "options.queue is of another device than options.device names");
+            return MODEL_BAD_OPTIONS;
+        }
         cl->device = of_queue;
         cl->context = cl->retain_context(context) == 0 ? context : NULL;
         cl->queue = cl->retain_queue(o->queue) == 0 ? o->queue : NULL;
@@ -340,8 +352,8 @@ static int open_program(model_self *self, const char *const *text, uint32_t coun
     struct opencl *cl = &self->device;
     char key[33];
     int32_t error = 0;
-    opencl_key(cl, text, count, key);
-    cl->program = opencl_cached(self, key);
+    const bool is_known = opencl_key(cl, text, count, key);
+    cl->program = is_known ? opencl_cached(self, key) : NULL;
     if (cl->program)
         return MODEL_OK;
     cl->program = cl->create_program(cl->context, count, text, NULL, &error);
@@ -349,7 +361,8 @@ static int open_program(model_self *self, const char *const *text, uint32_t coun
         return MODEL_DEVICE_FAILED;
     if (cl->build(cl->program, 1, &cl->device, "-cl-std=CL1.2", NULL, NULL) != 0)
         return complain_of_build(self);
-    opencl_keep(self, key);
+    if (is_known)
+        opencl_keep(self, key);
     return MODEL_OK;
 }
 
@@ -370,8 +383,13 @@ static int device_open(model_self *self, const char *const *text, uint32_t count
     cl->memory = cl->create_buffer(cl->context, READ_WRITE | HOST_MEMORY, MODEL_DEVICE_BYTES, NULL, &error);
     if (cl->memory)
         cl->weights = cl->create_buffer(cl->context, READ_ONLY, weights, NULL, &error);
-    if (!cl->weights)
+    if (!cl->weights) {
+        char lacks[100];
+        snprintf(lacks, sizeof lacks, "the driver gives no buffer of %zu bytes",
+                 cl->memory ? weights : (size_t)MODEL_DEVICE_BYTES);
+        complain(self, lacks);
         return MODEL_DEVICE_LACKS;
+    }
     if (cl->get_device_info(cl->device, 0x1002 /* MAX_COMPUTE_UNITS */, sizeof cl->units, &cl->units,
                             NULL) != 0 || cl->units == 0)
         return MODEL_DEVICE_FAILED;
@@ -394,39 +412,52 @@ static bool set_argument(model_self *self, int index, int i, uint64_t value)
            cl->set_argument(self->kernel[index], at, sizeof number, &number) == 0;
 }
 
+/* Whether the device has the work-items and the local memory that a kernel object needs. */
+static int check_kernel(const model_self *self, int index)
+{
+    const struct opencl *cl = &self->device;
+    const struct launch *l = &launch_of[index];
+    const size_t *b = l->block;
+    void *const kernel = self->kernel[index];
+    size_t items = 0, along[16] = {0};
+    uint64_t local = 0, most = 0;
+    char text[300], what[160] = "";
+    if (cl->get_kernel_info(kernel, cl->device, 0x11b0 /* WORK_GROUP_SIZE */, sizeof items, &items, NULL) != 0 ||
+        cl->get_kernel_info(kernel, cl->device, 0x11b2 /* LOCAL_MEM_SIZE */, sizeof local, &local, NULL) != 0 ||
+        cl->get_device_info(cl->device, 0x1005 /* MAX_WORK_ITEM_SIZES */, sizeof along, along, NULL) != 0 ||
+        cl->get_device_info(cl->device, 0x1023 /* LOCAL_MEM_SIZE */, sizeof most, &most, NULL) != 0)
+        return MODEL_DEVICE_FAILED;
+    if (b[0] * b[1] * b[2] > items)
+        snprintf(what, sizeof what, "work-groups of %zu, and the device allows it %zu", b[0] * b[1] * b[2], items);
+    for (int i = 0; i < 3 && !*what; i++)
+        if (b[i] > along[i])
+            snprintf(what, sizeof what, "%zu work-items along axis %d, and the device allows %zu", b[i], i, along[i]);
+    if (!*what && local > most)
+        snprintf(what, sizeof what, "%llu bytes of local memory, and the device has %llu",
+                 (unsigned long long)local, (unsigned long long)most);
+    if (!*what)
+        return MODEL_OK;
+    snprintf(text, sizeof text, "kernel %s needs %s: compile with --cpu=DEVICE or --no-locals", l->function, what);
+    complain(self, text);
+    return MODEL_DEVICE_LACKS;
+}
+
 /* The list of a run: an object for each kernel, with the arguments that stay. */
 static int record(model_self *self)
 {
     struct opencl *cl = &self->device;
-    char text[300];
     for (int i = 0; i < MODEL_KERNELS; i++) {
         const struct launch *l = &launch_of[i];
-        const size_t *b = l->block;
         int32_t error = 0;
         bool done = true;
-        size_t items = 0;
-        uint64_t local = 0, most = 0;
         self->kernel[i] = cl->create_kernel(cl->program, l->function, &error);
         if (!self->kernel[i])
             return MODEL_DEVICE_FAILED;
         for (int k = 0; k < l->count && done; k++)
             done = set_argument(self, i, k, argument_of[l->first + k].at);
-        if (!done ||
-            cl->get_kernel_info(self->kernel[i], cl->device, 0x11b0 /* WORK_GROUP_SIZE */, sizeof items, &items, NULL) != 0 ||
-            cl->get_kernel_info(self->kernel[i], cl->device, 0x11b2 /* LOCAL_MEM_SIZE */, sizeof local, &local, NULL) != 0 ||
-            cl->get_device_info(cl->device, 0x1023 /* LOCAL_MEM_SIZE */, sizeof most, &most, NULL) != 0)
-            return MODEL_DEVICE_FAILED;
-        if (b[0] * b[1] * b[2] > items)
-            snprintf(text, sizeof text, "kernel %s needs work-groups of %zu, and the device allows it %zu: "
-                     "compile with --cpu=DEVICE or --no-locals", l->function, b[0] * b[1] * b[2], items);
-        else if (local > most)
-            snprintf(text, sizeof text, "kernel %s needs %llu bytes of local memory, and the device has "
-                     "%llu: compile with --cpu=DEVICE or --no-locals", l->function,
-                     (unsigned long long)local, (unsigned long long)most);
-        else
-            continue;
-        complain(self, text);
-        return MODEL_DEVICE_LACKS;
+        int status = done ? check_kernel(self, i) : MODEL_DEVICE_FAILED;
+        if (status != MODEL_OK)
+            return status;
     }
     return MODEL_OK;
 }
@@ -528,10 +559,15 @@ static bool read_buffer(const model_self *self, void *buffer, size_t at, size_t 
 static int mark(model_self *self, void **event)
 {
     const struct opencl *cl = &self->device;
-    if (to_device(self) != MODEL_OK ||
-        (event && cl->enqueue_marker(cl->queue, 0, NULL, event) != 0) || cl->flush(cl->queue) != 0)
+    if (to_device(self) != MODEL_OK || (event && cl->enqueue_marker(cl->queue, 0, NULL, event) != 0))
         return MODEL_DEVICE_FAILED;
-    return MODEL_OK;
+    if (cl->flush(cl->queue) == 0)
+        return MODEL_OK;
+    if (event)
+        cl->release_event(*event);
+    if (event)
+        *event = NULL;
+    return MODEL_DEVICE_FAILED;
 }
 
 static bool wait_all(const model_self *self) { return self->device.finish(self->device.queue) == 0; }

@@ -54,6 +54,8 @@ static void copy(struct program *p, bool output, int i, struct text *out)
 
 static void device_begin_run(struct program *p, struct text *out)
 {
+    text_puts(out, "status = renew(self);\n");
+    write_check(p, out);
     for (int i = 0; i < p->s->ninput; i++)
         copy(p, false, i, out);
 }

@@ -216,10 +216,9 @@ void run_write(struct program *p, struct text *out)
     }
     write_shapes(p, &body);
     bool of_device = p->backend->device != NULL;
-    text_printf(out, "int %s_%s(%s *self, const %s_inputs *in, %s_outputs *out%s)\n{\n%s", p->name,
-                of_device ? "enqueue" : "run", p->name, p->name, p->name,
-                of_device ? ", void **event" : "",
-                of_device ? "    if (event)\n        *event = NULL;\n" : "");
+    text_printf(out, "%s(%s *self, const %s_inputs *in, %s_outputs *out%s)\n{\n",
+                of_device ? "static int enqueue_list" : mem_printf(p->t, "int %s_run", p->name), p->name, p->name,
+                p->name, of_device ? ", void **event" : "");
     write_checks(p, out);
     bool reads = false; /* states' initial values may be the only weights */
     for (int i = 0; i < s->nweight; i++)
@@ -245,8 +244,9 @@ void run_write(struct program *p, struct text *out)
         text_lines(out, begin.s, 1);
     text_puts(out, body.s ? body.s : "");
     lines_move(p, &body, out);
+    if (of_device)
+        text_printf(out, "    status = mark(self, event);\n    if (status != %s_OK)\n        return status;\n", p->upper);
     state_write_end(p, out);
-    text_puts(out, "    step(self, -1);\n    return ");
-    text_printf(out, of_device ? "mark(self, event);\n}\n\n" : "%s_OK;\n}\n\n", p->upper);
+    text_printf(out, "    step(self, -1);\n    return %s_OK;\n}\n\n", p->upper);
     entries_write_functions(p, out);
 }

@@ -19,6 +19,7 @@ static const struct fact {
     {"image", offsetof(struct device_facts, is_image), 1},
     {"local", offsetof(struct device_facts, local), 32768},
     {"group", offsetof(struct device_facts, group), 1024},
+    {"axis", offsetof(struct device_facts, axis), 1024},
     {"subgroup", offsetof(struct device_facts, subgroup), 32},
     {"units", offsetof(struct device_facts, units), 4},
     {"width", offsetof(struct device_facts, width), 16384},

@@ -272,7 +272,7 @@ static int32_t platform_info(const void *platform, uint32_t what, size_t size, v
 static int32_t device_sizes(uint32_t what, size_t size, void *to, size_t *need)
 {
     const struct device_facts *d = device_facts();
-    const size_t sizes[3] = {(size_t)d->group, (size_t)d->group, (size_t)d->group};
+    const size_t sizes[3] = {(size_t)d->axis, (size_t)d->axis, (size_t)d->axis};
     (void)what;
     return answer(sizes, sizeof sizes, size, to, need);
 }

@@ -50,6 +50,7 @@ struct device_facts {
     long is_double, is_half, is_image; /* 0: the language has none */
     long local;                        /* bytes of local memory */
     long group;                        /* most work-items of a block */
+    long axis;                         /* of these, most along one axis */
     long subgroup;                     /* work-items that exchange values */
     long units;                        /* compute units */
     long width;                        /* largest side of an image */

@@ -23,6 +23,7 @@ import kernels as K
 import local_test as L
 import node_test as N
 import opencl_test as O
+from device_test import Options
 import tgc as T
 from library import Library
 from suite import Failure, Suite, expect
@@ -137,12 +138,35 @@ def hosts_between():
 FAILING = {"plain": G.perceptron, "control flow": loops, "host steps": hosts_between}
 
 
-def each_call_fails(tgc, model, folder, build):
+SHARING = """tg 1
+state %s : f32[8]
+entry "add" {
+    input %x : f32[8]
+    input %factor : f32[1]
+    %p = mul(%x, %factor)
+    %n = add(%s, %p)
+    keep %s = %n
+    output %n as "sum"
+    %t = add(%n, %n)
+    output %t as "twice"
+}
+entry "look" {
+    %1 = reduce_sum(%s) {axes=[0], keep=true}
+    output %1 as "total"
+}
+"""
+
+
+def each_call_fails(tgc, model, folder, build, program="failing.c"):
     """Out of memory, device lost, build failed: at each call of the driver in turn, in a build with sanitizers."""
     T.scratch(folder)
-    onnx.save(model, folder / "net.onnx")
-    T.emit(tgc, folder / "net.onnx", folder / "net.c", "--target=opencl")
-    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "net.c", HERE / "programs" / "failing.c", "-I.", "-o", "failing", "-lm", "-ldl"],
+    source = folder / ("net.tg" if isinstance(model, str) else "net.onnx")
+    if isinstance(model, str):
+        source.write_text(model)
+    else:
+        onnx.save(model, source)
+    T.emit(tgc, source, folder / "net.c", "--target=opencl")
+    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "net.c", HERE / "programs" / program, "-I.", "-o", "failing", "-lm", "-ldl"],
                  cwd=folder))
     done = T.must(T.run([folder / "failing", "", "+", ":-6"], env=emulator.environment(build, cache=folder / "kernels")))
     expect("emulator: " not in done.err, done.err)
@@ -178,15 +202,13 @@ def broken_program(tgc, folder, build):
            done.describe())
 
 
-def lacks(device, folder, facts):
-    """A model that the device cannot run: init's status says so, nothing is misused."""
+def lacks(device, folder, facts, words):
+    """A model that the device cannot run: init's status and words say so, nothing is misused."""
+    told = []
     with device.watch(facts):
-        try:
-            Library(folder / "net.so", "net")
-        except Failure as why:
-            expect(str(why).startswith(f"init: status {DEVICE_LACKS},"), why)
-        else:
-            raise Failure("init succeeds")
+        options = Options(on_error=Options.ERROR(lambda user, text: told.append(text.decode())))
+        Library(folder / "net.so", "net", options=options, status=DEVICE_LACKS)
+        expect(len(told) == 1 and re.search(words, told[0]), f"{facts}: {told}")
         gc.collect()
 
 
@@ -197,11 +219,14 @@ def lacking_devices(device, tgc, scratch):
     onnx.save(double, scratch / "net.onnx")
     T.emit(tgc, scratch / "net.onnx", scratch / "net.c", "--target=opencl")
     T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=scratch))
-    for facts in ("double=0", "memory=100"):
-        lacks(device, scratch, facts)
+    for facts, words in (("double=0", "64-bit floats"), ("memory=100", "needs [0-9]+ bytes in one buffer, and the device allows 100")):
+        lacks(device, scratch, facts, words)
     L.build_product(T.scratch(scratch / "local"), L.SCHEDULES["both operands"])
-    for facts in ("group=4", "local=8192"):
-        lacks(device, scratch / "local", facts)
+    kernel = "kernel net_[a-z0-9_]+ needs "
+    for facts, words in (("group=4", kernel + "work-groups of [0-9]+, and the device allows it 4"),
+                         ("axis=4", kernel + "[0-9]+ work-items along axis 0, and the device allows 4"),
+                         ("local=8192", kernel + "[0-9]+ bytes of local memory, and the device has 8192")):
+        lacks(device, scratch / "local", facts, words)
 
 
 def device_tests(build):
@@ -262,6 +287,8 @@ def random_graphs(first, count):
 def add_programs(device, tgc, scratch, build):
     for name, make in FAILING.items():
         suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
+    suite.add("each call of the driver fails: context, queue, buffers, cache of the caller's, states, two entries", each_call_fails, tgc,
+              SHARING, scratch / "sharing", build, "sharing.c")
     suite.add("devices that lack something", lacking_devices, device, tgc, scratch / "lacks")
     suite.add("the host's interface", device_tests, build)
     suite.add("a run's calls of the driver", recorded, device, tgc, scratch / "recorded")

@@ -59,6 +59,9 @@ static int32_t check_sizes(const struct prepared *p)
             return misuse(INVALID_WORK_GROUP_SIZE,
                           "%s: a block of %zu along axis %d, where it requires %zu", s->name,
                           p->block[a], a, s->block[a]);
+        if (p->block[a] > (size_t)d->axis)
+            return misuse(INVALID_WORK_ITEM_SIZE, "%s: a block of %zu along axis %d, the device has up to %ld", s->name,
+                          p->block[a], a, d->axis);
         items *= p->block[a];
         all *= p->global[a];
     }

@@ -200,6 +200,14 @@ def cache():
             kept.update({key: damaged for key in kept})
             check(Library(so, options=Options(**hooks)).run({"x": x}, {"B": 3}), y)
             expect(all(len(binary) > 100 for binary in kept.values()), "a damaged one is replaced")
+        (Path(name) / "other").mkdir()
+        other = build(Path(name) / "other", MODEL.format(weight=(2 * np.eye(8)).tolist()).replace("add(%y, 1.0)", "add(%y, 3.0)"))
+        before = dict(kept)
+        Library(other, options=Options(**hooks)).run({"x": x}, {"B": 3})
+        mixed = [binary for key, binary in kept.items() if key not in before]
+        expect(len(mixed) == 1, "the other model's has a key of its own")
+        kept.update({key: mixed[0] for key in kept})        # a cache that mixes up keys
+        check(Library(so, options=Options(**hooks)).run({"x": x}, {"B": 3}), y)
 
 
 @suite.case("times by the device's clock, and the hook before each kernel")
@@ -242,6 +250,7 @@ def refused():
                                       (BAD_OPTIONS, {"device": -1}, None),
                                       (BAD_OPTIONS, {"queue": driver.new_queue(1)}, "out of order"),
                                       (BAD_OPTIONS, {"queue": driver.queue, "context": Driver().context}, "another context"),
+                                      (BAD_OPTIONS, {"queue": driver.queue, "device": 99}, "another device"),
                                       (BAD_OPTIONS, {"context": driver.context, "device": 99}, "options.device")):
             told = []
             hooks = Options(on_error=Options.ERROR(lambda user, said, told=told: told.append(said.decode())), **options)
