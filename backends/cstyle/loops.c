@@ -67,8 +67,9 @@ static void write_place(struct writer *w, const struct uop *u, const char *type,
     const char *at = NULL;
     if (range_is_grid(u)) {
         at = w->p->backend->place[k->block > 0][dim];
-        /* one store's blocks are the grid: no condition stands around their barriers then */
-        whole = k->block && k->ast->nsrc == 1;
+        /* the blocks of one store, or of stores in the same bands, are the grid: no condition stands
+         * around their barriers then */
+        whole = k->block && (k->ast->nsrc == 1 || range_is(u, AXIS_BAND));
         whole |= uop_const_int(k->grid[dim], &n) && uop_is_int(u->src[0], n) &&
                  (k->block || n % k->group[dim] == 0);
     } else {

@@ -17,7 +17,8 @@
  *
  * Stores whose first loops are the same RANGEs are parts of one store: their nests share those
  * loops, and the values computed there. So do the stores of bands, which may nest: some stores may
- * be in an inner band that others of the same band are not in.
+ * be in an inner band that others of the same band are not in. Behind a store of what a block's threads
+ * pass on to each other, and behind one that reads it, is a barrier.
  */
 #include "passes/passes.h"
 
@@ -294,7 +295,8 @@ static void emit_barrier_before(struct linear *l, struct uop *stage)
     }
     struct uop **order = uop_toposort(l->t, &stage->src[0], 1, &n);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_STAGE && buffer_space(order[i]->arg.p) == SPACE_LOCAL)
+        if ((order[i]->op == OP_STAGE || order[i]->op == OP_BUFFER) &&
+            buffer_space(order[i]->arg.p) == SPACE_LOCAL)
             return;
     for (; at + 1 < l->nprogram; at++)
         l->program[at] = l->program[at + 1];
@@ -582,6 +584,25 @@ static void enter_bands(struct linear *l, struct bands *b, struct uop *const *st
     }
 }
 
+/* Whether the stores, whose loops were opened last, read or store what the block's threads pass on. */
+static bool passes_on(const struct linear *l)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->order[i]->op == OP_BUFFER && buffer_space(l->order[i]->arg.p) == SPACE_LOCAL)
+            return true;
+    return false;
+}
+
+/* Whether nothing follows a store: it is the last one, and its bands are no loops. */
+static bool is_last(const struct uop *ast, int i)
+{
+    const struct uop *store = ast->src[i];
+    for (int k = first_range(store); k < first_range(store) + count_bands(store); k++)
+        if (!range_is_grid(store->src[k]))
+            return false;
+    return i + 1 == ast->nsrc;
+}
+
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -593,6 +614,8 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
         nstore = find_group(t, store, ast->nsrc - i, &nshared);
         enter_bands(&l, &bands, store, ast->nsrc - i);
         emit_group(&l, store, nstore, nshared, count_bands(*store));
+        if (passes_on(&l) && !is_last(ast, i + nstore - 1))
+            emit_barrier(&l);
     }
     close_bands(&l, &bands, 0);
     struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);

@@ -82,6 +82,21 @@ void list_cover(struct place_list *l, int64_t size, int tag, const struct block_
     put_loops(l, at + !one, inner, 2);
 }
 
+int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag, enum opt_op worker)
+{
+    struct block_of block = {n, 1, tag, tag, LOOP_INNER + l->n};
+    list_cover(l, fixed ? size : 0, tag, &block);
+    list_add(l, worker, block.tag_items);
+    return (size + n - 1) / n;
+}
+
+void list_lanes(struct place_list *l, int tag, int64_t n, bool column)
+{
+    struct opt *o = n > 1 ? list_add(l, OPT_LANES, tag) : NULL;
+    if (o)
+        o->n = n, o->kind = AXIS_LANE, o->column = column;
+}
+
 void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n)
 {
     bool taken[LOOPS_MAX + 2] = {false};
@@ -209,16 +224,6 @@ static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_
     return n;
 }
 
-/* The loop's first `n` turns are the worker's, or so many at a time; returns how many such blocks are
- * left, as a loop of the same tag. */
-static int64_t take(struct place_list *l, int64_t left, bool fixed, int64_t n, int tag, enum opt_op worker)
-{
-    struct block_of block = {n, 1, tag, tag, LOOP_INNER + l->n};
-    list_cover(l, fixed ? left : 0, tag, &block);
-    list_add(l, worker, block.tag_items);
-    return (left + n - 1) / n;
-}
-
 /* Another store's loops become places of a grid of these sizes: a loop that is longer than the next
  * dimension goes on in the one behind it, or is a thread's loop, so that the grid grows by little. */
 static void list_within(struct place_list *l, struct tgc *t, const struct kernel *k, int store, int threads,
@@ -236,11 +241,11 @@ static void list_within(struct place_list *l, struct tgc *t, const struct kernel
         if (range_is(r, AXIS_BAND) || left < 2 || grid_repeats(t, s, r))
             continue;
         if (!items)
-            left = take(l, left, fixed, threads, tag, OPT_ITEM);
+            left = list_take(l, left, fixed, threads, tag, OPT_ITEM);
         items = true;
         for (; left > 1 && d < ndim && left > size[d] + size[d] / 8; d++)
             if (size[d] > 1)
-                left = take(l, left, fixed, size[d], tag, OPT_GRID);
+                left = list_take(l, left, fixed, size[d], tag, OPT_GRID);
         if (left > 1 && d++ < ndim)
             list_add(l, OPT_GRID, tag);
     }
@@ -296,7 +301,11 @@ static bool has_bands(const struct kernel *k)
 bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
-    if (!device_has_grid(t) || k->is_serial || has_bands(k) || kernel_reads_results(t, k))
+    if (!device_has_grid(t) || k->is_serial || kernel_reads_results(t, k))
+        return true;
+    if (grid_attention(t, k))
+        kernel_note_grid(t, k);
+    if (has_bands(k))
         return true;
     int store = main_store(t, k);
     struct kernel each = *k;

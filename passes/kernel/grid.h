@@ -1,4 +1,4 @@
-/* grid.h - private to grid.c, grid_tile.c, grid_rows.c: a list of opts that makes a store's loops a
+/* grid.h - private to grid.c, grid_tile.c, grid_attention.c, grid_rows.c: a list of opts that makes a store's loops a
  * device's grid and blocks. */
 #ifndef TGC_GRID_H
 #define TGC_GRID_H
@@ -22,6 +22,11 @@ struct opt *list_add(struct place_list *l, enum opt_op op, int tag);
  * loops that come of it, in this order. One block has no loop. size: its turns; 0: only the run knows. */
 struct block_of { int64_t items, lanes; int tag_blocks, tag_lanes, tag_items; };
 void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b);
+/* The loop's first n turns are the worker's, or so many at a time; size: as above. Returns how many such
+ * blocks are left, as a loop of the same tag. */
+int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag, enum opt_op worker);
+/* n turns of the loop are a lane of a tile's rows or columns. */
+void list_lanes(struct place_list *l, int tag, int64_t n, bool column);
 /* Gives these loops to the grid, at most three: the largest of them. size: by tag. */
 void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n);
 
@@ -37,6 +42,9 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, in
 /* grid_tile.c: a sum of products by blocks of tiles, if the cost model finds any. k: is changed if
  * true. */
 bool grid_tile(struct tgc *t, struct kernel *k, int store);
+/* grid_attention.c: attention that plan_online() found by blocks of queries and of keys, if that is cheaper
+ * than rows. */
+bool grid_attention(struct tgc *t, struct kernel *k);
 /* grid_rows.c: rows by blocks whose threads share sums. */
 bool grid_rows(struct tgc *t, struct kernel *k, int store);
 #endif

@@ -165,13 +165,6 @@ static void list_copies(struct place_list *l, const struct product *x)
     }
 }
 
-static void list_lanes(struct place_list *l, int tag, int64_t n, bool column)
-{
-    struct opt *o = n > 1 ? list_add(l, OPT_LANES, tag) : NULL;
-    if (o)
-        o->n = n, o->kind = AXIS_LANE, o->column = column;
-}
-
 static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct product *x,
                        const struct block_tile *b)
 {

@@ -26,10 +26,11 @@
  */
 #include "passes/analysis/access.h"
 #include "passes/kernel/online_softmax.h"
+#include "passes/kernel/tile.h"
 
 #include <math.h>
 
-enum { ROWS = 32, GROUP = 8, BLOCK = 128, BLOCK_MOST = 256 };
+enum { BLOCK_MOST = 256 };
 
 /* ---------------------------------------------------------------------------------- what is made */
 
@@ -48,7 +49,7 @@ static struct uop *range_of(struct online *x, struct uop *size, const char *name
     return r;
 }
 
-static struct uop *rows_of(struct online *x) { return range_of(x, uop_int(x->t, ROWS), "row"); }
+static struct uop *rows_of(struct online *x) { return range_of(x, uop_int(x->t, x->rows), "row"); }
 
 static struct uop *load(struct online *x, struct buffer *b, struct uop *at)
 {
@@ -65,6 +66,8 @@ static void put(struct online *x, enum level level, struct buffer *b, struct uop
     src[n++] = uop_buffer(x->t, b);
     src[n++] = at;
     src[n++] = value;
+    if (level == BEHIND && x->valid)
+        src[n++] = x->valid;
     for (int k = 0; k < x->nband - (level == HEAD && x->has_tiles); k++)
         src[n++] = x->band[k];
     if ((level == PASS || level == KEYS) && x->pass)
@@ -94,7 +97,7 @@ static struct uop *for_row(struct online *x, struct uop *u, struct uop *row)
 {
     struct uop *i = sym_add(x->t, x->tile, row);
     int64_t n;
-    if (!uop_const_int(x->nrow, &n) || n % ROWS)
+    if (!uop_const_int(x->nrow, &n) || n % x->rows)
         i = sym_min(x->t, i, sym_addi(x->t, x->nrow, -1));
     return uop_substitute(x->t, u, x->row, i);
 }
@@ -132,7 +135,7 @@ static struct uop *from_both_ends(struct tgc *t, struct uop *r)
 static struct uop *in_tile(struct online *x, struct uop *u, bool most)
 {
     struct tgc *t = x->t;
-    struct uop *r = range_of(x, uop_int(t, ROWS), "row"), *i = sym_add(t, x->tile, r);
+    struct uop *r = range_of(x, uop_int(t, x->rows), "row"), *i = sym_add(t, x->tile, r);
     struct uop *known = visible_extreme(t, uop_substitute(t, u, x->row, i), r, most);
     if (known)
         return known;
@@ -146,9 +149,9 @@ static struct uop *in_tile(struct online *x, struct uop *u, bool most)
     return load(x, b, uop_int(t, 0));
 }
 
-static struct uop *align_down(struct tgc *t, struct uop *u)
+static struct uop *align_down(struct tgc *t, struct uop *u, int64_t n)
 {
-    return sym_muli(t, sym_div(t, u, uop_int(t, GROUP)), GROUP);
+    return sym_muli(t, sym_div(t, u, uop_int(t, n)), n);
 }
 
 /* The tile's queries, and the keys that they see. */
@@ -159,15 +162,17 @@ static void open_tile(struct online *x)
     for (int k = 3; k < x->store->nsrc; k++)
         if (range_is(x->store->src[k], AXIS_BAND))
             x->band[x->nband++] = x->store->src[k];
-    struct uop *tile = as_band(x, sym_ceildiv(t, x->nrow, ROWS), x->row);
+    struct uop *tile = as_band(x, sym_ceildiv(t, x->nrow, x->rows), x->row);
     visible_find(t, x->scores->src[0], x->key, x->dot, &x->visible);
+    if (x->whole && x->visible.is_finite)             /* what such a mask hides may count: no pass for it */
+        x->visible = (struct visible){0};
     bool even = !x->visible.end && !x->visible.begin;
     x->has_tiles = tile->op == OP_RANGE;
     if (x->has_tiles)
         x->band[x->nband++] = tile;
     if (x->has_tiles && t->threads > 1 && !even)
         tile = from_both_ends(t, tile);
-    x->tile = sym_muli(t, tile, ROWS);
+    x->tile = sym_muli(t, tile, x->rows);
     if (x->visible.end)
         end = in_tile(x, x->visible.end, true);
     if (x->visible.begin)
@@ -175,13 +180,13 @@ static void open_tile(struct online *x)
     if (begin && end)
         most = sym_sub(t, end, begin);
     if (end && x->visible.is_finite)
-        end = align_down(t, sym_addi(t, end, GROUP - 1));
+        end = align_down(t, sym_addi(t, end, x->align - 1), x->align);
     x->end = end ? sym_max(t, sym_min(t, end, x->nkey), zero) : x->nkey;
-    x->begin = begin ? align_down(t, sym_max(t, sym_min(t, begin, x->end), zero)) : zero;
-    int64_t keys = most ? most->vmax : INT64_MAX - GROUP;
-    keys = keys + GROUP - 1 < x->nkey->vmax ? keys + GROUP - 1 : x->nkey->vmax;
-    keys = keys < GROUP ? GROUP : (keys + GROUP - 1) / GROUP * GROUP;
-    x->most_keys = keys <= BLOCK_MOST ? keys : BLOCK;
+    x->begin = begin ? align_down(t, sym_max(t, sym_min(t, begin, x->end), zero), x->align) : zero;
+    int64_t keys = most ? most->vmax : INT64_MAX - x->group;
+    keys = keys + x->group - 1 < x->nkey->vmax ? keys + x->group - 1 : x->nkey->vmax;
+    keys = keys < x->group ? x->group : (keys + x->group - 1) / x->group * x->group;
+    x->most_keys = x->whole ? x->step : keys <= BLOCK_MOST ? keys : x->step;
 }
 
 /* A range of blocks of keys: of all those that the tile sees. If a mask is finite, its keys follow
@@ -203,7 +208,8 @@ static void open_blocks(struct online *x, struct uop *outweighed)
     if (x->block->op == OP_RANGE)
         uop_name_axes(t, x->block, "span");
     x->at = sym_add(t, begin, sym_muli(t, x->block, x->most_keys));
-    x->n = sym_min(t, sym_sub(t, end, x->at), uop_int(t, x->most_keys));
+    x->n = x->whole ? uop_int(t, x->most_keys)
+                    : sym_min(t, sym_sub(t, end, x->at), uop_int(t, x->most_keys));
 }
 
 /* Whether keys hidden by a finite mask have exponentials of 0 for all of the tile's queries, given
@@ -214,13 +220,13 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     enum { NONE = 110 };
     const double rounding = 1.001;
     struct tgc *t = x->t;
-    struct uop *e = x->dot->src[1], *row = range_of(x, uop_int(t, ROWS), "row"), *src[2], *gap;
+    struct uop *e = x->dot->src[1], *row = range_of(x, uop_int(t, x->rows), "row"), *src[2], *gap;
     union arg add = {.i = REDUCE_BITS(OP_ADD, 0)}, max = {.i = REDUCE_BITS(OP_MAX, 0)};
     struct buffer *least = new_scratch(x, DTYPE_F32, 1);
     gap = uop_binary(t, OP_ADD, load(x, seen, row), uop_constf(t, DTYPE_F32, -x->visible.value));
     if (x->visible.factor > 0) {
         struct buffer *keys = new_scratch(x, DTYPE_F32, e->src[0]->arg.i),
-                      *reach = new_scratch(x, DTYPE_F32, ROWS);
+                      *reach = new_scratch(x, DTYPE_F32, x->rows);
         struct uop *j = range_of(x, x->nkey, "j"), *f = range_of(x, e->src[0], "e"),
                    *r = rows_of(x);
         src[0] = uop_substitute(t, uop_substitute(t, x->keys, x->key, j), e, f);
@@ -230,7 +236,7 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
         put(x, t->threads > 1 ? TILE : HEAD, keys, f,
             uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, max), &f, 1);
         src[1] = f = range_of(x, e->src[0], "e");
-        src[0] = uop_unary(t, OP_ABS, load(x, query, sym_add(t, sym_muli(t, f, ROWS), r)));
+        src[0] = uop_unary(t, OP_ABS, load(x, query, sym_add(t, sym_muli(t, f, x->rows), r)));
         src[0] = uop_binary(t, OP_MUL, src[0], load(x, keys, f));
         src[0] = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, add);
         put(x, TILE, reach, r,
@@ -259,7 +265,7 @@ static struct uop *compare_bounds(struct online *x, struct uop *scores, struct u
         if (!uop_depends_on(t, b->at, x->row))
             continue;
         struct uop *r = rows_of(x), *at = for_row(x, b->at, r);
-        struct buffer *kept = new_scratch(x, DTYPE_F32, ROWS);
+        struct buffer *kept = new_scratch(x, DTYPE_F32, x->rows);
         /* clamping to the range of keys changes no comparison, and is exact in a float */
         at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
         put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
@@ -281,56 +287,70 @@ static struct buffer *put_query(struct online *x)
 {
     struct tgc *t = x->t;
     struct uop *e = x->dot->src[1], *copy[2] = {rows_of(x), range_of(x, e->src[0], "e")};
-    struct buffer *query = new_scratch(x, DTYPE_F32, ROWS * e->src[0]->arg.i);
+    struct buffer *query = new_scratch(x, DTYPE_F32, x->rows * e->src[0]->arg.i);
     struct uop *q = uop_substitute(t, for_row(x, x->query, copy[0]), e, copy[1]);
-    put(x, TILE, query, sym_add(t, sym_muli(t, copy[1], ROWS), copy[0]), q, copy, 2);
+    put(x, TILE, query, sym_add(t, sym_muli(t, copy[1], x->rows), copy[0]), q, copy, 2);
     return query;
+}
+
+/* Whether all blocks, or groups, are whole. */
+static bool is_whole(const struct online *x)
+{
+    int64_t n;
+    return uop_const_int(x->nkey, &n) && n % x->align == 0;
+}
+
+/* u, which is computed from the key and the query of the AST, of those of the tile and the block. */
+static struct uop *for_key(struct online *x, struct uop *u, struct uop *place, struct uop *row)
+{
+    struct tgc *t = x->t;
+    struct uop *key = sym_add(t, x->at, place), *last = sym_addi(t, x->nkey, -1);
+    if (is_whole(x))
+        return for_row(x, uop_substitute(t, u, x->key, key), row);
+    if (x->whole)                /* nothing is read behind the last key, nor is that read twice */
+        return loads_if(t, for_row(x, uop_substitute(t, u, x->key, key), row),
+                        sym_lt(t, key, x->nkey), place, place);
+    return for_row(x, uop_substitute(t, u, x->key, sym_min(t, key, last)), row);
 }
 
 /* s[j][r], a group of keys at a time. */
 static struct buffer *put_scores(struct online *x, struct buffer *query)
 {
     struct tgc *t = x->t;
-    struct buffer *scores = new_scratch(x, DTYPE_F32, ROWS * x->most_keys);
-    struct uop *range[3] = {range_of(x, sym_ceildiv(t, x->n, GROUP), "j"),
-                            range_of(x, uop_int(t, GROUP), "key"), rows_of(x)};
-    struct uop *place = sym_add(t, sym_muli(t, range[0], GROUP), range[1]),
-               *key = sym_add(t, x->at, place), *inside = key;
-    int64_t n;
-    bool whole = uop_const_int(x->nkey, &n) && n % GROUP == 0;
-    if (!whole)
-        inside = sym_min(t, key, sym_addi(t, x->nkey, -1));
+    struct buffer *scores = new_scratch(x, DTYPE_F32, x->rows * x->most_keys);
+    struct uop *range[3] = {range_of(x, sym_ceildiv(t, x->n, x->align), "j"),
+                            range_of(x, uop_int(t, x->align), "key"), rows_of(x)};
+    struct uop *place = sym_add(t, sym_muli(t, range[0], x->align), range[1]),
+               *key = sym_add(t, x->at, place);
     struct uop *e = x->dot->src[1];
-    struct uop *factor = load(x, query, sym_add(t, sym_muli(t, e, ROWS), range[2]));
+    struct uop *factor = load(x, query, sym_add(t, sym_muli(t, e, x->rows), range[2]));
     struct uop *product[2] = {uop_binary(t, OP_MUL, factor, x->keys), e};
     struct uop *dot = uop_intern(t, OP_REDUCE, x->dot->dtype, product, 2, x->dot->arg);
     struct uop *value = compare_bounds(x, x->scores->src[0], range[2], key);
     value = uop_substitute(t, value, x->dot, dot);
-    value = for_row(x, uop_substitute(t, value, x->key, inside), range[2]);
-    if (!whole && !ends_by_mask(x))
+    value = for_key(x, value, place, range[2]);
+    if (!is_whole(x) && !ends_by_mask(x))
         value = uop_where(t, sym_lt(t, key, x->nkey), value,
                           uop_constf(t, DTYPE_F32, -(double)INFINITY));
-    put(x, KEYS, scores, sym_add(t, sym_muli(t, place, ROWS), range[2]), value, range, 3);
+    put(x, KEYS, scores, sym_add(t, sym_muli(t, place, x->rows), range[2]), value, range, 3);
     return scores;
 }
 
-/* Reduces by `op` over the block's keys, in GROUP partial results that are combined where they are
- * used.
- */
+/* Reduces by `op` over the block's keys, in groups whose results are combined where they are used. */
 static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores, struct uop *row)
 {
     struct tgc *t = x->t;
-    struct buffer *parts = new_scratch(x, DTYPE_F32, GROUP * ROWS);
-    struct uop *range[2] = {range_of(x, uop_int(t, GROUP), "key"), rows_of(x)};
-    struct uop *j = range_of(x, sym_ceildiv(t, x->n, GROUP), "j"), *src[2];
-    struct uop *place = sym_add(t, sym_muli(t, j, GROUP), range[0]);
+    struct buffer *parts = new_scratch(x, DTYPE_F32, x->group * x->rows);
+    struct uop *range[2] = {range_of(x, uop_int(t, x->group), "key"), rows_of(x)};
+    struct uop *j = range_of(x, sym_ceildiv(t, x->n, x->group), "j"), *src[2];
+    struct uop *place = sym_add(t, sym_muli(t, j, x->group), range[0]);
     union arg arg = {.i = REDUCE_BITS(op, 0)};
-    src[0] = load(x, scores, sym_add(t, sym_muli(t, place, ROWS), range[1]));
+    src[0] = load(x, scores, sym_add(t, sym_muli(t, place, x->rows), range[1]));
     src[1] = j;
-    put(x, KEYS, parts, sym_add(t, sym_muli(t, range[0], ROWS), range[1]),
+    put(x, KEYS, parts, sym_add(t, sym_muli(t, range[0], x->rows), range[1]),
         j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg) : src[0], range, 2);
-    src[1] = range_of(x, uop_int(t, GROUP), "key");
-    src[0] = load(x, parts, sym_add(t, sym_muli(t, src[1], ROWS), row));
+    src[1] = range_of(x, uop_int(t, x->group), "key");
+    src[0] = load(x, parts, sym_add(t, sym_muli(t, src[1], x->rows), row));
     return uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg);
 }
 
@@ -359,6 +379,32 @@ static struct uop *column_place(struct online *x, struct uop *const *column, int
     return at;
 }
 
+/* y[r, f]: of queries behind the last one nothing is stored. */
+static void put_result(struct online *x, struct uop *const *column, int n, struct buffer *sum,
+                       struct buffer *product, struct buffer *most)
+{
+    struct tgc *t = x->t;
+    struct uop *range[MAX_RANK + 1], *rest = sym_sub(t, x->nrow, x->tile), *to = x->store->src[0];
+    int64_t ncolumns, nrow;
+    (void)columns_of(x, range, &ncolumns);
+    struct uop *row = x->whole ? rows_of(x)
+                               : range_of(x, sym_min(t, rest, uop_int(t, x->rows)), "row");
+    bool some = x->whole && !(uop_const_int(x->nrow, &nrow) && nrow % x->rows == 0);
+    range[0] = row;
+    for (int k = 0; k < n; k++)
+        range[k + 1] = column[k];
+    struct uop *at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
+    struct uop *value = x->store->src[2];
+    value = uop_substitute(t, value, x->product, load(x, product, at));
+    value = uop_substitute(t, value, x->sum, load(x, sum, row));
+    value = uop_substitute(t, value, x->most, load(x, most, row));
+    value = x->whole ? for_row(x, value, row)
+                     : uop_substitute(t, value, x->row, sym_add(t, x->tile, row));
+    x->valid = some ? sym_lt(t, row, rest) : NULL;
+    put(x, BEHIND, (struct buffer *)(uintptr_t)uop_buffer_of(to),
+        uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, row)), value, range, n + 1);
+}
+
 static void put_attention(struct online *x)
 {
     struct tgc *t = x->t;
@@ -367,21 +413,21 @@ static void put_attention(struct online *x)
     int n = columns_of(x, column, &ncolumns);
     struct uop *zero = uop_constf(t, DTYPE_F32, 0),
                *low = uop_constf(t, DTYPE_F32, -(double)INFINITY);
-    struct buffer *most = new_scratch(x, DTYPE_F32, ROWS), *now = new_scratch(x, DTYPE_F32, ROWS),
-                  *less = new_scratch(x, DTYPE_F32, ROWS), *sum = new_scratch(x, DTYPE_F32, ROWS),
-                  *product = new_scratch(x, DTYPE_F32, ROWS * ncolumns);
+    struct buffer *most = new_scratch(x, DTYPE_F32, x->rows), *now = new_scratch(x, DTYPE_F32, x->rows),
+                  *less = new_scratch(x, DTYPE_F32, x->rows), *sum = new_scratch(x, DTYPE_F32, x->rows),
+                  *product = new_scratch(x, DTYPE_F32, x->rows * ncolumns);
     row = rows_of(x);
     put(x, TILE, most, row, low, &row, 1);
     row = rows_of(x);
     put(x, TILE, sum, row, zero, &row, 1);
-    row = range_of(x, uop_int(t, ROWS * ncolumns), "row");
+    row = range_of(x, uop_int(t, x->rows * ncolumns), "row");
     put(x, TILE, product, row, zero, &row, 1);
 
     struct buffer *query = put_query(x);
     struct buffer *seen = NULL;
     if (x->visible.is_finite) {
         /* a copy of the maximum, for reads outside the loop that updates it */
-        seen = new_scratch(x, DTYPE_F32, ROWS);
+        seen = new_scratch(x, DTYPE_F32, x->rows);
         row = rows_of(x);
         put(x, TILE, seen, row, low, &row, 1);
     }
@@ -402,9 +448,9 @@ static void put_attention(struct online *x)
     if (seen)
         put(x, KEYS, seen, row, load(x, now, row), &row, 1);
 
-    struct uop *power[2] = {range_of(x, sym_muli(t, sym_ceildiv(t, x->n, GROUP), GROUP), "j"),
+    struct uop *power[2] = {range_of(x, sym_muli(t, sym_ceildiv(t, x->n, x->group), x->group), "j"),
                             rows_of(x)};
-    struct uop *at = sym_add(t, sym_muli(t, power[0], ROWS), power[1]);
+    struct uop *at = sym_add(t, sym_muli(t, power[0], x->rows), power[1]);
     top = load(x, now, power[1]);
     top = uop_where(t, uop_binary(t, OP_EQ, top, low), zero, top);
     struct uop *e = uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, scores, at), top));
@@ -422,8 +468,11 @@ static void put_attention(struct online *x)
         range[k + 1] = column[k];
     at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
     struct uop *j = range_of(x, x->n, "j"), *src[2];
-    src[0] = uop_binary(t, OP_MUL, load(x, scores, sym_add(t, sym_muli(t, j, ROWS), row)),
-                        uop_substitute(t, x->values, x->product->src[1], sym_add(t, x->at, j)));
+    struct uop *key = sym_add(t, x->at, j),
+               *values = uop_substitute(t, x->values, x->product->src[1], key);
+    if (x->whole && !is_whole(x))
+        values = loads_if(t, values, sym_lt(t, key, x->nkey), j, j);
+    src[0] = uop_binary(t, OP_MUL, load(x, scores, sym_add(t, sym_muli(t, j, x->rows), row)), values);
     src[1] = j;
     more = j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg)
                              : src[0];
@@ -431,27 +480,19 @@ static void put_attention(struct online *x)
         uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, load(x, product, at), load(x, less, row)),
                    more), range, n + 1);
 
-    range[0] = row =
-        range_of(x, sym_min(t, sym_sub(t, x->nrow, x->tile), uop_int(t, ROWS)), "row");
-    at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
-    struct uop *i = sym_add(t, x->tile, row), *value = x->store->src[2];
-    value = uop_substitute(t, value, x->product, load(x, product, at));
-    value = uop_substitute(t, value, x->sum, load(x, sum, row));
-    value = uop_substitute(t, value, x->most, load(x, most, row));
-    put(x, BEHIND, (struct buffer *)(uintptr_t)uop_buffer_of(x->store->src[0]),
-        uop_substitute(t, x->store->src[1], x->row, i), uop_substitute(t, value, x->row, i), range,
-        n + 1);
+    put_result(x, column, n, sum, product, most);
 }
 
-/* The AST with blocks of keys; NULL: it is no attention of the known form. */
-static struct uop *online_apply(struct tgc *t, struct uop *ast)
+struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_shape *shape)
 {
     struct uop *column[MAX_RANK];
     int64_t n;
     struct online x = {.t = t, .store = online_without_scalars(t, ast->src[0])};
     if (ast->nsrc != 1 || !online_parts(&x))
         return NULL;
-    struct online by = {.t = t, .store = open_bands(&x)};
+    struct online by = {.t = t, .store = open_bands(&x), .rows = shape->rows, .group = shape->groups,
+                        .step = shape->keys, .whole = shape->whole,
+                        .align = shape->whole ? shape->keys : shape->groups};
     if (!online_parts(&by) || columns_of(&by, column, &n) < 0)
         return NULL;
     open_tile(&by);
@@ -465,8 +506,9 @@ static struct uop *online_apply(struct tgc *t, struct uop *ast)
 
 bool pass_online(struct tgc *t, struct schedule *s, struct kernel *k)
 {
+    static const struct online_shape shape = {.rows = 32, .groups = 8, .keys = 128};
     (void)s;
-    struct uop *blocks = k->by_blocks ? online_apply(t, k->ast) : NULL;
+    struct uop *blocks = k->by_blocks ? online_blocks(t, k->ast, &shape) : NULL;
     if (!blocks)
         return true;
     k->ast = blocks;

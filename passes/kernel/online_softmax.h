@@ -44,6 +44,9 @@ struct online {
     struct uop *nkey, *nrow;
     struct visible visible;
     /* of the new kernel */
+    int64_t rows, group, step, align;       /* see online_shape; a block begins at a multiple of align */
+    bool whole;
+    struct uop *valid;           /* of the result's store; NULL: always */
     struct uop *band[MAX_RANK]; int nband;  /* around a tile, with its own range */
     bool has_tiles;              /* the last of them is the tile's */
     struct uop *tile;            /* the first query of the tile */
@@ -54,6 +57,13 @@ struct online {
     int64_t most_keys;           /* upper bound of a block's keys */
     struct stores { struct uop **u; int n; size_t cap; } out[LEVELS];
 };
+
+/* How attention is cut: queries of a tile; partial results of a sum over a block's keys; a block's keys, at most, or always
+ * as many (whole): then no loop but that over the blocks has a number of turns that only the run knows. */
+struct online_shape { int rows, groups, keys; bool whole; };
+/* The AST, of one segment whose stages hold rows of scores and of their exponentials, with blocks of keys; NULL: it is no
+ * attention of the known form. */
+struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_shape *shape);
 
 /* online_parts.c. Finds the parts of x->store; false: it is not attention of the known form. */
 bool online_parts(struct online *x);

@@ -492,6 +492,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_FIRST: return apply_first(w, o);
     case OPT_INLINE: return apply_inline(w, o);
     case OPT_SHARE: return apply_share(w, o);
+    case OPT_PASS: return apply_pass(w, o);
     case OPT_ALONE: return apply_alone(w, o);
     case OPT_COUNT: break;
     }
@@ -517,7 +518,7 @@ static void drop_scratch(struct tgc *t, struct kernel *k, struct uop *ast, int n
     for (int i = nscratch; i < k->nscratch; i++) {
         bool used = false;
         for (int j = 0; j < nuop && !used; j++)
-            used = order[j]->op == OP_STAGE && order[j]->arg.p == k->scratch[i];
+            used = (order[j]->op == OP_STAGE || order[j]->op == OP_BUFFER) && order[j]->arg.p == k->scratch[i];
         if (used)
             k->scratch[n++] = k->scratch[i];
     }

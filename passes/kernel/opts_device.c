@@ -19,7 +19,8 @@ bool work_scratch_fits(struct work *w)
     int n;
     struct uop **order = uop_toposort(w->t, &w->ast, 1, &n);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_STAGE && buffer_space(order[i]->arg.p) == SPACE_SCRATCH &&
+        if ((order[i]->op == OP_STAGE || order[i]->op == OP_BUFFER) &&
+            buffer_space(order[i]->arg.p) == SPACE_SCRATCH &&
             buffer_most_nbytes(order[i]->arg.p) > STACK_SCRATCH_NBYTES)
             return work_refuse(w, "the kernel has more scratch than is on a thread's stack");
     return true;
@@ -42,7 +43,7 @@ bool apply_place(struct work *w, const struct opt *opt)
     if (o->stage)
         return work_refuse(w, "a stage is each thread's own");
     if (opt->axis < 0 || opt->axis >= work_loops_before_lanes(o) ||
-        range_is(o->range[opt->axis], AXIS_BAND))
+        (opt->op == OPT_ITEM && range_is(o->range[opt->axis], AXIS_BAND)))
         return work_refuse(w, "the nest has no such loop outside of its lanes");
     for (int i = 0; i < o->n; i++) {
         enum worker other = RANGE_WORKER(o->range[i]->arg.i);
@@ -98,10 +99,9 @@ bool apply_first(struct work *w, const struct opt *opt)
 
 /* -------------------------------------------------------------------------------- whole blocks */
 
-/* u, all of whose loads that depend on q or p are conditional; built without folding, so that no
- * condition of the model's own joins that of a turn. */
-static struct uop *load_if(struct tgc *t, struct uop *u, struct uop *valid, const struct uop *q,
-                           const struct uop *p)
+/* Built without folding, so that no condition of the model's own joins that of a turn. */
+struct uop *loads_if(struct tgc *t, struct uop *u, struct uop *valid, const struct uop *q,
+                     const struct uop *p)
 {
     int n;
     struct uop **order = uop_toposort(t, &u, 1, &n);
@@ -176,7 +176,7 @@ bool apply_cover(struct work *w, const struct opt *opt)
     work_substitute(w, r, sym_add(t, sym_muli(t, q, opt->n), p));
     work_close(w);
     if (valid) {
-        struct uop *now = store_if(t, load_if(t, w->ast->src[opt->store], valid, q, p), valid);
+        struct uop *now = store_if(t, loads_if(t, w->ast->src[opt->store], valid, q, p), valid);
         work_put_stores(w, opt->store, &now, 1);
     }
     return true;
@@ -325,7 +325,7 @@ bool apply_tree(struct work *w, const struct opt *opt)
     struct uop *value = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), p));
     if (valid) {
         enum op op = REDUCE_OP(sum->arg.i);
-        struct uop *choice[3] = {valid, load_if(t, value, valid, q, p),
+        struct uop *choice[3] = {valid, loads_if(t, value, valid, q, p),
                                  uop_const(t, sum->dtype, reduce_identity(op, sum->dtype))};
         value = uop_intern(t, OP_WHERE, sum->dtype, choice, 3, (union arg){0});
     }
@@ -405,5 +405,31 @@ bool apply_share(struct work *w, const struct opt *opt)
     struct uop *local = uop_intern(t, OP_STAGE, stage->dtype, src, 3, memory);
     store = uop_substitute(t, store, stage, local);
     work_put_stores(w, opt->store, &store, 1);
+    return true;
+}
+
+/* --------------------------------------------------------------------- what stores pass on */
+
+bool apply_pass(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop_map by = {.t = t, .scratch = true};
+    int passed = 0;
+    (void)opt;
+    work_close(w);
+    for (int i = 0; i < w->ast->nsrc; i++) {
+        struct uop *memory = w->ast->src[i]->src[0];
+        const struct buffer *b = uop_buffer_of(memory);
+        if (b->kind != BUFFER_SCRATCH || map_get(&by, memory))
+            continue;
+        if (b->is_local || b->ndim != 1 || b->dim[0]->op != OP_CONST)
+            return work_refuse(w, "local memory has a size that is known, and is not passed on twice");
+        struct buffer *local = work_new_memory(w, b->dtype, b->dim[0]->arg.i, SPACE_LOCAL);
+        map_set(&by, memory, uop_buffer(t, local));
+        passed++;
+    }
+    if (!passed)
+        return work_refuse(w, "the kernel's stores pass nothing on");
+    w->ast = uop_substitute_all(t, w->ast, &by);
     return true;
 }

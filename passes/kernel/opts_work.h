@@ -90,6 +90,7 @@ bool apply_local(struct work *w, const struct opt *opt);
 bool apply_tree(struct work *w, const struct opt *opt);
 bool apply_inline(struct work *w, const struct opt *opt);
 bool apply_share(struct work *w, const struct opt *opt);
+bool apply_pass(struct work *w, const struct opt *opt);
 /* fragment.c */
 bool apply_fragment(struct work *w, const struct opt *opt);
 

@@ -111,6 +111,9 @@ struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
 /* order_gathers.c: which ranges of the store had best stand inside the innermost one, since its
  * gathered indices are invariant in them; first: index of its first range. Returns how many. */
 int gathers_find_inner(struct tgc *t, const struct uop *store, int first, int *axis);
+/* opts_device.c: u, all of whose loads that depend on q or p are conditional. */
+struct uop *loads_if(struct tgc *t, struct uop *u, struct uop *valid, const struct uop *q,
+                     const struct uop *p);
 /* thread.c: whether the kernel reads what it writes, so that threads could meet. */
 bool kernel_reads_results(struct tgc *t, const struct kernel *k);
 /* The stride of rows of so many elements in scratch. */

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { KEYS_LONG = 2048, FEATURES_MAX = 512 };
+enum { KEYS_LONG = 2048, FEATURES_MAX = 512, DEVICE_QUERIES = 8, DEVICE_KEYS = 16 };
 
 /* Whether a sum of products is under the scores, with features along one axis of fixed size. */
 static bool has_products(const struct uop *scores)
@@ -56,6 +56,8 @@ static bool is_worth_it(struct tgc *t, struct uop *scores, int axis)
     for (int a = 0; a < scores->ndim; a++)
         if (a != axis && (!nquery || scores->dim[a]->vmax > nquery->vmax))
             nquery = scores->dim[a];
+    if (device_has_grid(t))      /* whether it pays is decided by the kernel's loops, grid_attention.c */
+        return nquery && nquery->vmax >= DEVICE_QUERIES && nkey->vmax >= DEVICE_KEYS;
     if (!nquery || nquery->vmax < PLACES_ROWS || nkey->vmax < PLACES_COLUMNS)
         return false;
     bool fixed = nkey->op == OP_CONST && nquery->op == OP_CONST;
@@ -93,7 +95,8 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
     struct uop_map results = {.t = t, .scratch = true};
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
-        follow(t, u, &results, kept);
+        if (!device_has_grid(t))
+            follow(t, u, &results, kept);
         if (u->dtype != DTYPE_F32 || !summed_product(u))
             continue;
         for (int k = 0; k < 2; k++) {

@@ -1,0 +1,334 @@
+/* grid_attention.c - attention on a device: a block has a tile of queries, and goes through the keys with a
+ * running maximum (online_softmax.c).
+ *
+ *      place (tile of queries, head)           a block
+ *        q[e][r] = the queries                   local memory, as are m, l and a
+ *        for block of keys                       s[j][r] = sum over e of q[e][r] * k[j, e]     k: copied, some e at a time
+ *          s, m, l, a as on processors           a[r][f] = c[r] * a[r][f] + sum over j of s[j][r] * v[j, f]    v: likewise
+ *
+ * Each store of the kernel is shared by all threads of the block, those of the two products as tiles with
+ * lanes of rows x lanes of columns; behind each is a barrier. Local memory holds one block of keys' scores,
+ * however many keys there are. All blocks are of one size: nothing is read behind the last key, and the
+ * scores there are -inf.
+ *
+ * The model counts what a thread executes for a block of keys, as grid_tile.c does, and how many threads the
+ * device's units hold at once, since local memory limits that; rows by blocks (grid_rows.c) are the other
+ * choice, if two rows of scores fit local memory.
+ */
+#include "passes/kernel/grid.h"
+#include "passes/kernel/online_softmax.h"
+
+enum { STEP_MOST = 16, STEP_LEAST = 4, SHAPES_MAX = 8, FEW = 8 };
+
+/* A product's tile: items x lanes of rows (the queries) and of columns, which several such tiles make up;
+ * terms of its sum that are copied at a time, 0: none are. */
+struct part { int64_t row_items, row_lanes, column_items, column_lanes, tiles, step; };
+struct shape {
+    struct online_shape of;
+    int64_t threads;
+    struct part scores, product;
+    int64_t nelem;               /* of local memory */
+    double ns;
+};
+/* Sizes, at their upper bounds; columns of the result for each query, of its innermost loop and in all. */
+struct sizes { int64_t heads, queries, keys, features, inner, columns; };
+
+static bool find_sizes(struct tgc *t, const struct kernel *k, struct sizes *x)
+{
+    struct online o = {.t = t, .store = online_without_scalars(t, k->ast->src[0])};
+    *x = (struct sizes){.heads = 1, .columns = 1, .inner = 1};
+    if (k->ast->nsrc != 1 || !online_parts(&o))
+        return false;
+    x->queries = o.nrow->vmax;
+    x->keys = o.nkey->vmax;
+    x->features = o.dot->src[1]->src[0]->vmax;
+    for (int i = store_first_range(o.store); i < o.store->nsrc; i++) {
+        struct uop *r = o.store->src[i];
+        int64_t *of = uop_depends_on(t, o.scores, r) ? &x->heads : &x->columns;
+        if (r == o.row)
+            continue;
+        *of = sat_mul(*of, r->src[0]->vmax);
+        x->inner = of == &x->columns ? r->src[0]->vmax : x->inner;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------- the cost */
+
+static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* The most terms whose copy of `columns` columns the threads share evenly. */
+static int64_t choose_step(int64_t terms, int64_t columns, int64_t threads)
+{
+    for (int64_t step = STEP_MOST; step >= STEP_LEAST; step--)
+        if (terms % step == 0 && terms > step && step * columns % threads == 0)
+            return step;
+    return 0;
+}
+
+/* What a thread executes for the sums over `terms`, in multiply-adds. */
+static double work_of(const struct part *p, int64_t terms, int64_t threads)
+{
+    double columns = (double)(p->column_items * p->column_lanes);
+    double each = (double)(p->row_lanes * p->column_lanes + p->row_lanes) + 1 +
+                  (double)p->column_lanes * (p->step ? 1 : RATIO_GRID_LOAD);
+    if (p->step)
+        each += RATIO_GRID_LOAD * columns / (double)threads + RATIO_GRID_BARRIER / (double)p->step;
+    return (double)(p->tiles * terms) * each;
+}
+
+/* The best tile of rows x columns by so many threads; false: none that the registers hold. */
+static bool choose_part(const struct device_row *d, int64_t rows, int64_t columns, int64_t terms, int64_t threads,
+                        struct part *best)
+{
+    double least = 0;
+    for (int64_t items = 1; items <= threads && items <= rows; items *= 2)
+        for (int64_t lanes = 1; lanes <= FEW; lanes *= 2) {
+            struct part p = {items, rows / items, threads / items, lanes, 0, 0};
+            int64_t wide = p.column_items * lanes;
+            p.tiles = ceil_of(columns, wide);
+            p.step = choose_step(terms, wide, threads);
+            if (p.row_lanes > FEW || wide >= 2 * columns ||
+                4 * (p.row_lanes * lanes + p.row_lanes + lanes) > 3 * d->registers)
+                continue;
+            double work = work_of(&p, terms, threads);
+            if (least > 0 && work >= least)
+                continue;
+            least = work;
+            *best = p;
+        }
+    return least > 0;
+}
+
+static int64_t local_nelem(const struct shape *s, const struct sizes *x)
+{
+    enum { PER_ROW = 5 };        /* maxima, sums, and a mask's bound */
+    int64_t rows = s->of.rows;
+    return rows * (x->features + s->of.keys + x->columns + 2 * s->of.groups + PER_ROW) +
+           s->scores.step * (s->of.keys + 1) +
+           s->product.step * (s->product.column_items * s->product.column_lanes + 1);
+}
+
+static double shape_ns(const struct device_row *d, const struct shape *s, const struct sizes *x)
+{
+    enum { STORES = 9, EXPONENTIAL = 12 };
+    double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows),
+           turns = (double)ceil_of(x->keys, s->of.keys), threads = (double)s->threads;
+    double elements = (double)s->of.rows * s->of.keys / threads;
+    double work = work_of(&s->scores, x->features, s->threads) + (double)(x->columns / x->inner) * work_of(&s->product, s->of.keys, s->threads) +
+                  STORES * RATIO_GRID_BARRIER / 2 + elements * (EXPONENTIAL + 2) +
+                  2 * (double)s->of.groups * __builtin_ceil(s->of.rows / threads);
+    double held = (double)(d->local_nbytes / (4 * s->nelem)) * d->units;
+    double busy = (held < tiles ? held : tiles) * threads / cost_full_threads(d), waves = tiles / d->units;
+    double compute = 2 * tiles * turns * threads * work / d->gflops * (__builtin_ceil(waves) / waves) /
+                     (busy < 1 ? busy : 1);
+    double bytes = 4 * tiles * turns * s->of.keys * (double)(x->features + x->columns);
+    double reading = bytes / (d->gbytes * RATIO_GRID_CACHE);
+    return compute > reading ? compute : reading;
+}
+
+/* A block for each query, whose threads share its keys; 0: its rows do not fit. */
+static double rows_ns(const struct device_row *d, const struct sizes *x)
+{
+    double pairs = (double)x->heads * (double)x->queries * (double)x->keys;
+    double products = pairs * (double)(x->features + x->columns);
+    double busy = (double)x->heads * (double)x->queries * d->wave / cost_full_threads(d);
+    double compute = 2 * products * (1 + 2 * RATIO_GRID_LOAD) / d->gflops / (busy < 1 ? busy : 1);
+    double reading = 4 * products / (d->gbytes * RATIO_GRID_CACHE);
+    if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > (int64_t)d->local_nbytes)
+        return 0;
+    return compute > reading ? compute : reading;
+}
+
+static bool fill_shape(const struct device_row *d, struct shape *s, const struct sizes *x)
+{
+    int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
+    if (s->threads < d->wave || s->threads > most || s->of.keys < s->of.groups ||
+        !choose_part(d, s->of.rows, s->of.keys, x->features, s->threads, &s->scores) ||
+        !choose_part(d, s->of.rows, x->inner, s->of.keys, s->threads, &s->product))
+        return false;
+    s->nelem = local_nelem(s, x);
+    s->ns = shape_ns(d, s, x);
+    return 4 * s->nelem <= (int64_t)d->local_nbytes;
+}
+
+/* The shapes that cost least, best first. */
+static int list_shapes(const struct device_row *d, const struct sizes *x, struct shape *best)
+{
+    int n = 0;
+    for (int rows = 4; rows <= 64; rows *= 2)
+        for (int keys = 8; keys <= 128; keys *= 2)
+            for (int64_t threads = 16; threads <= THREADS_MOST; threads *= 2) {
+                int groups = threads > rows ? (int)(threads / rows) : 1;
+                struct shape s = {.of = {rows, groups < 2 * FEW ? groups : 2 * FEW, keys, true}, .threads = threads};
+                bool wide = rows >= 2 * x->queries || keys >= 2 * x->keys;
+                if (wide || !fill_shape(d, &s, x))
+                    continue;
+                int at = n < SHAPES_MAX ? n++ : SHAPES_MAX - 1;
+                if (at == SHAPES_MAX - 1 && best[at].ns > 0 && best[at].ns <= s.ns)
+                    continue;
+                for (; at > 0 && best[at - 1].ns > s.ns; at--)
+                    best[at] = best[at - 1];
+                best[at] = s;
+            }
+    return n;
+}
+
+/* ------------------------------------------------------------------------------------- the opts */
+
+/* How many of its first loops all stores are in. */
+static int count_common(const struct uop *ast)
+{
+    int n = 0, first = store_first_range(ast->src[0]);
+    for (;; n++)
+        for (int i = 0; i < ast->nsrc; i++) {
+            const struct uop *s = ast->src[i];
+            int at = store_first_range(s) + n;
+            if (at >= s->nsrc || s->src[at] != ast->src[0]->src[first + n] || !range_is(s->src[at], AXIS_BAND))
+                return n;
+        }
+}
+
+static int count_bands(const struct uop *store)
+{
+    int n = 0;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        n += range_is(store->src[i], AXIS_BAND);
+    return n;
+}
+
+/* The bands in which all stores are become the grid. */
+static void list_places(struct place_list *l, const struct uop *store, int common)
+{
+    int tag[LOOPS_MAX], n = 0, first = store_first_range(store);
+    int64_t size[LOOPS_MAX];
+    for (int i = common - 1; i >= 0 && n < LOOPS_MAX; i--) {
+        tag[n] = LOOP_GIVEN + i;
+        size[n++] = store->src[first + i]->src[0]->vmax;
+    }
+    list_grid(l, tag, size, n);
+}
+
+/* The block's threads share the store's loops, the innermost first. */
+static void list_threads(struct place_list *l, const struct uop *store, int64_t threads)
+{
+    int first = store_first_range(store), outer = count_bands(store), n = store->nsrc - first;
+    int64_t left = threads;
+    if (n == outer)
+        list_add(l, OPT_FIRST, -1)->n = threads;
+    for (int i = n - 1; i >= outer && left > 1; i--) {
+        int64_t size = range_fixed_size(store->src[first + i]), items = left;
+        while (i > outer && items > 1 && (size % items || items > size))
+            items /= 2;
+        if (items > 1)
+            list_take(l, size, true, items, LOOP_GIVEN + i, OPT_ITEM);
+        left /= items;
+    }
+}
+
+/* The load, sources first, of a sum of products that reads other memory than the block's; -1: there is none. */
+static int global_operand(struct tgc *t, struct uop *sum)
+{
+    int n, operand = 0;
+    struct uop **order = nest_order(t, sum->src[0], &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_LOAD)
+            continue;
+        if (uop_buffer_of(order[i]->src[0])->kind != BUFFER_SCRATCH && uop_depends_on(t, order[i], sum->src[1]))
+            return operand;
+        operand++;
+    }
+    return -1;
+}
+
+/* The store's sum of queries by keys, or of scores by values; NULL: it is another store. */
+static struct uop *find_product(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_ADD && order[i]->nsrc == 2 &&
+            uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && global_operand(t, order[i]) >= 0)
+            return order[i];
+    return NULL;
+}
+
+/* The operand in global memory is copied, some terms at a time. */
+static void list_copy(struct place_list *l, struct uop *store, struct uop *sum, int64_t step)
+{
+    struct opt divide = {.op = OPT_DIVIDE, .store = l->store, .of = OF_SUM, .number = opt_number(l->t, store, sum),
+                         .n = step}, local = divide;
+    local.op = OPT_LOCAL;
+    local.operand = global_operand(l->t, sum);
+    local.n = 1;
+    *list_add(l, OPT_DIVIDE, -1) = divide;
+    *list_add(l, OPT_LOCAL, -1) = local;
+}
+
+/* A product's loops of rows and columns as a tile. */
+static void list_part(struct place_list *l, struct uop *store, struct uop *sum, const struct part *p, int row,
+                      int column)
+{
+    struct block_of rows = {p->row_items, p->row_lanes, LOOP_ROWS, LOOP_ROW_LANES, LOOP_ROW_ITEMS},
+                    columns = {p->column_items, p->column_lanes, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};
+    int first = store_first_range(store);
+    list_cover(l, range_fixed_size(store->src[first + row]), LOOP_GIVEN + row, &rows);
+    list_cover(l, range_fixed_size(store->src[first + column]), LOOP_GIVEN + column, &columns);
+    if (rows.items > 1)
+        list_add(l, OPT_ITEM, LOOP_ROW_ITEMS);
+    if (columns.items > 1)
+        list_add(l, OPT_ITEM, LOOP_COLUMN_ITEMS);
+    list_lanes(l, LOOP_ROW_LANES, rows.lanes, false);
+    list_lanes(l, LOOP_COLUMN_LANES, columns.lanes, true);
+    if (p->step)
+        list_copy(l, store, sum, p->step);
+}
+
+static bool apply_shape(struct tgc *t, struct kernel *k, const struct shape *x)
+{
+    struct kernel trial = *k;
+    struct place_list l;
+    int n = 1, common, products = 0;
+    const char *why = "there are no such loops";
+    trial.ast = online_blocks(t, k->ast, &x->of);
+    if (!trial.ast || (common = count_common(trial.ast)) == 0)
+        return false;
+    kernel_describe(t, &trial);
+    struct opt *opt = scratch_array(t, (size_t)trial.ast->nsrc * LIST_MAX + 1, sizeof *opt);
+    opt[0] = (struct opt){.op = OPT_PASS};
+    for (int i = 0; i < trial.ast->nsrc; i++) {
+        struct uop *store = trial.ast->src[i], *sum = find_product(t, store);
+        int outer = count_bands(store), last = store->nsrc - store_first_range(store) - 1;
+        list_begin(&l, t, trial.ast, i);
+        list_places(&l, store, common);
+        products += sum != NULL;
+        if (sum && last > outer)         /* s[j][r], then a[r][f] */
+            list_part(&l, store, sum, products == 1 ? &x->scores : &x->product, products == 1 ? last : outer,
+                      products == 1 ? last - 1 : last);
+        else
+            list_threads(&l, store, x->threads);
+        if (l.failed)
+            return false;
+        for (int j = 0; j < l.n; j++)
+            opt[n++] = l.opt[j];
+    }
+    bool ok = opt_apply(t, &trial, NULL, opt, n, &why);
+    if (!ok && t->debug >= 3)
+        fprintf(stderr, "grid: %s: not by blocks of keys: %s\n", k->name, why);
+    if (ok)
+        *k = trial;
+    return ok;
+}
+
+bool grid_attention(struct tgc *t, struct kernel *k)
+{
+    struct sizes x;
+    struct shape best[SHAPES_MAX] = {{.ns = 0}};
+    if (!k->by_blocks || !find_sizes(t, k, &x))
+        return false;
+    double rows = rows_ns(t->device, &x);
+    for (int i = 0, n = list_shapes(t->device, &x, best); i < n; i++)
+        if ((rows == 0 || best[i].ns < rows) && apply_shape(t, k, &best[i]))
+            return true;
+    return false;
+}
