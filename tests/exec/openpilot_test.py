@@ -1,0 +1,215 @@
+"""openpilot's example: the outputs of its entries against NumPy (warp, queues) and ONNX Runtime (both networks), frame by frame.
+
+Where a point lies between two pixels, rounding decides: there the reference takes either. So queues of images are compared with the
+warp, and what the networks see is read out of the model's own queues.
+"""
+
+import ctypes as C
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+import tgc as T  # noqa: E402
+from library import Library, pointer  # noqa: E402
+from opencl import need_device  # noqa: E402
+from suite import Suite, expect  # noqa: E402
+
+EXAMPLE = ROOT / "examples" / "openpilot"
+suite = Suite("openpilot", jobs=1)     # a driver is one of the process
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "openpilot")
+CAMERAS = {"tici": (1928, 1208, 2048, 2048 * 1216, 2048 * (1216 + 608)), "mici": (1344, 760, 1408, 1408 * 768, 1408 * (768 + 384))}
+DIM_MISMATCH, DIM_OUT_OF_RANGE, MISSING_INPUT, BAD_OPTIONS = 13, 6, 4, 7
+
+
+def networks(size):
+    """The folder with the two ONNX files and the text."""
+    folder = SCRATCH / f"networks-{size}"
+    if not folder.exists():
+        folder.mkdir()
+        T.must(T.run([sys.executable, EXAMPLE / "make_networks.py", "--folder", folder, "--size", size]))
+        shutil.copy(EXAMPLE / "pilot.tg", folder)
+    return folder
+
+
+# ------------------------------------------------------------------------------------- the reference
+
+
+class Reference:
+    """What the entries compute, in double precision where a point is looked for."""
+
+    def __init__(self, folder):
+        def session(name):
+            return onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), providers=["CPUExecutionProvider"])
+        self.vision, self.policy = session("vision"), session("policy")
+        self.reset()
+
+    def reset(self):
+        self.images = [np.zeros((5, 6, 128, 256), np.uint8) for _ in range(2)]
+        self.features, self.desires = np.zeros((97, 512), np.float32), np.zeros((100, 8), np.float32)
+
+    def look(self, images):
+        return [np.concatenate([q[0], q[4]])[None] for q in images]
+
+    def see(self, images):
+        return self.vision.run(None, dict(zip(("img", "big_img"), self.look(images))))[0]
+
+    def plan(self, features, desire, traffic):
+        self.features = np.concatenate([self.features[1:], features])
+        self.desires = np.concatenate([self.desires[1:], desire])
+        return self.policy.run(None, {"features_buffer": self.features[None, ::4], "traffic_convention": traffic,
+                                      "desire_pulse": self.desires.reshape(25, 4, 8).max(1)[None]})[0]
+
+
+def points(matrix, rows, columns):
+    y, x = np.mgrid[:rows, :columns].astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        w = matrix[2, 0] * x + matrix[2, 1] * y + matrix[2, 2]
+        return [(m[0] * x + m[1] * y + m[2]) / w for m in matrix[:2]]
+
+
+def neighbours(plane, matrix, rows, columns):
+    """The pixels that a point may be rounded to, by coordinates that differ by what single precision does to them."""
+    px, py = points(matrix, rows, columns)
+    found = []
+    for dx in (-1, 1):
+        for dy in (-1, 1):
+            at = [np.where(np.isfinite(c), np.clip(np.rint(c + d * 2e-3), 0, n - 1), 0).astype(int)
+                  for c, d, n in ((py, dy, plane.shape[0]), (px, dx, plane.shape[1]))]
+            found.append(plane[at[0], at[1]])
+    return found
+
+
+def planes(frame, camera):
+    width, height, stride, uv, _ = CAMERAS[camera]
+    y = frame[:stride * height].reshape(height, stride)[:, :width]
+    pairs = frame[uv:uv + stride * (height // 2)].reshape(height // 2, stride)[:, :width].reshape(height // 2, width // 2, 2)
+    return y, pairs[:, :, 0], pairs[:, :, 1]
+
+
+def check_warp(got, frame, camera, matrix):
+    matrix = matrix.astype(np.float64)
+    half = matrix * [[1, 1, .5], [1, 1, .5], [2, 2, 1]]
+    y, u, v = planes(frame, camera)
+    allowed = []
+    for luma, *chroma in zip(neighbours(y, matrix, 256, 512), neighbours(u, half, 128, 256), neighbours(v, half, 128, 256)):
+        allowed.append(np.stack([luma[0::2, 0::2], luma[1::2, 0::2], luma[0::2, 1::2], luma[1::2, 1::2], *chroma]))
+    ok = np.any([got == a for a in allowed], axis=0)
+    sure = np.all([a == allowed[0] for a in allowed], axis=0).mean()
+    expect(ok.all(), f"{(~ok).sum()} of {ok.size} pixels are no neighbour's, the first at {np.argwhere(~ok)[:1]}")
+    return sure
+
+
+# ----------------------------------------------------------------------------------------- the model
+
+
+class Pilot(Library):
+    """The entries' functions, their structs filled in by order."""
+
+    def enter(self, entry, camera, feeds, results=(), sizes=None, status=0):
+        held = [np.ascontiguousarray(a) for a in feeds]
+        given = np.array([a.ctypes.data for a in held] + list(sizes or CAMERAS[camera]), np.uint64)
+        taken = np.array([a.ctypes.data for a in results] + [0], np.uint64)
+        got = self.function(f"{entry}_run")(self.model, pointer(given), pointer(taken))
+        expect(got == status, f"{entry}: status {got}, not {status}")
+
+    def drive(self, camera, feeds):
+        out = [np.zeros((1, 1576), np.float32), np.zeros((1, 1000), np.float32)]
+        self.enter("run", camera, feeds, out)
+        return out
+
+    def queues(self):
+        block = self.save()
+        found = {}
+        for s in self.states():
+            shape = s.input.bounds()
+            dtype = np.uint8 if s.input.dtype == b"u8" else np.float32
+            n = int(np.prod(shape)) * dtype().itemsize
+            found[s.input.name.decode()] = block[s.input.offset:s.input.offset + n].view(dtype).reshape(shape).copy()
+        return found
+
+
+def build(name, size, *options):
+    folder = T.scratch(SCRATCH / name)
+    T.must(T.run([TGC, networks(size) / "pilot.tg", "-o", folder / "pilot.c", *options]))
+    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-shared", "-fPIC", "pilot.c", "-o", "pilot.so", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    return folder / "pilot.so"
+
+
+def scene(random, camera):
+    """Frames with detail of several pixels, and matrices: into the frame, beyond its edges, with perspective."""
+    _, _, stride, _, nbytes = CAMERAS[camera]
+    rows = nbytes // stride
+    coarse = random.integers(0, 256, (-(-rows // 6), -(-stride // 6)), np.uint8)
+    frames = [np.ascontiguousarray(np.roll(np.kron(coarse, np.ones((6, 6), np.uint8))[:rows, :stride], k, 1)).reshape(-1) for k in (0, 50)]
+    near = np.array([[2.2, .1, 300], [-.07, 2.1, 220], [1e-5, -2e-5, 1]]) + random.uniform(-1, 1, (3, 3)) * [[.2, .1, 80], [.1, .2, 80], [1e-5, 1e-5, 0]]
+    wide = np.array([[4.2, .2, -200], [.1, 5.1, -90], [0, 1e-4, 1]]) + random.uniform(-1, 1, (3, 3)) * [[.3, .1, 90], [.1, .3, 90], [1e-4, 1e-4, 0]]
+    desire = (random.random((1, 8)) < .2).astype(np.float32)
+    traffic = np.eye(2, dtype=np.float32)[random.integers(0, 2)][None]
+    return [*frames, near.astype(np.float32), wide.astype(np.float32), desire, traffic]
+
+
+def close(name, got, want, rtol=1e-4):
+    error = np.abs(got - want).max() / np.abs(want).max()
+    expect(error < rtol, f"{name}: off by {error:.2g} of the largest")
+
+
+def follow(net, reference, frames, drops, seed=0):
+    """Frames one after the other, some of them dropped."""
+    random = np.random.default_rng(seed)
+    reference.reset()
+    net.reset()
+    seen = []
+    for step in range(frames):
+        camera = ("tici", "mici")[step * 2 // frames]
+        feeds = scene(random, camera)
+        before = net.queues()
+        dropped = step in drops
+        out = None if dropped else net.drive(camera, feeds)
+        if dropped:
+            net.enter("prepare", camera, feeds[:4])
+        after = net.queues()
+        for k, name in enumerate(("img_queue", "big_img_queue")):
+            expect(np.array_equal(after[name][:4], before[name][1:]), f"frame {step}: {name} is not shifted")
+            expect(check_warp(after[name][4], feeds[k], camera, feeds[2 + k]) > .9, "the points are too near to ties for a test")
+        if dropped:
+            expect(all(np.array_equal(before[n], after[n]) for n in ("features_queue", "desire_queue")), f"frame {step}: a drop has changed the past")
+            continue
+        vision = reference.see([after["img_queue"], after["big_img_queue"]])
+        close(f"frame {step}: vision", out[0], vision)
+        policy = reference.plan(out[0][:, 1064:], feeds[4], feeds[5])
+        close(f"frame {step}: policy", out[1], policy)
+        expect(np.array_equal(after["features_queue"], reference.features) and np.array_equal(after["desire_queue"], reference.desires),
+               f"frame {step}: the queues of features and desires")
+        seen.append(out)
+    return seen
+
+
+WAYS = {"C, portable": ("--cpu=generic",), "C": (), "OpenCL, pocl": ("--target=opencl", "--cpu=pocl", "--threads=2"),
+        "OpenCL, adreno630": ("--target=opencl", "--cpu=adreno630")}
+
+
+def one(way, size, frames, drops):
+    if "OpenCL" in way:
+        need_device()
+    net = Pilot(build(way.replace(", ", "-") + size, size, *WAYS[way]), "pilot")
+    reference = Reference(networks(size))
+    seen = follow(net, reference, frames, drops)
+    again = follow(net, reference, frames, drops)
+    expect(all(np.array_equal(a, b) for x, y in zip(seen, again) for a, b in zip(x, y)), "another run has other bits")
+    expect(not np.array_equal(seen[-1][0], seen[-2][0]), "other frames, and the same bits")
+
+
+for way in WAYS:
+    suite.add(f"step by step, {way}", one, way, "small", 4, (2,))
+    suite.add(f"step by step, the whole networks, {way}", one, way, "full", 12, (3, 7, 8), slow=True)
+
+
+if __name__ == "__main__":
+    suite.main()
