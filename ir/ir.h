@@ -727,7 +727,11 @@ struct path path_down(struct uop *v, unsigned moves);
 struct uop *path_up(struct tgc *t, const struct path *p, struct uop *x);
 
 /* ---------------------------------------------------------------------------------------- graph */
-struct graph_output { const char *name; struct uop *value; };
+/* Elements of the last axis of an output, which have a name of their own. */
+struct graph_slice { const char *name; int64_t begin, size; };
+struct graph_output { const char *name; struct uop *value; int nslice; struct graph_slice *slice; };
+/* What a program says of itself: a key and its value. */
+struct graph_meta { const char *key, *value; };
 /* One of several runs that a program has over one context and its states. Inputs, outputs and host
  * calls of the graph that belong to it: from these on, as many. */
 struct graph_entry { const char *name; int input, ninput, output, noutput, host, nhost; };
@@ -767,6 +771,7 @@ struct graph {
      * always run. */
     int nhost; struct uop **host;
     const char *producer;                                         /* for the emitted comment */
+    int nmeta; struct graph_meta *meta;
     struct narrowing narrowing;
     /* bytes that a run of the model's own layers needs, see passes/analysis/layer_memory.c; 0:
      * not known */

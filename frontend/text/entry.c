@@ -242,7 +242,7 @@ void entries_finish(struct reader *r, struct graph *g)
     for (int i = 0; i < r->nkept; i++) {
         const char *name = uop_buffer_of(r->kept[i].to.in)->name;
         g->kept[i] = r->kept[i].to;
-        VEC_PUSH(r->t, r->output, r->noutput, r->cap_output, ((struct graph_output){name, r->kept[i].value}));
+        VEC_PUSH(r->t, r->output, r->noutput, r->cap_output, ((struct graph_output){.name = name, .value = r->kept[i].value}));
     }
     g->ninput = r->ninput, g->input = r->input;
     g->noutput = r->noutput, g->output = r->output;

@@ -5,7 +5,8 @@
  *                | "dim" dimension                                 a symbol of no input: dim N<=8
  *                | "input" %x ":" type [ "as" string ]
  *                | "weight" %w ":" type [ "as" string ] "=" init   see weight.c
- *                | "output" operand [ "as" string ]
+ *                | "output" operand [ "as" string ] [ "{" name "=" integer { "," ... } "}" ]      see slice.c
+ *                | "meta" string "=" string                        what the program says of itself
  *                | "import" name "=" string                        an ONNX file: see entry.c
  *                | "state" %x ":" type [ "as" string ] [ "=" init ]
  *                | "keep" %x "=" operand                           what the next run finds in a state
@@ -115,7 +116,10 @@ static bool read_output(struct reader *r)
     for (int i = r->in_entry ? r->entry[r->nentry - 1].output : 0; i < r->noutput; i++)
         if (!strcmp(r->output[i].name, name))
             return read_error(r, &o.at, "there is an output '%.100s' already", name);
-    VEC_PUSH(r->t, r->output, r->noutput, r->cap_output, ((struct graph_output){name, o.value}));
+    struct graph_output made = {.name = name, .value = o.value};
+    if (!read_slices(r, &made))
+        return false;
+    VEC_PUSH(r->t, r->output, r->noutput, r->cap_output, made);
     return true;
 }
 
@@ -123,7 +127,7 @@ static bool read_output(struct reader *r)
 static bool is_of_graph(const struct token *at)
 {
     static const char *const words[] = {"input", "output", "dim", "host", "graph", "def", "extern",
-                                        "import", "state", "keep", "entry"};
+                                        "import", "state", "keep", "entry", "meta"};
     for (size_t i = 0; at->kind == TOKEN_NAME && i < sizeof words / sizeof *words; i++)
         if (!strcmp(at->text, words[i]))
             return true;
@@ -163,6 +167,8 @@ static bool read_statement(struct reader *r)
         return read_keep(r);
     if (accept_word(r, "entry"))
         return read_entry(r);
+    if (accept_word(r, "meta"))
+        return read_meta(r);
     if (accept_word(r, "dim"))
         return read_dimension_decl(r);
     if (accept_word(r, "host"))
@@ -173,7 +179,7 @@ static bool read_statement(struct reader *r)
     return at.kind == TOKEN_BAD ? false
                                 : read_error(r, &at,
                                              "found %s, expected input, weight, output, dim, "
-                                             "host, graph, def, extern, import, state, keep, entry, or "
+                                             "host, graph, def, extern, import, state, keep, entry, meta, or "
                                              "a result: %%name = ...",
                                              token_describe(r, &at));
 }
@@ -182,7 +188,7 @@ static bool begins_statement(const struct reader *r)
 {
     static const char *const words[] = {"input", "weight", "output", "dim",  "host", "graph",
                                         "def",   "extern", "import", "state", "keep", "entry",
-                                        "_",     "next",   "yield"};
+                                        "meta",  "_",      "next",   "yield"};
     int n = (int)(sizeof words / sizeof *words) - (region_depth(r) ? 0 : 2);
     for (int i = 0; r->token.kind == TOKEN_NAME && i < n; i++)
         if (!strcmp(r->token.text, words[i]))
@@ -239,6 +245,8 @@ static struct graph *finish(struct reader *r)
     struct graph *g = MEM_NEW(r->t, struct graph);
     *g = (struct graph){.name = r->graph_name ? r->graph_name : "",
                         .producer = r->producer,
+                        .nmeta = r->nmeta,
+                        .meta = r->meta,
                         .ninput = r->ninput,
                         .input = r->input,
                         .noutput = r->noutput,

@@ -83,6 +83,9 @@ struct reader {
     int nfound;
     size_t cap_found;
     const char *graph_name, *producer;
+    struct graph_meta *meta;             /* slice.c */
+    int nmeta;
+    size_t cap_meta;
     struct side_file *side;
 
     /* entry.c */
@@ -177,6 +180,13 @@ bool read_host_statement(struct reader *r); /* after "host", which stands first 
 bool read_statements(struct reader *r, const char *until, const char *or_until);
 /* "tg" "1" */
 bool read_version(struct reader *r);
+
+/* -------------------------------------------------------------------------------------- slice.c */
+
+/* after `meta` */
+bool read_meta(struct reader *r);
+/* "{" names and sizes "}", if it is there, of the parts of the output's last axis */
+bool read_slices(struct reader *r, struct graph_output *output);
 
 /* --------------------------------------------------------------------------------------- call.c */
 

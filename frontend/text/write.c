@@ -903,6 +903,17 @@ static void put_kept(struct writer *w, int entry, int depth)
     }
 }
 
+static void put_output(struct writer *w, const struct graph_output *o)
+{
+    text_puts(w->out, "output ");
+    put_operand(w, o->value);
+    text_puts(w->out, " as ");
+    put_quoted(w->out, o->name, '"');
+    for (int i = 0; i < o->nslice; i++)
+        text_printf(w->out, "%s%s=%lld", i ? ", " : " {", o->slice[i].name, (long long)o->slice[i].size);
+    text_puts(w->out, o->nslice ? "}\n" : "\n");
+}
+
 /* Inputs, what the run computes, and outputs, in these ranges. */
 static void put_run(struct writer *w, const struct graph_entry *x, int entry, int depth)
 {
@@ -911,11 +922,7 @@ static void put_run(struct writer *w, const struct graph_entry *x, int entry, in
     put_kept(w, entry, depth);
     for (int i = x->output; i < x->output + x->noutput; i++) {
         put_indent(w, depth);
-        text_puts(w->out, "output ");
-        put_operand(w, w->g->output[i].value);
-        text_puts(w->out, " as ");
-        put_quoted(w->out, w->g->output[i].name, '"');
-        text_putc(w->out, '\n');
+        put_output(w, &w->g->output[i]);
     }
 }
 
@@ -957,6 +964,17 @@ static void put_title(struct text *out, const struct graph *g)
     text_putc(out, '\n');
 }
 
+static void put_meta(struct text *out, const struct graph *g)
+{
+    for (int i = 0; i < g->nmeta; i++) {
+        text_puts(out, "meta ");
+        put_quoted(out, g->meta[i].key, '"');
+        text_puts(out, " = ");
+        put_quoted(out, g->meta[i].value, '"');
+        text_putc(out, '\n');
+    }
+}
+
 bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options,
               struct text *out, struct text *side)
 {
@@ -972,6 +990,7 @@ bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_option
     if (!check_writable(&w))
         return false;
     put_title(out, g);
+    put_meta(out, g);
     put_declarations(&w);
     put_symbols(&w);
     if (!g->nentry)

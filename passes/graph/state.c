@@ -529,7 +529,7 @@ static void move_to_end(struct states *s)
         struct state *st = s->state[k];
         input[nin++] = uop_buffer(s->t, st->in);
         for (int i = 0; i < st->npart; i++) {
-            output[nout++] = (struct graph_output){st->from, s->stored[g->npart].value};
+            output[nout++] = (struct graph_output){.name = st->from, .value = s->stored[g->npart].value};
             g->part[g->npart++] = &st->part[i];
         }
     }
