@@ -10,7 +10,7 @@
  *      to_host, to_device                           the memory, where the host sees it: device.mapped
  *      write, read write_buffer(), read_buffer()    copies, in the queue's order
  *      start       start()                          kernels of the list, by self->groups
- *      end         mark(), wait_all(), check_buffer()
+ *      end         mark(), wait_all(), check_buffer(), which finds the room of a buffer of the caller's
  *      hold        hold_buffer(), let_buffer()      a buffer of the caller's
  */
 #include <stdbool.h>
@@ -18,9 +18,9 @@
 #include <stdlib.h>
 
 //@ device_types
-/* Of a place: its buffer, and the byte in it where it begins. is_stale: kernels may have been told another
- * one. */
-struct place { void *buffer; size_t at; bool is_bound, is_stale; };
+/* Of a place: its buffer, and the byte in it where it begins; of a buffer of the caller's the bytes from
+ * there on. is_stale: kernels may have been told another one. */
+struct place { void *buffer; size_t at, room; bool is_bound, is_stale; };
 /* A kernel's argument: a tensor, at this byte of a place, or place < 0, a number. varies: the byte or
  * the number is told by each run. */
 struct argument { int place; bool varies; size_t at; };
@@ -78,6 +78,10 @@ static int renew(model_self *self)
 static int put(model_self *self, int place, const void *from, size_t nbytes)
 {
     const struct place *p = &self->place[place];
+    if (p->is_bound && nbytes > p->room) {
+        complain(self, "the caller's buffer ends before an input of this run's size does");
+        return MODEL_BAD_OPTIONS;
+    }
     if (p->is_bound || nbytes == 0)
         return MODEL_OK;
     if (to_device(self) != MODEL_OK || !write_buffer(self, p->buffer, p->at, nbytes, from, false))
@@ -156,13 +160,14 @@ static int bind_place(model_self *self, int place, void *buffer, size_t at)
         complain(self, "the host computes with this tensor, so it cannot be a buffer of the caller's");
         return MODEL_BAD_OPTIONS;
     }
-    int status = buffer ? check_buffer(self, place, buffer, at) : MODEL_OK;
+    size_t room = 0;
+    int status = buffer ? check_buffer(self, place, buffer, at, &room) : MODEL_OK;
     if (status != MODEL_OK)
         return status;
     if (buffer && !hold_buffer(self, buffer))
         return MODEL_DEVICE_FAILED;
     struct place *p = &self->place[place];
-    const struct place before = *p, bound = {buffer, at, true, false};
+    const struct place before = *p, bound = {buffer, at, room, true, false};
     p->is_bound = false;
     if (buffer)
         *p = bound;

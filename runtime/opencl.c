@@ -573,7 +573,7 @@ static int mark(model_self *self, void **event)
 static bool wait_all(const model_self *self) { return self->device.finish(self->device.queue) == 0; }
 
 /* Whether the caller's buffer can be this place. */
-static int check_buffer(const model_self *self, int place, void *buffer, size_t at)
+static int check_buffer(const model_self *self, int place, void *buffer, size_t at, size_t *room)
 {
     const struct opencl *cl = &self->device;
     void *context = NULL;
@@ -585,10 +585,12 @@ static int check_buffer(const model_self *self, int place, void *buffer, size_t 
         complain(self, "the buffer is of another context than the model: pass that one in options.context");
     else if (at % 128 != 0)
         complain(self, "a tensor begins at a multiple of 128 bytes of a buffer");
-    else if (at > nbytes || place_info[place].nbytes > nbytes - at)
+    else if (at >= nbytes || place_info[place].nbytes > nbytes - at)
         complain(self, "the buffer ends before the tensor does");
-    else
+    else {
+        *room = nbytes - at;
         return MODEL_OK;
+    }
     return MODEL_BAD_OPTIONS;
 }
 

@@ -123,20 +123,29 @@ static void write_weight_table(struct program *p, struct text *out)
                 p->upper);
 }
 
+/* The bytes that a buffer of the caller's must have; an input of run-time size has its own in each run. */
+static size_t needed(const struct buffer *b)
+{
+    for (int a = 0; a < b->ndim; a++)
+        if (b->kind == BUFFER_INPUT && b->dim[a]->op != OP_CONST)
+            return 0;
+    return b->nbytes;
+}
+
 /* The table of the places of inputs and outputs. */
 static void write_places(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     struct buffer *const *side[] = {s->input, s->output};
     const int n[] = {s->ninput, s->noutput};
-    text_puts(out, "/* Of each place the byte of the memory where it begins, its size, and whether the host\n"
-                   " * computes with it. */\n"
+    text_puts(out, "/* Of each place the byte of the memory where it begins, what a buffer of the caller's must\n"
+                   " * have (0: each run tells), and whether the host computes with it. */\n"
                    "static const struct { size_t at, nbytes; bool is_of_host; } place_info[] = {\n"
                    "    {0, 0, true}, {0, 0, true},\n");
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < n[k]; i++) {
             const struct buffer *b = side[k][i];
-            text_printf(out, "    {%zu, %zu, %s},\n", p->place[b->id], b->nbytes,
+            text_printf(out, "    {%zu, %zu, %s},\n", p->place[b->id], needed(b),
                         p->buffer_used[b->id] ? "true" : "false");
         }
     text_puts(out, "};\n\n");

@@ -95,14 +95,27 @@ static void write_signature(struct program *p, int entry, bool enqueue, struct t
                 enqueue ? "enqueue" : "run", p->name, f, f, enqueue ? ", void **event" : "");
 }
 
+/* Whether the entry has inputs or outputs that buffers of the caller's can be. */
+static bool has_bind(const struct program *p, int entry, bool output)
+{
+    const struct graph_entry *x = &p->s->graph->entry[entry];
+    return p->backend->device && (output ? x->noutput : x->ninput) > 0;
+}
+
+static void write_bind_signature(struct program *p, int entry, bool output, struct text *out)
+{
+    const char *which = output ? "output" : "input";
+    text_printf(out, "int %s_bind_%s(%s *self, int %s, void *buffer, size_t at)", function_of(p, entry), which, p->name, which);
+}
+
 void entries_write_header(struct program *p, struct text *out)
 {
     int n = schedule_count_entries(p->s);
     if (n == 0)
         return;
     text_printf(out, "/* The model's entries: runs over one context and its states. %s_run() is all of them, for tools:\n"
-                     " * in.dim_entry is the number of the one that runs, and pointers of the others may be NULL. */\n",
-                p->name);
+                     " * in.dim_entry is the number of the one that runs, and pointers of the others may be NULL.%s */\n",
+                p->name, p->backend->device ? " The bind functions\n * count the inputs and outputs of their entry." : "");
     for (int e = 0; e < n; e++) {
         text_printf(out, "\n/* %d: ", e);
         text_comment(out, p->s->graph->entry[e].name);
@@ -113,6 +126,11 @@ void entries_write_header(struct program *p, struct text *out)
             write_signature(p, e, enqueue, out);
             text_puts(out, ";\n");
         }
+        for (int output = 0; output < 2; output++)
+            if (has_bind(p, e, output)) {
+                write_bind_signature(p, e, output, out);
+                text_puts(out, ";\n");
+            }
     }
     text_putc(out, '\n');
 }
@@ -144,11 +162,24 @@ static void write_function(struct program *p, int entry, bool enqueue, struct te
     text_puts(out, "    return status;\n}\n\n");
 }
 
+static void write_bind_function(struct program *p, int entry, bool output, struct text *out)
+{
+    const struct graph_entry *x = &p->s->graph->entry[entry];
+    const char *which = output ? "output" : "input";
+    write_bind_signature(p, entry, output, out);
+    text_printf(out, "\n{\n    return %s < 0 || %s >= %d ? %s_BAD_OPTIONS\n               : %s_bind_%s(self, %d + %s, buffer, at);\n}\n\n",
+                which, which, output ? x->noutput : x->ninput, p->upper, p->name, which, output ? x->output : x->input, which);
+}
+
 void entries_write_functions(struct program *p, struct text *out)
 {
-    for (int e = 0; e < schedule_count_entries(p->s); e++)
+    for (int e = 0; e < schedule_count_entries(p->s); e++) {
         for (int enqueue = 0; enqueue < 1 + (p->backend->device != NULL); enqueue++)
             write_function(p, e, enqueue, out);
+        for (int output = 0; output < 2; output++)
+            if (has_bind(p, e, output))
+                write_bind_function(p, e, output, out);
+    }
 }
 
 void entries_write_info(struct program *p, struct text *out)

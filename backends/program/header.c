@@ -184,7 +184,7 @@ static const char device_functions_text[] =
     "int model_wait(model_self *self);     /* for the end of all runs */\n"
     "/* Makes a cl_mem of the model's context, from the byte `at` on, a multiple of 128, the input or output\n"
     " * of this number in model_inputs or model_outputs, in place of a pointer in the following runs. It holds\n"
-    " * the tensor's bound. NULL: a pointer again. */\n"
+    " * an output's bound, an input of each run's size. NULL: a pointer again. */\n"
     "int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n"
     "int model_bind_output(model_self *self, int output, void *buffer, size_t at);\n\n";
 

@@ -192,7 +192,7 @@ static void name_buffers(struct program *p)
 /* Takes the names that the entry's structs and functions have, if all of them are free. */
 static bool take_names(struct program *p, const char *base)
 {
-    static const char *const of[] = {"inputs", "outputs", "run", "enqueue"};
+    static const char *const of[] = {"inputs", "outputs", "run", "enqueue", "bind_input", "bind_output"};
     for (int take = 0; take < 2; take++)
         for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
             const char *name = mem_printf(p->t, "%s_%s", base, of[i]);

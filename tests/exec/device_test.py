@@ -157,6 +157,13 @@ def bound():
             got = call()
             expect(got == status and (text is None or any(text in t for t in told)), f"status {got}, not {status}; told {told}")
         check(net.run({"x": x}, {"B": 3}), y)
+        rows = driver.buffer(3 * 8 * 4)                     # less than the bound holds what the run says
+        driver.write(rows, x)
+        expect(bind_input(net.model, 0, rows, C.c_size_t(0)) == OK, "a buffer of three rows")
+        check(net.run({"x": x}, {"B": 3}), y)
+        del told[:]
+        net.give({"x": np.concatenate([x, x[:1]])}, {"B": 4})
+        expect(net.step() == BAD_OPTIONS and "this run's size" in told[0], f"four rows: {told}")
 
 
 @suite.case("a tensor that the host computes with cannot be the caller's buffer")
