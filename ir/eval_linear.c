@@ -55,6 +55,7 @@ struct linstr {
     /* likewise: of a grid's first dimension, the loops of the others around it; of a block's threads,
      * how many are between two iterations */
     bool grid; int outer[2], nouter;
+    bool place;                  /* OPEN, CLOSE: iterations are places of a grid, each with memory of its own */
     int64_t item;
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
@@ -318,7 +319,7 @@ static void open_worker(struct linear_eval *e, const struct uop *u, struct linst
 static void compile_range(struct linear_eval *e, const struct uop *u)
 {
     struct linstr in = {.code = CODE_OPEN, .shared = e->env->parts > 0 && range_is_shared(u),
-                        .of_block = range_is_of_block(u)};
+                        .of_block = range_is_of_block(u), .place = range_is_grid(u)};
     if (range_is_grid(u) || range_is_item(u))
         open_worker(e, u, &in);
     emit(e, in, u, 0);
@@ -731,7 +732,11 @@ static bool run(struct linear_eval *e)
             e->reg[in->dst].i += in->grid ? e->env->parts : 1;
             if (e->reg[in->dst].i < loop_bound(e, in, 1))
                 pc = in->target;
-            break;
+            if (!in->place || e->threads < 2)
+                break;
+            e->pc = pc;          /* the next place begins when all threads have left this one */
+            e->phase++;
+            return true;
         case CODE_BARRIER:
             e->pc = pc;
             e->phase++;

@@ -292,7 +292,8 @@ static void check_block(const struct kernel_verifier *k, const struct uop *sink)
     bool any = false;
     for (int i = 0; i < k->n; i++)
         any |= range_is_of_block(k->order[i]) || range_is_item(k->order[i]) ||
-               (k->order[i]->op == OP_STAGE && buffer_space(k->order[i]->arg.p) == SPACE_LOCAL);
+               ((k->order[i]->op == OP_STAGE || k->order[i]->op == OP_BUFFER) &&
+                buffer_space(k->order[i]->arg.p) == SPACE_LOCAL);
     for (int i = 0; i < sink->nsrc && any; i++) {
         int n;
         struct mem_mark mark = scratch_mark(k->v.t);

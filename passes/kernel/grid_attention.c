@@ -19,6 +19,8 @@
 #include "passes/kernel/online_softmax.h"
 
 enum { STEP_MOST = 16, STEP_LEAST = 4, SHAPES_MAX = 8, FEW = 8 };
+/* Stores of a block of keys, of a row with its trees; an exponential, in multiply-adds of a thread. */
+enum { STORES = 9, ROW_STORES = 4, EXPONENTIAL = 12 };
 
 /* A product's tile: items x lanes of rows (the queries) and of columns, which several such tiles make up;
  * terms of its sum that are copied at a time, 0: none are. */
@@ -111,7 +113,6 @@ static int64_t local_nelem(const struct shape *s, const struct sizes *x)
 
 static double shape_ns(const struct device_row *d, const struct shape *s, const struct sizes *x)
 {
-    enum { STORES = 9, EXPONENTIAL = 12 };
     double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows),
            turns = (double)ceil_of(x->keys, s->of.keys), threads = (double)s->threads;
     double elements = (double)s->of.rows * s->of.keys / threads;
@@ -127,14 +128,17 @@ static double shape_ns(const struct device_row *d, const struct shape *s, const 
     return compute > reading ? compute : reading;
 }
 
-/* A block for each query, whose threads share its keys; 0: its rows do not fit. */
+/* A block of one wave for each query, whose threads share its keys, and load all factors from memory; 0: two
+ * rows of scores, and what their sums need, do not fit. */
 static double rows_ns(const struct device_row *d, const struct sizes *x)
 {
-    double pairs = (double)x->heads * (double)x->queries * (double)x->keys;
-    double products = pairs * (double)(x->features + x->columns);
-    double busy = (double)x->heads * (double)x->queries * d->wave / cost_full_threads(d);
-    double compute = 2 * products * (1 + 2 * RATIO_GRID_LOAD) / d->gflops / (busy < 1 ? busy : 1);
-    double reading = 4 * products / (d->gbytes * RATIO_GRID_CACHE);
+    double blocks = (double)x->heads * (double)x->queries, keys = (double)x->keys / d->wave;
+    double factors = (double)(x->features + x->columns);
+    double work = keys * (factors * (1 + 2 * RATIO_GRID_LOAD) + EXPONENTIAL + 2) +
+                  ROW_STORES * (RATIO_GRID_BARRIER / 2 + d->wave);
+    double busy = blocks * d->wave / cost_full_threads(d);
+    double compute = 2 * blocks * d->wave * work / d->gflops / (busy < 1 ? busy : 1);
+    double reading = 4 * blocks * (double)x->keys * factors / (d->gbytes * RATIO_GRID_CACHE);
     if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > (int64_t)d->local_nbytes)
         return 0;
     return compute > reading ? compute : reading;

@@ -420,10 +420,10 @@ bool apply_pass(struct work *w, const struct opt *opt)
     for (int i = 0; i < w->ast->nsrc; i++) {
         struct uop *memory = w->ast->src[i]->src[0];
         const struct buffer *b = uop_buffer_of(memory);
-        if (b->kind != BUFFER_SCRATCH || map_get(&by, memory))
+        if (b->kind != BUFFER_SCRATCH || b->is_local || map_get(&by, memory))
             continue;
-        if (b->is_local || b->ndim != 1 || b->dim[0]->op != OP_CONST)
-            return work_refuse(w, "local memory has a size that is known, and is not passed on twice");
+        if (b->ndim != 1 || b->dim[0]->op != OP_CONST)
+            return work_refuse(w, "only the run knows how large the memory is");
         struct buffer *local = work_new_memory(w, b->dtype, b->dim[0]->arg.i, SPACE_LOCAL);
         map_set(&by, memory, uop_buffer(t, local));
         passed++;

@@ -38,8 +38,15 @@ NETS = {
     "attention": ("input %q : f32[2, 2, 20, 16]\ninput %k : f32[2, 2, 33, 16]\ninput %v : f32[2, 2, 33, 16]\n%y = attention(%q, %k, %v)\n", {}, True),
     "causal attention of a run's length": ("input %q : f32[2, T<=40, 16]\ninput %k : f32[2, T, 16]\ninput %v : f32[2, T, 16]\n"
                                            "%y = attention(%q, %k, %v) {causal=true}\n", {"T": 27}, None),
+    "attention of more keys than rows fit": ("input %q : f32[1, 16, 8]\ninput %k : f32[1, 5000, 8]\ninput %v : f32[1, 5000, 12]\n%y = attention(%q, %k, %v)\n", {}, True),
+    "attention in a window": ("input %q : f32[2, 3, T<=150, 16]\ninput %k : f32[2, 3, T, 16]\ninput %v : f32[2, 3, T, 16]\n"
+                              "%y = attention(%q, %k, %v) {causal=true, window=20}\n", {"T": 133}, True),
+    "attention with a mask that hides by numbers": ("input %q : f32[2, 40, 16]\ninput %k : f32[2, 300, 16]\ninput %v : f32[2, 300, 20]\ninput %m : f32[40, 300]\n"
+                                                    "%y0 = attention(%q, %k, %v, %m)\n%y = gelu(%y0)\n", {}, True),
     "a chain of elementwise ops": ("input %x : f32[3, 5, 77]\n%a = exp(%x)\n%b = tanh(%a)\n%y = mul(%b, %x)\n", {}, False),
 }
+
+BLOCKS = ("attention of more keys than rows fit", "attention in a window", "attention with a mask that hides by numbers")     # of keys
 
 
 def built(tgc, folder, text, target, *flags):
@@ -73,6 +80,7 @@ def check(tgc, scratch, name, row):
     expect("parts = (uint)" not in source, "a kernel goes by parts of one loop")
     if local is not None and row == "generic-gpu":
         expect(("local float " in source) == local and ("barrier(" in source) == local, "local memory, or none")
+    expect(name not in BLOCKS or "int span = 0; span <" in source, "no blocks of keys")
     return want, place, sizes
 
 

@@ -73,6 +73,20 @@ def phases():
                    f"without {barrier.strip()} nobody meets: {done.stderr}{done.stdout}")
 
 
+@suite.case("what a block's stores pass on is behind a barrier each, and no thread's own scratch")
+def passed():
+    folder = ROOT / "tests/ir/golden/opts/pass"
+    ast = must(tgtool("apply", folder / "legal.opts", folder / "kernel.tgk"))
+    text = must(tgtool("pass", "linearize", "-", text=ast))
+    want = must(tgtool("eval", folder / "kernel.tgk"))
+    barriers = re.findall(r" *barrier\(\) \{id=\d+\}\n", text)
+    expect(len(barriers) == 3 and must(tgtool("-B", 8, "eval", "-", text=text)) == want, f"{len(barriers)} barriers, or other values:\n{text}")
+    met = [tgtool("-B", 8, "eval", "-", text=text.replace(b, "")).returncode for b in barriers]
+    expect(met == [0, 1, 1], f"who meets without each of the barriers: {met}")     # a thread reads the zero that it has stored
+    done = tgtool("print", "-", text=ast.replace(" local", ""))
+    expect(done.returncode == 1 and "a block's threads pass scratch on that is each thread's own" in done.stderr, f"{done.returncode}: {done.stderr}")
+
+
 @suite.case("a barrier that not all threads of a block reach is refused")
 def divergence():
     text = linear("block 0 axis=1 n=4\nstage 0.sum0 axis=1 space=local\n")
