@@ -41,7 +41,7 @@ NETS = {
     "attention of more keys than rows fit": ("input %q : f32[1, 16, 8]\ninput %k : f32[1, 5000, 8]\ninput %v : f32[1, 5000, 12]\n%y = attention(%q, %k, %v)\n", {}, True),
     "attention in a window": ("input %q : f32[2, 3, T<=150, 16]\ninput %k : f32[2, 3, T, 16]\ninput %v : f32[2, 3, T, 16]\n"
                               "%y = attention(%q, %k, %v) {causal=true, window=20}\n", {"T": 133}, True),
-    "attention with a mask that hides by numbers": ("input %q : f32[2, 40, 16]\ninput %k : f32[2, 300, 16]\ninput %v : f32[2, 300, 20]\ninput %m : f32[40, 300]\n"
+    "attention with a mask that hides by numbers": ("input %q : f32[6, 40, 16]\ninput %k : f32[6, 300, 16]\ninput %v : f32[6, 300, 20]\ninput %m : f32[40, 300]\n"
                                                     "%y0 = attention(%q, %k, %v, %m)\n%y = gelu(%y0)\n", {}, True),
     "a chain of elementwise ops": ("input %x : f32[3, 5, 77]\n%a = exp(%x)\n%b = tanh(%a)\n%y = mul(%b, %x)\n", {}, False),
 }
