@@ -2,6 +2,7 @@
 #include "lib/lib.h"
 #include "backends/program/program.h"
 #include "passes/analysis/error.h"
+#include "passes/analysis/kernel_cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct report {
     struct text opts;               /* --why --json: the elements of a JSON list */
     struct text passes;             /* --passes: lines, or the elements of a JSON list */
     struct text table;              /* a line for each kernel, or the elements of a JSON list */
+    struct text device;             /* of a run on a device: a line, or a JSON object */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, stack_bytes, weight_bytes;
     size_t live_bytes;              /* the largest live set; unknown for a compiled model */
@@ -299,6 +301,20 @@ static void put_functions(struct text *x, bool json, const struct schedule *s)
     }
 }
 
+/* What a run takes of the device that kernels are for. */
+static void put_device(struct text *x, bool json, const struct schedule *s)
+{
+    const struct device_run run = device_run(x->t, s);
+    const char *row = x->t->device->text;
+    if (json)
+        text_printf(x, "{\"row\":\"%s\",\"launches\":%d,\"moved_bytes\":%.0f,\"least_bytes\":%.0f,\"asked_bytes\":%.0f,"
+                    "\"local_bytes\":%.0f,\"predicted_us\":%.4g}", row, run.launches, run.moved, run.least, run.asked,
+                    run.local_nbytes, run.ns / 1000);
+    else
+        text_printf(x, "device: %s, %d launches, %.4g KB moved, %.4g KB at least, %.4g KB of local memory, predicted %.4g us\n",
+                    row, run.launches, run.moved / 1024, run.least / 1024, run.local_nbytes / 1024, run.ns / 1000);
+}
+
 static bool report_model(struct tgc *t, const struct options *given, struct report *r)
 {
     struct options told = *given;
@@ -361,6 +377,8 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
         schedule_kernels_json(&r->table, t, m.schedule);
     else
         put_kernels(&r->table, t, m.schedule);
+    if (t->device)
+        put_device(&r->device, o->json, m.schedule);
     r->kernels = m.schedule->nkernel;
     for (int i = 0; i < m.schedule->nkernel; i++)
         r->flop += m.schedule->kernel[i]->flop;
@@ -438,6 +456,8 @@ static void put_json(struct text *x, const struct options *o, const struct repor
         text_printf(x, ",\"functions\":[%s]", r->functions.s);
     if (!r->open.n && !r->is_artefact)
         text_printf(x, ",\"kernel_list\":[%s]", r->table.s ? r->table.s : "");
+    if (r->device.n)
+        text_printf(x, ",\"device\":%s", r->device.s);
     if (o->passes && !r->open.n && !r->is_artefact)
         text_printf(x, ",\"passes\":[%s]", r->passes.s ? r->passes.s : "");
     if (o->why && !r->open.n && !r->is_artefact)
@@ -489,6 +509,8 @@ static void put_text(struct text *x, const struct report *r)
     if (!r->is_artefact)
         text_printf(x, ", %zu of them alive at once at most", r->live_bytes);
     text_printf(x, "\nstack: %zu bytes at most\n", r->stack_bytes);
+    if (r->device.n)
+        text_puts(x, r->device.s);
     if (r->error_estimate > 0)
         text_printf(x, "error: about %.2g of the largest output is added by Winograd's tiles, of "
                        "%.2g (--error)\n",
@@ -512,6 +534,7 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o)
                        .opts = {.t = t},
                        .passes = {.t = t},
                        .table = {.t = t},
+                       .device = {.t = t},
                        .inputs = {.t = t},
                        .outputs = {.t = t}};
     const char *dot = strrchr(o->model, '.');

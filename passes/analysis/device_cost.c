@@ -56,3 +56,49 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     use.ns = (use.ns > cache ? use.ns : cache) + RATIO_GRID_LAUNCH;
     return use;
 }
+
+static bool is_known(const struct buffer *const *b, int n, const struct buffer *x)
+{
+    for (int i = 0; i < n; i++)
+        if (b[i] == x)
+            return true;
+    return false;
+}
+
+/* Bytes that no schedule could spare. */
+static double least_nbytes(struct tgc *t, const struct schedule *s)
+{
+    const struct buffer **seen = NULL;
+    int nseen = 0;
+    size_t cap = 0;
+    double nbytes = 0;
+    for (int i = 0; i < s->nkernel; i++)
+        for (int j = 0; j < s->kernel[i]->nbuffer; j++) {
+            const struct buffer *b = buffer_root(s->kernel[i]->buffer[j]);
+            bool counts = b->kind == BUFFER_INPUT || b->kind == BUFFER_OUTPUT || b->kind == BUFFER_WEIGHT;
+            if (!counts || is_known(seen, nseen, b))
+                continue;
+            SCRATCH_PUSH(t, seen, nseen, cap, b);
+            nbytes += buffer_most_nbytes(b);
+        }
+    return nbytes;
+}
+
+struct device_run device_run(struct tgc *t, const struct schedule *s)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct device_run run = {.least = least_nbytes(t, s)};
+    for (int i = 0; i < s->nstep; i++) {
+        const struct kernel *k = s->step[i].kernel;
+        if (!k)
+            continue;
+        struct device_use use = device_use(t, k);
+        run.launches++;
+        run.moved += k->nbytes;
+        run.asked += use.asked;
+        run.local_nbytes = use.local_nbytes > run.local_nbytes ? use.local_nbytes : run.local_nbytes;
+        run.ns += kernel_cost(t, s, k).ns;
+    }
+    scratch_release(t, mark);
+    return run;
+}

@@ -362,7 +362,7 @@ struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const st
     struct mem_mark mark = scratch_mark(t);
     struct walk w = {.t = t, .m = machine_of(t)};
     struct kernel_cost c = {0};
-    if (s->on_device) {
+    if (device_has_grid(t)) {
         c.ns = device_use(t, k).ns;
         return c;
     }

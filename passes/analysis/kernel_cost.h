@@ -9,7 +9,7 @@
 /* ns of one thread on machine_of(t), for one run. `nbytes`: traffic from L2, L3 and memory. */
 struct kernel_cost { double ns, compute_ns, nbytes[LEVEL_COUNT]; };
 
-/* Of the kernel's widest program, at the dimensions' upper bounds. For devices the time alone, if they have a grid.
+/* Of the kernel's widest program, at the dimensions' upper bounds. For devices with a grid the time alone.
  * needs: VECTORS, SIZES. Changes nothing. */
 struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const struct kernel *k);
 
@@ -18,5 +18,11 @@ struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const st
  * cache, and from local memory. needs: LINEAR, SIZES. */
 struct device_use { double threads, local_nbytes, asked, local_asked, ns; };
 struct device_use device_use(struct tgc *t, const struct kernel *k);
+
+/* Of a run on a device, at the dimensions' upper bounds. launches: kernels of the schedule's steps, each of a loop once; moved: the
+ * bytes of each kernel's tensors; least: those of the inputs, outputs and weights that kernels access, once; local_nbytes: the
+ * most of a block; asked: as above; ns: estimated, one kernel after the other. needs: LINEAR, SIZES. */
+struct device_run { int launches; double moved, least, asked, local_nbytes, ns; };
+struct device_run device_run(struct tgc *t, const struct schedule *s);
 
 #endif
