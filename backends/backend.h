@@ -59,6 +59,14 @@ struct program_entry {
     const char *name;            /* as in the model */
     int input, input_count, output, output_count;
 };
+/* A part of an output, along its last axis, that has a name. */
+struct program_slice {
+    const char *name;
+    int output;                  /* of all outputs */
+    size_t begin, size;          /* elements */
+};
+/* What the program says of itself. */
+struct program_meta { const char *key, *value; };
 struct program_info {
     int version;                 /* PROGRAM_INFO_VERSION */
     const char *name;            /* the C prefix */
@@ -81,6 +89,9 @@ struct program_info {
     int entry_count;             /* 0: the model is one run */
     const struct program_entry *entries;
     size_t entry_offset;         /* of an int64_t in NAME_inputs: which entry NAME_run() runs */
+    int slice_count, meta_count;
+    const struct program_slice *slices;
+    const struct program_meta *meta;
 };
 
 /* Which entry the input or output i belongs to; -1: the model has none. */

@@ -10,7 +10,7 @@
 struct tally { const char *name; int n; };
 struct report {
     const char *name;
-    struct text inputs, outputs, states, entries;    /* JSON lists, or lines */
+    struct text inputs, outputs, states, entries, slices, meta;    /* JSON lists, or lines */
     struct text functions;          /* C functions of the user's that it calls, likewise */
     size_t state_bytes;
     struct tally *tally; size_t ntally, cap_tally;
@@ -76,6 +76,33 @@ static void put_passes(struct text *x, bool json, const struct pass_record *reco
                         counts ? mem_printf(x->t, "%d", record[i].changes) : "-",
                         record[i].seconds * 1e3, record[i].uops);
     }
+}
+
+/* A part of an output. */
+static void put_slice(struct text *x, bool json, const char *output, const char *name, size_t begin, size_t size)
+{
+    if (!json) {
+        text_printf(x, "    %s.%s: %zu elements from %zu on\n", output, name, size, begin);
+        return;
+    }
+    text_puts(x, x->n ? ",{\"output\":" : "{\"output\":");
+    text_json(x, output);
+    text_puts(x, ",\"name\":");
+    text_json(x, name);
+    text_printf(x, ",\"begin\":%zu,\"size\":%zu}", begin, size);
+}
+
+/* What the model says of itself. */
+static void put_meta(struct text *x, bool json, const char *key, const char *value)
+{
+    if (!json) {
+        text_printf(x, "    %s: %s\n", key, value);
+        return;
+    }
+    text_puts(x, x->n ? "," : "");
+    text_json(x, key);
+    text_putc(x, ':');
+    text_json(x, value);
 }
 
 /* An entry: which of the inputs and outputs are its own. */
@@ -353,6 +380,13 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     }
     for (int i = 0; i < m.graph->nentry; i++)
         put_entry(&r->entries, o->json, m.graph, i);
+    for (int i = 0; i < m.schedule->noutput; i++)
+        for (int k = 0; k < m.graph->output[i].nslice; k++) {
+            const struct graph_slice *s = &m.graph->output[i].slice[k];
+            put_slice(&r->slices, o->json, m.graph->output[i].name, s->name, (size_t)s->begin, (size_t)s->size);
+        }
+    for (int i = 0; i < m.graph->nmeta; i++)
+        put_meta(&r->meta, o->json, m.graph->meta[i].key, m.graph->meta[i].value);
     put_functions(&r->functions, o->json, m.schedule);
     r->state_bytes = program_state_bytes(t, m.schedule);
     for (int i = 0; i < m.schedule->noutput; i++)
@@ -412,6 +446,12 @@ static bool report_artefact(struct tgc *t, const struct options *o, struct repor
         put_state(&r->states, o->json, i == 0, st->from, st->input.name, st->input.dtype, &shape,
                   st->axis);
     }
+    for (int i = 0; i < p.info->slice_count; i++) {
+        const struct program_slice *s = &p.info->slices[i];
+        put_slice(&r->slices, o->json, p.info->outputs[s->output].name, s->name, s->begin, s->size);
+    }
+    for (int i = 0; i < p.info->meta_count; i++)
+        put_meta(&r->meta, o->json, p.info->meta[i].key, p.info->meta[i].value);
     r->state_bytes = p.info->state_bytes;
     r->arena_bytes = p.info->arena_bytes;
     r->stack_bytes = p.info->stack_bytes;
@@ -436,6 +476,10 @@ static void put_json(struct text *x, const struct options *o, const struct repor
                     r->arena_bytes, r->stack_bytes, r->kernels, r->flop);
     if (r->entries.n)
         text_printf(x, ",\"entries\":[%s]", r->entries.s);
+    if (r->slices.n)
+        text_printf(x, ",\"slices\":[%s]", r->slices.s);
+    if (r->meta.n)
+        text_printf(x, ",\"meta\":{%s}", r->meta.s);
     if (r->states.n)
         text_printf(x, ",\"states\":[%s],\"state_bytes\":%zu", r->states.s, r->state_bytes);
     if (!r->open.n && !r->is_artefact)
@@ -484,6 +528,10 @@ static void put_text(struct text *x, const struct report *r)
     put_lines(x, "outputs", &r->outputs);
     if (r->entries.n)
         put_lines(x, "entries, with inputs and outputs of their own", &r->entries);
+    if (r->slices.n)
+        put_lines(x, "parts of outputs", &r->slices);
+    if (r->meta.n)
+        put_lines(x, "what it says of itself", &r->meta);
     if (r->states.n)
         put_lines(x, "states, from output to next input", &r->states);
     if (r->functions.n)
@@ -529,6 +577,8 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o)
     struct report r = {.open = {.t = t},
                        .states = {.t = t},
                        .entries = {.t = t},
+                       .slices = {.t = t},
+                       .meta = {.t = t},
                        .functions = {.t = t},
                        .why = {.t = t},
                        .opts = {.t = t},

@@ -67,6 +67,24 @@ static void describe_entries(struct tgc *t, const struct schedule *s, struct pro
     info->entries = n ? x : NULL;
 }
 
+static void describe_slices(struct tgc *t, const struct schedule *s, struct program_info *info)
+{
+    const struct graph *g = s->graph;
+    struct program_slice *x = NULL;
+    struct program_meta *meta = mem_array(t, (size_t)(g ? g->nmeta : 0) + 1, sizeof *meta);
+    size_t cap = 0;
+    for (int i = 0; g && i < s->noutput; i++)
+        for (int k = 0; k < g->output[i].nslice; k++) {
+            const struct graph_slice *from = &g->output[i].slice[k];
+            struct program_slice one = {from->name, i, (size_t)from->begin, (size_t)from->size};
+            VEC_PUSH(t, x, info->slice_count, cap, one);
+        }
+    info->slices = x;
+    for (int i = 0; g && i < g->nmeta; i++)
+        meta[info->meta_count++] = (struct program_meta){g->meta[i].key, g->meta[i].value};
+    info->meta = info->meta_count ? meta : NULL;
+}
+
 static void describe_states(struct tgc *t, const struct schedule *s, struct program_info *info)
 {
     struct program_state *x = mem_array(t, (size_t)s->nstate + 1, sizeof *x);
@@ -107,6 +125,7 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
     info->entry_offset = PROGRAM_NO_OFFSET;
     describe_symbols(t, s, info);
     describe_entries(t, s, info);
+    describe_slices(t, s, info);
     describe_states(t, s, info);
     for (int i = 0; i < s->nstep; i++)
         info->flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;

@@ -84,6 +84,22 @@ static value entries(const struct emit *e, const struct program_entry *x, int n)
     return table(e, row, n);
 }
 
+static value slices(const struct emit *e, const struct program_slice *x, int n)
+{
+    value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
+    for (int i = 0; i < n; i++)
+        row[i] = RECORD(e, string(e, x[i].name), const_int(e, e->i32, x[i].output), size(e, x[i].begin), size(e, x[i].size));
+    return table(e, row, n);
+}
+
+static value meta(const struct emit *e, const struct program_meta *x, int n)
+{
+    value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
+    for (int i = 0; i < n; i++)
+        row[i] = RECORD(e, string(e, x[i].key), string(e, x[i].value));
+    return table(e, row, n);
+}
+
 /* Offsets in a block are the same on all machines. */
 static value states(const struct emit *e, const struct program_state *x, int n)
 {
@@ -130,7 +146,8 @@ static value info_record(const struct emit *e, const struct program_info *i)
         size_of(e, e->inputs), size_of(e, e->outputs), size(e, i->stack_bytes),
         const_int(e, e->i32, i->state_count), states(e, i->states, i->state_count),
         size(e, i->state_bytes), const_int(e, e->i32, i->entry_count), entries(e, i->entries, i->entry_count),
-        offset(e, e->inputs, i->entry_offset));
+        offset(e, e->inputs, i->entry_offset), const_int(e, e->i32, i->slice_count), const_int(e, e->i32, i->meta_count),
+        slices(e, i->slices, i->slice_count), meta(e, i->meta, i->meta_count));
 }
 
 /* --------------------------------------------------------------------------------------- weights */

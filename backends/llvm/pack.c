@@ -6,7 +6,8 @@
 #include <string.h>
 
 /* The least bytes that a record takes. */
-enum { DIM_NBYTES = 16, TENSOR_NBYTES = 48, SYMBOL_NBYTES = 32, KERNEL_NBYTES = 32, STATE_NBYTES = 72, ENTRY_NBYTES = 40 };
+enum { DIM_NBYTES = 16, TENSOR_NBYTES = 48, SYMBOL_NBYTES = 32, KERNEL_NBYTES = 32, STATE_NBYTES = 72, ENTRY_NBYTES = 40,
+       SLICE_NBYTES = 32, META_NBYTES = 16 };
 
 static void put_tensor(struct text *out, const struct program_tensor *x)
 {
@@ -27,6 +28,22 @@ static void put_tensors(struct text *out, const struct program_tensor *x, int n)
     bytes_put(out, (uint64_t)n);
     for (int i = 0; i < n; i++)
         put_tensor(out, &x[i]);
+}
+
+static void put_slices(struct text *out, const struct program_info *info)
+{
+    bytes_put(out, (uint64_t)info->slice_count);
+    for (int i = 0; i < info->slice_count; i++) {
+        bytes_put_string(out, info->slices[i].name);
+        bytes_put(out, (uint64_t)info->slices[i].output);
+        bytes_put(out, info->slices[i].begin);
+        bytes_put(out, info->slices[i].size);
+    }
+    bytes_put(out, (uint64_t)info->meta_count);
+    for (int i = 0; i < info->meta_count; i++) {
+        bytes_put_string(out, info->meta[i].key);
+        bytes_put_string(out, info->meta[i].value);
+    }
 }
 
 static void put_info(struct text *out, const struct program_info *info)
@@ -64,6 +81,7 @@ static void put_info(struct text *out, const struct program_info *info)
         for (size_t k = 0; k < sizeof number / sizeof *number; k++)
             bytes_put(out, (uint64_t)number[k]);
     }
+    put_slices(out, info);
     const size_t size[] = {info->arena_bytes, info->arena_align, info->weights_bytes, info->inputs_bytes,
                            info->outputs_bytes, info->stack_bytes, info->state_bytes, info->entry_offset};
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
@@ -130,6 +148,28 @@ static void get_entries(struct byte_reader *r, struct program_info *info)
     info->entries = info->entry_count ? entry : NULL;
 }
 
+static void get_slices(struct byte_reader *r, struct program_info *info)
+{
+    info->slice_count = bytes_get_count(r, SLICE_NBYTES);
+    struct program_slice *slice = mem_array(r->t, (size_t)info->slice_count + 1, sizeof *slice);
+    for (int i = 0; i < info->slice_count; i++) {
+        slice[i].name = bytes_get_string(r);
+        slice[i].output = bytes_get_int(r, 0, info->output_count - 1);
+        slice[i].begin = bytes_get(r);
+        slice[i].size = bytes_get(r);
+        r->is_bad |= !slice[i].name;
+    }
+    info->slices = info->slice_count ? slice : NULL;
+    info->meta_count = bytes_get_count(r, META_NBYTES);
+    struct program_meta *meta = mem_array(r->t, (size_t)info->meta_count + 1, sizeof *meta);
+    for (int i = 0; i < info->meta_count; i++) {
+        meta[i].key = bytes_get_string(r);
+        meta[i].value = bytes_get_string(r);
+        r->is_bad |= !meta[i].key || !meta[i].value;
+    }
+    info->meta = info->meta_count ? meta : NULL;
+}
+
 static void get_tables(struct byte_reader *r, struct program_info *info)
 {
     info->inputs = get_tensors(r, &info->input_count);
@@ -161,6 +201,7 @@ static void get_tables(struct byte_reader *r, struct program_info *info)
     }
     info->states = info->state_count ? state : NULL;
     get_entries(r, info);
+    get_slices(r, info);
 }
 
 /* Whether the fields that callers write and read are in their structs. */

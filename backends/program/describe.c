@@ -75,6 +75,7 @@ void describe_write(struct program *p, struct text *out)
     write_kernels(p, out);
     state_write_info(p, out);
     entries_write_info(p, out);
+    int nslice = slices_write_info(p, out), nmeta = meta_write_info(p, out);
     double flop = 0;
     for (int i = 0; i < s->nstep; i++)
         flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
@@ -99,5 +100,7 @@ void describe_write(struct program *p, struct text *out)
                 schedule_count_entries(s) ? mem_printf(p->t, "offsetof(%s_inputs, dim_%s)", p->name,
                                                        p->var_name[s->graph->entry_number->id])
                                           : "(size_t)-1");
+    text_printf(out, "        %d, %d, %s, %s,\n", nslice, nmeta, nslice ? "slice_info" : "NULL",
+                nmeta ? "meta_info" : "NULL");
     text_puts(out, "    };\n    return &info;\n}\n\n");
 }

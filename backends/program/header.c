@@ -97,6 +97,7 @@ static void write_macros(struct program *p, struct text *out)
             text_comment(out, s->var[i]->name);
             text_puts(out, "\" */\n");
         }
+    slices_write_macros(p, out);
     if (p->weights == WEIGHTS_FILE && s->nweight > 0)
         text_printf(out, "#define %s_WEIGHTS_BYTES %zu    /* the size of %s.weights */\n", p->upper,
                     s->weight_nbytes, p->name);
@@ -225,6 +226,14 @@ static const char info_text[] =
     "    const char *name;\n"
     "    int input, input_count, output, output_count;   /* those of all inputs and outputs that it has */\n"
     "};\n"
+    "struct model_slice {                /* a part of an output that has a name */\n"
+    "    const char *name;\n"
+    "    int output;                     /* its number among all outputs */\n"
+    "    size_t begin, size;             /* elements of its last axis */\n"
+    "};\n"
+    "struct model_meta {\n"
+    "    const char *key, *value;\n"
+    "};\n"
     "struct model_info {\n"
     "    int version;                    /* of this layout: 4 */\n"
     "    const char *name, *producer, *target;\n"
@@ -244,6 +253,9 @@ static const char info_text[] =
     "    int entry_count;                /* 0: the model is one run */\n"
     "    const struct model_entry *entries;\n"
     "    size_t entry_offset;            /* of an int64_t in model_inputs: the entry that model_run runs */\n"
+    "    int slice_count, meta_count;\n"
+    "    const struct model_slice *slices;\n"
+    "    const struct model_meta *meta;  /* what the model says of itself */\n"
     "};\n\n";
 
 static void write_example(struct program *p, struct text *out)

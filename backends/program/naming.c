@@ -224,7 +224,7 @@ void program_name_all(struct program *p)
                                       "inputs", "outputs", "options", "info",     "tensor",
                                       "dim",    "symbol",  "kernel",  "status",   "weights_data",
                                       "reset",  "save",    "restore", "state",    "enqueue", "entry",
-                                      "wait",   "bind_input", "bind_output"};
+                                      "wait",   "bind_input", "bind_output", "slice", "meta"};
     const struct schedule *s = p->s;
     const struct host_call *h;
     p->file = names_of_files(p->t);

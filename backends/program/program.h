@@ -280,6 +280,14 @@ void state_write_macro(struct program *p, struct text *out);
 void state_write_header(struct program *p, struct text *out);
 void state_write_info(struct program *p, struct text *out);
 
+/* ------------------------------------------------------------------------------------ slices.c */
+
+/* Named parts of outputs: NAME.h has where they begin, and how many elements they are. */
+void slices_write_macros(struct program *p, struct text *out);
+/* The tables of NAME_describe(), and how many rows they have. */
+int slices_write_info(struct program *p, struct text *out);
+int meta_write_info(struct program *p, struct text *out);
+
 /* ----------------------------------------------------------------------------------- entries.c */
 
 /* 0: the graph is one run. */

@@ -342,6 +342,41 @@ def command_line():
         expect(done.status == 1 and text in done.err, f"{words}: {done.status} {done.err}")
 
 
+PARTS = """tg 1
+meta "frequency" = "20 Hz, \\"as measured\\""
+meta "empty" = ""
+entry "a" {
+    input %x : f32[2, 6]
+    output %x as "y" {plan=4, pad=2}
+}
+entry "b" {
+    input %x : f32[3]
+    output %x as "y" {a_b=1, plan=2}
+    output %x as "y_a" {b=3}
+}
+"""
+
+
+@suite.case("parts of outputs that have names, and what a program says of itself")
+def parts():
+    folder, net = build("parts", PARTS)
+    told = [(net.info.slices[i].name, net.info.slices[i].output, net.info.slices[i].begin, net.info.slices[i].size)
+            for i in range(net.info.slice_count)]
+    expect(told == [(b"plan", 0, 0, 4), (b"pad", 0, 4, 2), (b"a_b", 1, 0, 1), (b"plan", 1, 1, 2), (b"b", 2, 0, 3)], f"{told}")
+    meta = {net.info.meta[i].key: net.info.meta[i].value for i in range(net.info.meta_count)}
+    expect(meta == {b"frequency": b'20 Hz, "as measured"', b"empty": b""}, f"{meta}")
+    header = (folder / "net.h").read_text()
+    for name in ("NET_AT_Y_PLAN 0\n", "NET_SIZE_Y_PLAN 4\n", "NET_AT_Y_PAD 4\n", "NET_AT_Y_2_PLAN 1\n", "NET_SIZE_Y_A_B 3\n"):
+        expect(f"#define {name}" in header, f"{name} in {[line for line in header.splitlines() if '_AT_' in line]}")
+    wanted = json.loads(T.must(T.run([TGC, "info", "net.tg", "--json"], cwd=folder)).out)
+    expect(wanted["slices"][1] == {"output": "y", "name": "pad", "begin": 4, "size": 2} and len(wanted["meta"]) == 2, f"{wanted}")
+    for target in ("c", "llvm"):
+        if target == "c" or T.has_llvm(TGC):
+            T.must(T.run([TGC, "net.tg", "-o", f"{target}.so", f"--target={target}", "--name=net"], cwd=folder))
+            said = json.loads(T.must(T.run([TGC, "info", f"{target}.so", "--name=net", "--json"], cwd=folder)).out)
+            expect(all(said[k] == wanted[k] for k in ("slices", "meta")), f"{target}: {said}")
+
+
 def vision():
     """A small network in ONNX, whose batch is open."""
     weight = np.random.default_rng(5).standard_normal((4, 3, 3, 3)).astype(np.float32)

@@ -40,6 +40,18 @@ class State(C.Structure):
     _fields_ = [("output", C.c_char_p), ("input", Tensor), ("axis", C.c_int), ("length_offset", C.c_size_t)]
 
 
+class Entry(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("input", C.c_int), ("input_count", C.c_int), ("output", C.c_int), ("output_count", C.c_int)]
+
+
+class Slice(C.Structure):
+    _fields_ = [("name", C.c_char_p), ("output", C.c_int), ("begin", C.c_size_t), ("size", C.c_size_t)]
+
+
+class Meta(C.Structure):
+    _fields_ = [("key", C.c_char_p), ("value", C.c_char_p)]
+
+
 class Info(C.Structure):
     """struct NAME_info, as every emitted header declares it."""
     _fields_ = [("version", C.c_int), ("name", C.c_char_p), ("producer", C.c_char_p),
@@ -51,7 +63,10 @@ class Info(C.Structure):
                 ("weights_bytes", C.c_size_t), ("weights_external", C.c_int), ("flop", C.c_double),
                 ("inputs_bytes", C.c_size_t), ("outputs_bytes", C.c_size_t),
                 ("stack_bytes", C.c_size_t), ("state_count", C.c_int),
-                ("states", C.POINTER(State)), ("state_bytes", C.c_size_t)]
+                ("states", C.POINTER(State)), ("state_bytes", C.c_size_t),
+                ("entry_count", C.c_int), ("entries", C.POINTER(Entry)), ("entry_offset", C.c_size_t),
+                ("slice_count", C.c_int), ("meta_count", C.c_int),
+                ("slices", C.POINTER(Slice)), ("meta", C.POINTER(Meta))]
 
 
 def aligned(nbytes):
