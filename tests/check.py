@@ -88,6 +88,7 @@ SUITES = [
     ("opencl_vectors", "tests/exec/opencl_vectors_test.py", 120, 120),
     ("device", "tests/exec/device_test.py", 120, 120),
     ("entries", "tests/exec/entries_test.py", 120, 120),
+    ("openpilot", "tests/exec/openpilot_test.py", 300, 1800),
     ("models", "tests/models/models_test.py", 1800, 10800),
 ]
 # Those whose quick form takes minutes, the longest first, whatever their limits are.

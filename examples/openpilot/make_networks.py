@@ -6,7 +6,7 @@ vision  two cameras of two frames each, u8[1, 12, 128, 256] (`img`, `big_img`), 
         1x1 convolutions with squeeze and excite, as in EfficientNet, of which 512 are the features that the policy remembers.
 policy  25 of those features, 25 desires and the traffic convention to `outputs`, f32[1, 1000]: a transformer over time.
 
-The networks have learned nothing: only what they cost is like openpilot's. `small` has the same inputs and outputs and a twentieth of
+The networks have learned nothing: only what they cost is like openpilot's. `small` has the same inputs and outputs and a tenth of
 the arithmetic, for tests.
 """
 

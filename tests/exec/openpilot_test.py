@@ -211,5 +211,28 @@ for way in WAYS:
     suite.add(f"step by step, the whole networks, {way}", one, way, "full", 12, (3, 7, 8), slow=True)
 
 
+@suite.case("the application, as a user builds it: by OpenCL, by the processor, where there is no device")
+def application():
+    need_device()
+    folder = SCRATCH / "application"
+    shutil.copytree(EXAMPLE, folder)
+    for path in networks("small").glob("*.onnx"):        # newer than the script: not made again
+        shutil.copy(path, folder)
+    words = ["make", f"TGC={TGC}", f"PYTHON={sys.executable}", "SIZE=small", "DEVICE=pocl", "CFLAGS=-O1 -Wall -Wextra -Wconversion -Werror"]
+    T.must(T.run(words, cwd=folder, timeout=600))
+    expect(b"up to date" in T.must(T.run(words, cwd=folder)).out, "built again")
+    said = {}
+    for name, more, env in (("OpenCL", [], {}), ("the processor", ["--cpu"], {}), ("none", [], {"OCL_ICD_VENDORS": "/dev/null"})):
+        said[name] = T.must(T.run([folder / "app", "--frames", "5", "--drop", "3", "--camera", "mici", *more], env=env)).out.decode()
+        expect(said[name].count("frame") == 5 and said[name].count("queued alone") == 1, said[name])
+    expect("by OpenCL" in said["OpenCL"] and "by the processor" in said["none"], f"{said}")
+    values = {name: {line.split(":")[0].strip(): float(line.split()[-1]) for line in text.splitlines() if "the first" in line}
+              for name, text in said.items()}
+    expect(len(values["OpenCL"]) == 14 and "policy.plan" in values["OpenCL"], f"{values}")
+    expect(values["none"] == values["the processor"], "another processor")
+    expect(all(abs(values["OpenCL"][k] - v) < 1e-3 for k, v in values["none"].items()), f"{values}")
+    expect(T.run([folder / "app", "--camera", "x"]).status == 2, "usage")
+
+
 if __name__ == "__main__":
     suite.main()
