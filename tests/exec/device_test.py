@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
 import tgc as T  # noqa: E402
 from library import Library, pointer  # noqa: E402
-from opencl import need_device  # noqa: E402
+from opencl import Driver, Options, need_device  # noqa: E402
 from suite import Suite, expect  # noqa: E402
 
 suite = Suite("device", jobs=1)      # a driver is one of the process
@@ -39,47 +39,6 @@ input %s : f32[3]
 output %t as "t"
 output %s as "before"
 """
-
-
-class Options(C.Structure):
-    LOAD = C.CFUNCTYPE(C.c_size_t, C.c_void_p, C.c_char_p, C.c_void_p, C.c_size_t)
-    SAVE = C.CFUNCTYPE(None, C.c_void_p, C.c_char_p, C.c_void_p, C.c_size_t)
-    KERNEL = C.CFUNCTYPE(None, C.c_void_p, C.c_int, C.c_char_p)
-    TIME = C.CFUNCTYPE(None, C.c_void_p, C.c_int, C.c_char_p, C.c_double)
-    ERROR = C.CFUNCTYPE(None, C.c_void_p, C.c_char_p)
-    _fields_ = [("threads", C.c_int), ("weights", C.c_void_p), ("weights_bytes", C.c_size_t), ("parallel_for", C.c_void_p),
-                ("on_kernel", KERNEL), ("user", C.c_void_p), ("device", C.c_int), ("context", C.c_void_p), ("queue", C.c_void_p),
-                ("load_program", LOAD), ("save_program", SAVE), ("on_kernel_time", TIME), ("on_error", ERROR)]
-
-
-class Driver:
-    """A context and a queue of the test's own."""
-
-    def __init__(self):
-        need_device()
-        cl = self.cl = C.CDLL("libOpenCL.so.1")
-        for name in ("clCreateContext", "clCreateCommandQueue", "clCreateBuffer"):
-            getattr(cl, name).restype = C.c_void_p
-        platform, self.device, error = C.c_void_p(), C.c_void_p(), C.c_int()
-        cl.clGetPlatformIDs(1, C.byref(platform), None)
-        cl.clGetDeviceIDs(platform, C.c_ulong(0xFFFFFFFF), 1, C.byref(self.device), None)
-        self.context = C.c_void_p(cl.clCreateContext(None, 1, C.byref(self.device), None, None, C.byref(error)))
-        self.queue = self.new_queue(0)
-
-    def new_queue(self, properties):
-        return C.c_void_p(self.cl.clCreateCommandQueue(self.context, self.device, C.c_ulong(properties), None))
-
-    def buffer(self, nbytes, context=None):
-        return C.c_void_p(self.cl.clCreateBuffer(context or self.context, C.c_ulong(1), C.c_size_t(nbytes), None, None))
-
-    def write(self, buffer, array, at=0):
-        expect(self.cl.clEnqueueWriteBuffer(self.queue, buffer, 1, C.c_size_t(at), C.c_size_t(array.nbytes), pointer(array), 0, None, None) == 0,
-               "the test cannot write")
-
-    def read(self, buffer, array, at=0):
-        expect(self.cl.clEnqueueReadBuffer(self.queue, buffer, 1, C.c_size_t(at), C.c_size_t(array.nbytes), pointer(array), 0, None, None) == 0,
-               "the test cannot read")
-        return array
 
 
 def build(folder, text, *options):

@@ -15,15 +15,16 @@ import onnxruntime
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
 import tgc as T  # noqa: E402
+import emulator  # noqa: E402
 from library import Library, pointer  # noqa: E402
-from opencl import need_device  # noqa: E402
+from opencl import Driver, Options, need_device  # noqa: E402
 from suite import Suite, expect  # noqa: E402
 
 EXAMPLE = ROOT / "examples" / "openpilot"
 suite = Suite("openpilot", jobs=1)     # a driver is one of the process
-OPTIONS = suite.parse()
+OPTIONS = suite.parse(lambda parser: parser.add_argument("--drive", nargs=2, type=Path, help="used by a case"))
 TGC = T.find_tgc(OPTIONS.build).resolve()
-SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "openpilot")
+SCRATCH = (Path if OPTIONS.drive else T.scratch)(Path(OPTIONS.build).resolve() / "test-scratch" / "openpilot")
 CAMERAS = {"tici": (1928, 1208, 2048, 2048 * 1216, 2048 * (1216 + 608)), "mici": (1344, 760, 1408, 1408 * 768, 1408 * (768 + 384))}
 DIM_MISMATCH, DIM_OUT_OF_RANGE, MISSING_INPUT, BAD_OPTIONS = 13, 6, 4, 7
 
@@ -196,19 +197,108 @@ WAYS = {"C, portable": ("--cpu=generic",), "C": (), "OpenCL, pocl": ("--target=o
 
 
 def one(way, size, frames, drops):
-    if "OpenCL" in way:
-        need_device()
-    net = Pilot(build(way.replace(", ", "-") + size, size, *WAYS[way]), "pilot")
+    driver = Driver() if "OpenCL" in way else None
+    net = Pilot(build(way.replace(", ", "-") + size, size, *WAYS[way]), "pilot", Options(queue=driver.queue) if driver else None)
+    names(net)
     reference = Reference(networks(size))
     seen = follow(net, reference, frames, drops)
     again = follow(net, reference, frames, drops)
     expect(all(np.array_equal(a, b) for x, y in zip(seen, again) for a, b in zip(x, y)), "another run has other bits")
-    expect(not np.array_equal(seen[-1][0], seen[-2][0]), "other frames, and the same bits")
+    camera = "tici"
+    feeds = scene(np.random.default_rng(1), camera)
+    for k in range(2):
+        feeds[k] //= 2
+    results = []
+    for factor in (1, 2, 1):
+        net.reset()
+        results.append(net.drive(camera, [feeds[0] * factor, feeds[1] * factor, *feeds[2:]]))
+    expect(all(np.array_equal(a, b) for a, b in zip(results[0], results[2])), "after a reset the bits are others")
+    expect(not any(np.array_equal(a, b) for a, b in zip(results[0], results[1])), "frames twice as bright, and the same bits")
+    statuses(net, feeds)
+    if driver:
+        bound(net, driver)
 
 
+def statuses(net, feeds):
+    """Frames that are described wrongly: a status, and the queues stay as they were."""
+    before = net.queues()
+    width, height, stride, uv, nbytes = CAMERAS["mici"]
+    out = [np.zeros((1, 1576), np.float32), np.zeros((1, 1000), np.float32)]
+    for sizes, status in (((width, height, width - 2, uv, nbytes), DIM_MISMATCH), ((width, height, stride, stride * height - 1, nbytes), DIM_MISMATCH),
+                          ((width, height, stride, uv, uv + stride * height // 2 - 1), DIM_MISMATCH), ((width - 1, height, stride, uv, nbytes), DIM_MISMATCH),
+                          ((1930, height, stride, uv, nbytes), DIM_OUT_OF_RANGE), ((width, height, 4096, uv, nbytes), DIM_OUT_OF_RANGE)):
+        net.enter("run", "mici", feeds, out, sizes, status)
+        net.enter("prepare", "mici", feeds[:4], (), sizes, status)
+    after = net.queues()
+    expect(all(np.array_equal(before[k], after[k]) for k in before), "a run that failed has changed a queue")
+
+
+def bound(net, driver):
+    """Frames in buffers of the caller's, with no byte more than the camera's: the same bits as by pointers."""
+    feeds = scene(np.random.default_rng(2), "mici")
+    net.reset()
+    net.enter("prepare", "mici", feeds[:4])
+    wanted = net.drive("mici", feeds)
+    buffers, short = [driver.buffer(f.nbytes) for f in feeds[:2]], driver.buffer(feeds[0].nbytes - 1)
+    for buffer, frame in zip(buffers, feeds):
+        driver.write(buffer, frame)
+
+    def bind(first, second):
+        for entry in ("prepare", "run"):
+            for k, buffer in enumerate((first, second)):
+                expect(net.function(f"{entry}_bind_input")(net.model, k, buffer, C.c_size_t(0)) == 0, f"{entry}: bind {k}")
+
+    nothing = [np.zeros(0, np.uint8)] * 2
+    bind(*buffers)
+    net.reset()
+    net.enter("prepare", "mici", [*nothing, *feeds[2:4]])
+    got = net.drive("mici", [*nothing, *feeds[2:]])
+    expect(all(np.array_equal(a, b) for a, b in zip(got, wanted)), "other bits out of buffers")
+    bind(short, buffers[1])
+    net.enter("run", "mici", [*nothing, *feeds[2:]], got, status=BAD_OPTIONS)
+    bind(None, None)
+    net.enter("prepare", "mici", feeds[:4])
+    expect(net.function("run_bind_input")(net.model, 6, buffers[0], C.c_size_t(0)) == BAD_OPTIONS, "the entry has six inputs")
+
+
+def names(net):
+    """The parts of the outputs, and what the program says of itself."""
+    info = net.info
+    parts = {}
+    for s in (info.slices[i] for i in range(info.slice_count)):
+        parts.setdefault(info.outputs[s.output].name.decode(), []).append((s.name.decode(), s.begin, s.size))
+    expect(("hidden_state", 1064, 512) in parts["vision"] and parts["policy"][0] == ("plan", 0, 990), f"{parts}")
+    expect({info.meta[i].key: info.meta[i].value for i in range(info.meta_count)}[b"frame_skip"] == b"4", "frame_skip")
+
+
+QUICK = ("C", "OpenCL, adreno630")
 for way in WAYS:
-    suite.add(f"step by step, {way}", one, way, "small", 4, (2,))
+    suite.add(f"step by step, {way}", one, way, "small", 4, (2,), slow=way not in QUICK)
     suite.add(f"step by step, the whole networks, {way}", one, way, "full", 12, (3, 7, 8), slow=True)
+
+
+@suite.case("on a device that checks every access")
+def emulated():
+    folder = T.scratch(SCRATCH / "emulated")
+    feeds = scene(np.random.default_rng(3), "mici")
+    so = build("emulated-net", "small", "--target=opencl", "--cpu=adreno630")
+    np.savez(folder / "feeds.npz", *feeds)
+    done = T.must(T.run([sys.executable, __file__, "--drive", so, folder], env=emulator.environment(OPTIONS.build, report=folder / "report"),
+                        timeout=600))
+    expect(not (folder / "report").exists(), (folder / "report").read_text() if (folder / "report").exists() else done.err)
+    vision, policy = np.load(folder / "out.npz").values()
+    net = Pilot(build("emulated-c", "small"), "pilot")
+    net.enter("prepare", "mici", feeds[:4])
+    for name, got, want in zip(("vision", "policy"), (vision, policy), net.drive("mici", feeds)):
+        close(name, got, want)
+
+
+def drive(so, folder):
+    """A frame that is dropped and one that is not, by a process of its own."""
+    feeds = list(np.load(folder / "feeds.npz").values())
+    net = Pilot(so, "pilot")
+    net.enter("prepare", "mici", feeds[:4])
+    np.savez(folder / "out.npz", *net.drive("mici", feeds))
 
 
 @suite.case("the application, as a user builds it: by OpenCL, by the processor, where there is no device")
@@ -235,4 +325,7 @@ def application():
 
 
 if __name__ == "__main__":
-    suite.main()
+    if OPTIONS.drive:
+        drive(*OPTIONS.drive)
+    else:
+        suite.main()
