@@ -42,6 +42,7 @@ struct unit {
     int kernel[KERNELS_MAX], nkernel;
     int now;                     /* the candidate of this round */
     int best;
+    bool is_written;             /* has a line of the file */
     char title[TITLE_NBYTES];
 };
 
@@ -477,6 +478,41 @@ static const char *compilers(const struct search *s)
                       FINALISTS, s->maker[FINAL]);
 }
 
+static bool share_kernel(const struct unit *a, const struct unit *b)
+{
+    for (int i = 0; i < a->nkernel; i++)
+        for (int k = 0; k < b->nkernel; k++)
+            if (a->kernel[i] == b->kernel[k])
+                return true;
+    return false;
+}
+
+/* Whether the key of `later` may depend on what was chosen for u: convolutions say which kernels
+ * there are, choices for a kernel what the next ones find there. */
+static bool is_needed_by(const struct unit *u, const struct unit *later)
+{
+    return u->kind == TUNE_WINOGRAD ? later->kind != TUNE_WINOGRAD
+                                    : u->kind <= later->kind && share_kernel(u, later);
+}
+
+/* Choices that gain have lines, and those that their keys depend on. All others stay the cost
+ * model's, so that with another machine's facts they are that machine's. Returns how many gain. */
+static int choose_lines(struct search *s)
+{
+    int ngain = 0;
+    bool more = true;
+    for (int i = 0; i < s->nunit; i++)
+        ngain += s->unit[i].is_written = s->unit[i].best != s->unit[i].model;
+    while (more) {
+        more = false;
+        for (int i = 0; i < s->nunit; i++)
+            for (int k = 0; k < s->nunit && !s->unit[i].is_written; k++)
+                if (s->unit[k].is_written && is_needed_by(&s->unit[i], &s->unit[k]))
+                    s->unit[i].is_written = more = true;
+    }
+    return ngain;
+}
+
 static bool write_result(struct search *s, struct outputs *files)
 {
     struct text x = {.t = s->t};
@@ -488,8 +524,10 @@ static bool write_result(struct search *s, struct outputs *files)
                 s->o->threads, s->o->threads == 1 ? "" : "s", s->width);
     text_comment(&x, compilers(s));
     text_puts(&x, ".\n# A line a choice: its key, what was chosen, the microseconds of its kernels, "
-                  "and those of the cost model's choice.\n");
+                  "and those of the cost model's choice, which all others are.\n");
     for (int i = 0; i < s->nunit; i++) {
+        if (!s->unit[i].is_written)
+            continue;
         struct tuned e = entry_of(&s->unit[i], s->last, s->unit[i].best);
         tune_write(&x, &e);
         text_printf(&x, "  # %s\n", s->unit[i].title);
@@ -502,13 +540,10 @@ static bool write_result(struct search *s, struct outputs *files)
     return ok;
 }
 
-static void print_summary(const struct search *s)
+static void print_summary(const struct search *s, int ngain)
 {
-    int changed = 0;
-    for (int i = 0; i < s->nunit; i++)
-        changed += s->unit[i].best != s->unit[i].model;
     progress_end(s->t);
-    printf("%s: %d choices, %d unlike the cost model's", s->model->stem, s->nunit, changed);
+    printf("%s: %d choices, %d unlike the cost model's", s->model->stem, s->nunit, ngain);
     if (s->after_us > 0)
         printf("; %.2f µs a run, before %.2f µs", s->after_us, s->before_us);
     printf("; %d candidates in %d rounds, %.0f s, ", s->ncandidate, s->done,
@@ -545,9 +580,12 @@ enum exit_status cmd_tune(struct tgc *t, const struct options *o)
     model_protect_files(o, &m, files);
     choose_compilers(&s);
     if (!outputs_may_write(files, o->output) || !outputs_may_write(files, s.journal) ||
-        !search_all(&s) || !compare(&s) || !write_result(&s, files))
+        !search_all(&s) || !compare(&s))
+        return EXIT_FAILED;
+    int ngain = choose_lines(&s);
+    if (!write_result(&s, files))
         return EXIT_FAILED;
     unlink(s.journal);
-    print_summary(&s);
+    print_summary(&s, ngain);
     return EXIT_DONE;
 }

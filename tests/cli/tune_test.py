@@ -1,13 +1,10 @@
 """tgc tune, --tune and info --why: what is measured, resumed, replayed, refused, explained."""
 
-import functools
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -58,25 +55,6 @@ def products(folder):
                       weights), folder / "net.onnx")
 
 
-ONE_SEARCH = threading.Lock()
-
-
-@functools.cache
-def searched():
-    """One search of the network, which several cases look at: its folder and its output."""
-    folder = T.scratch(SCRATCH / "searched")
-    network(folder)
-    return folder, tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "2"})
-
-
-def tuned(folder):
-    """The network and its tune file in `folder`; what tgc tune said."""
-    with ONE_SEARCH:
-        source, done = searched()
-    shutil.copy(source / "net.tune", folder)
-    return done
-
-
 def results(folder, x, *options):
     T.emit(TGC, folder / "net.onnx", folder / "net.c", *options)
     T.build(folder / "net.c", folder / "net")
@@ -85,6 +63,30 @@ def results(folder, x, *options):
 
 def lines_of(path):
     return [line for line in path.read_text().splitlines()[1:] if not line.startswith("#")]
+
+
+def check_lines(lines):
+    """A line gains, or a line that gains needs it: the convolutions', or one of the same kernel. Returns those that gain."""
+    gains = [line for line in lines if " model=" in line]
+    kernels = [line.partition("  # ")[2].partition(":")[0] for line in gains if not line.startswith("winograd ")]
+    for line in lines:
+        kernel = line.partition("  # ")[2].partition(":")[0]
+        expect(line in gains or (kernels if line.startswith("winograd ") else kernel in kernels), f"nothing needs {line} of {lines}")
+    return gains
+
+
+def can_run(isa):
+    flags = Path("/proc/cpuinfo").read_text()
+    return isa == "generic" or re.search(rf"\b{isa}f?\b", flags)
+
+
+def choices(folder, *options):
+    """net.tune, with a line for each choice of the cost model that a search here would measure."""
+    isa = next(isa for isa in ("avx512", "avx2", "neon", "generic") if can_run(isa))
+    lines = [choice["taken"] for choice in T.info(TGC, folder / "net.onnx", "--why", *options)["choices"]]
+    lines = [line for line in lines if " isa=" not in line or f" isa={isa}:" in line]
+    (folder / "net.tune").write_text("\n".join(["tgc-tune 2", *dict.fromkeys(lines), ""]))
+    return (folder / "net.tune").read_text()
 
 
 def case(name):
@@ -96,22 +98,23 @@ def case(name):
     return register
 
 
-@case("a search writes a line a choice, and its replay is right and always the same")
+@case("a search writes lines of choices that gain, and its replay is right and always the same")
 def search(folder):
     _, x = network(folder)
-    done = tuned(folder)
+    done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "2"})
     expect(b"choices" in done.out and "rounds" in done.out.decode(), f"no summary: {done.out}")
     times = re.search(r"; ([0-9.]+) µs a run, before ([0-9.]+) µs;", done.out.decode())
     expect(times and float(times[1]) > 0 and float(times[2]) > 0, f"a small network's time rounds to nothing: {done.out}")
     expect("left" not in done.err, f"progress, though there is no terminal: {done.err}")
     lines = lines_of(folder / "net.tune")
-    expect(len([l for l in lines if l.startswith("winograd ")]) == 1 and len(lines) >= 3,
-           f"the file says {lines}")
+    convolutions = [line for line in lines if line.startswith("winograd ")]
+    expect(len(convolutions) == bool(lines) or check_lines(lines) == convolutions, f"without the tiles that others were found with: {lines}")
+    check_lines(lines)
     for line in lines:
         expect(re.fullmatch(r"(winograd [0-9a-f]{16} side=[0246](x[0246])?|(keys|rows) [0-9a-f]{16}|tile [0-9a-f]{16} isa=\w+)"
                             r" us=[\d.e+-]+( model=[\d.e+-]+)?(:( [a-z]+ [^;#]+;?)*)?"
                             r"  # .*", line), f"the line '{line}'")
-    expect(not (SCRATCH / "searched" / "net.tune.part").exists(), "the journal is left behind")
+    expect(not (folder / "net.tune.part").exists(), "the journal is left behind")
     plain = results(folder, x)
     replayed = results(folder, x, "--tune", folder / "net.tune")
     expect(np.allclose(plain, replayed, rtol=1e-4, atol=1e-4), "the tuned program is wrong")
@@ -200,11 +203,6 @@ def check_replays(isa, make, least):
     expect(len(done_right) >= least, f"{len(done_right)} other programs")
 
 
-def can_run(isa):
-    flags = Path("/proc/cpuinfo").read_text()
-    return isa == "generic" or re.search(rf"\b{isa}f?\b", flags)
-
-
 for isa in ("generic", "avx2", "avx512"):
     if can_run(isa):
         suite.add(f"other lists compute the same: {isa}", check_replays, isa, network, 6)
@@ -213,6 +211,7 @@ for isa in ("generic", "avx2", "avx512"):
 
 @case("an interrupted search goes on")
 def resume(folder):
+    """By a journal that says so, one candidate gains: its line is written, none of the kernels that gain nothing."""
     products(folder)
     command = [str(TGC), "tune", "net.onnx", "-o", "net.tune"]
     child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
@@ -231,9 +230,13 @@ def resume(folder):
     known = journal.read_text()
     left = sorted(p.name for p in folder.iterdir())
     expect(left == ["net.onnx", "net.tune.part"], f"left behind: {left}")
-    journal.write_text(known + "winograd 0123")           # the line that was being written
+    last = re.sub(r" us=[\d.e+-]+", " us=0.001", [line for line in known.splitlines() if "tile " in line][-1])      # not the model's: that comes first
+    last = last.removeprefix("search ")
+    journal.write_text(known + f"search {last}\n{last}\nwinograd 0123")    # the line that was being written
     done = tgc(folder, *command[1:], env={"BEAM": "2"}).out.decode()
     again = int(re.search(r"(\d+) rounds", done).group(1))
+    lines = lines_of(folder / "net.tune")
+    expect(last.split()[1] in [line.split()[1] for line in check_lines(lines)], f"{last} is not in {lines}")
     (folder / "net.tune").unlink()
     done = tgc(folder, *command[1:], env={"BEAM": "2"}).out.decode()
     rounds = int(re.search(r"(\d+) rounds", done).group(1))
@@ -262,7 +265,8 @@ def foreign_journal(folder):
     (folder / "net.tune.part").write_text("# 0123456789abcdef, an unfinished search of tgc tune\n")
     done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "1"})
     expect("begins anew" in done.err, done.err)
-    expect(lines_of(folder / "net.tune"), "nothing was found to tune")
+    expect(re.match("net: [1-9][0-9]* choices, 0 unlike", done.out.decode()), done.out)
+    expect(not lines_of(folder / "net.tune"), "the cost model's own choices have lines, which another machine's would be replaced by")
 
 
 @case("with threads, the loop that they share is a choice, too")
@@ -273,7 +277,8 @@ def threads(folder):
                       [G.value("y", [96, 256])], [w]), folder / "net.onnx")
     x = random.standard_normal((96, 256)).astype(np.float32)
     tgc(folder, "tune", "net.onnx", "-o", "net.tune", "--threads=2", env={"BEAM": "1"})
-    good = (folder / "net.tune").read_text()
+    tgc(folder, "net.onnx", "-o", "net.c", "--threads=2", "--tune", "net.tune")
+    good = choices(folder, "--threads=2")
     loop = int(re.search(r"threads .*: thread 0 axis=(\d)", good).group(1))
     plain = results(folder, x, "--threads=2")
     fits = 0
@@ -297,8 +302,7 @@ def threads(folder):
 @case("what does not fit is refused by line")
 def refused(folder):
     network(folder)
-    tuned(folder)
-    good = (folder / "net.tune").read_text()
+    good = choices(folder)
     first = next(n for n, l in enumerate(good.splitlines(), 1) if l.startswith(("tile", "winograd")))
     tile = next(n for n, l in enumerate(good.splitlines(), 1) if l.startswith("tile"))
 
@@ -343,9 +347,9 @@ def why(folder):
     expect(any(c["node"] == "conv" and c["taken"].startswith("winograd ") for c in told) and
            any(c["kernel"] and c["taken"] in c["candidates"] and len(c["candidates"]) > 1
                for c in told), f"{told}")
-    tuned(folder)
+    (folder / "net.tune").write_text(re.sub(r"(tile \w+ isa=\w+)", r"\1 us=12.5", choices(folder)))
     text = tgc(folder, "info", "net.onnx", "--why", "--tune", "net.tune").out.decode()
-    expect(re.search(r"net\.tune, line \d+: measured [\d.]+ us", text), text)
+    expect(re.search(r"net\.tune, line \d+: measured 12.5 us", text), text)
 
 
 @case("a depfile names the tune file")
