@@ -156,6 +156,8 @@ struct program_vectors {
 struct backend;                  /* a target: program.h */
 /* The target of that name, as in --target; NULL: there is none. */
 const struct backend *backend_find(const char *target);
+/* The version of NVRTC that --target=cuda compiles with; NULL: there is none. */
+const char *cuda_found(struct tgc *t);
 /* Whether its kernels run on a device, in memory other than the caller's. */
 bool backend_is_of_device(const struct backend *backend);
 
@@ -182,6 +184,11 @@ struct program_options {
     const struct program_vectors *vectors;     /* NULL: as vectors_mode says */
     enum vectors_mode vectors_mode;
     struct text *kernels;                  /* NULL, or receives the kernels' text as well */
+    /* Of devices whose kernels are compiled here: the architectures, "sm_80,sm_90a"; whether they are
+     * not compiled at all; NULL, or receives what one is compiled to. */
+    const char *architectures;
+    bool only_kernels;
+    struct text *device_code;
     struct program_lines *lines;           /* NULL, or receives what lines belong to */
 };
 

@@ -433,12 +433,12 @@ static bool write_view(struct tgc *t, const struct options *o, const struct mode
     return put_text(t, files, o->output, &x);
 }
 
-/* What the driver of a device compiles, and nothing of the host's. */
+/* The kernels of a device, as text or as PTX, and nothing of the host's. */
 static bool write_kernels(struct tgc *t, const struct options *o, const struct model *m,
                           struct outputs *files, const char *name)
 {
     struct emission e = {.name = name};
-    return emit(t, o, m, &e) && put_text(t, files, o->output, &e.kernels);
+    return emit(t, o, m, &e) && put_text(t, files, o->output, o->emit == EMIT_PTX ? &e.device_code : &e.kernels);
 }
 
 static size_t weight_nbytes(struct tgc *t, const struct graph *g)
@@ -496,6 +496,8 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
     case EMIT_JSON:
         return write_view(t, o, m, files, name);
     case EMIT_CL:
+    case EMIT_CU:
+    case EMIT_PTX:
         return write_kernels(t, o, m, files, name);
     case EMIT_TG:
         return write_graph(t, o, m, files);

@@ -27,9 +27,10 @@ bool program_emit(struct tgc *t, const struct options *o, const struct model *m,
     po.lines = e->clang ? &lines : NULL;
     po.header = e->header;
     po.kernels = &e->kernels;
+    po.device_code = o->command == COMMAND_COMPILE && o->emit == EMIT_PTX ? &e->device_code : NULL;
     po.no_main = e->no_main;
     po.weights = e->weights;
-    e->c.t = e->h.t = e->kernels.t = t;
+    e->c.t = e->h.t = e->kernels.t = e->device_code.t = t;
     progress(t, "%s: writing C%s", e->name,
              po.no_main || o->vectors == VECTORS_NEVER ? "" : ", with reference vectors");
     bool ok = program_write_c(t, m->schedule, &po, &e->c, &e->h, &e->beside);

@@ -108,7 +108,8 @@ struct options {
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
     const struct processor *processor;     /* --cpu of a processor; NULL: of instruction sets */
-    const struct device_row *device;       /* --cpu of a device; NULL: the first row */
+    const struct device_row *device;       /* --cpu of a device; NULL: the target's first row */
+    const char *architectures;             /* --cpu as it was given: "sm_80,sm_90a"; NULL: nothing was */
     enum dtype weight_dtype;        /* VOID: as in the model */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
     bool no_code_cache;
@@ -162,8 +163,8 @@ const char *command_name(enum command c);
 bool option_fits(enum option_id id, enum command c);
 /* The words of which an option's value is one, separated by blanks; "": any value. */
 void option_put_choices(struct text *out, enum option_id id);
-/* " generic-gpu pocl": the devices that --cpu names. */
-void option_put_devices(struct text *out);
+/* " generic-gpu pocl": the devices that --cpu names, all or those of a target. */
+void option_put_devices(struct text *out, const char *target);
 const char *emit_extension(enum emit e);
 
 /* ------------------------------------------------------------------------------------- limits.c */
@@ -292,6 +293,7 @@ struct emission {
     bool no_main;
     enum weights_mode weights;
     struct text c, h, kernels; bool beside;
+    struct text device_code;        /* of -o NAME.ptx */
 };
 /* What a compiler is told of threads; NULL: nothing. Where there is no system there are none but those of
  * the caller's parallel_for. */

@@ -460,9 +460,8 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         .noopt = o->level == 0, .level = o->level, .threads = o->threads,
         .isa = instruction_sets(o), .name = name};
     if (backend_is_of_device(backend_find(target_name(o->target)))) {
-        int ndevice;
         compile_options.on_device = true;
-        compile_options.device = o->device ? o->device : device_rows(&ndevice);
+        compile_options.device = o->device ? o->device : device_default(target_name(o->target));
         if (!compile_options.device->is_processor)
             compile_options.threads = DEVICE_PARTS;
         compile_options.isa = 1u << ISA_GENERIC | 1u << compile_options.device->isa;
@@ -540,5 +539,7 @@ struct program_options model_program_options(const struct options *o, const stru
         .producer = "tgc " TGC_VERSION,
         .weights = o->weights,
         .vectors_mode = o->vectors,
+        .architectures = o->device ? o->architectures : NULL,
+        .only_kernels = o->command == COMMAND_COMPILE && (o->emit == EMIT_CU || o->emit == EMIT_CL),
     };
 }

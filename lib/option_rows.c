@@ -30,12 +30,13 @@ bool option_fits(enum option_id id, enum command c)
     return strchr(option_rows[id].commands, command_rows[c].letter) != NULL;
 }
 
-void option_put_devices(struct text *out)
+void option_put_devices(struct text *out, const char *target)
 {
     int n;
     const struct device_row *row = device_rows(&n);
     for (int i = 0; i < n; i++)
-        text_printf(out, " %s", row[i].text);
+        if (!target || strcmp(row[i].target, target) == 0)
+            text_printf(out, " %s", row[i].text);
 }
 
 void option_put_choices(struct text *out, enum option_id id)
@@ -46,7 +47,7 @@ void option_put_choices(struct text *out, enum option_id id)
         for (int i = 0; i < ISA_COUNT; i++)
             if (!isa_is_of_device((enum isa)i))
                 text_printf(out, " %s", isa_table[i].text);
-        option_put_devices(out);
+        option_put_devices(out, NULL);
     } else if (id == OPTION_MACHINE) {
         int n;
         const struct machine *m = machine_rows(&n);

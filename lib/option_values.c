@@ -248,8 +248,31 @@ static bool refuse_cpu(struct parser *p, const char *name)
                  near.s ? near.s : "");
 }
 
+/* "sm_80,sm_90a": architectures of one target, for each of which there is code; the first one's row says
+ * how kernels are cut. */
+static bool read_architectures(struct parser *p, const char *value)
+{
+    const struct device_row *first = NULL;
+    for (const char *s = value; *s;) {
+        size_t n = strcspn(s, ",");
+        const struct device_row *row = device_find(mem_printf(p->t, "%.*s", (int)n, s));
+        if (!row)
+            return refuse_cpu(p, mem_printf(p->t, "%.*s", (int)n, s));
+        if (strcmp(row->target, "cuda") != 0)
+            return usage(p, "--cpu=%s: a list is of architectures of CUDA, and %s is none", value, row->text);
+        first = first ? first : row;
+        s += n + (s[n] == ',');
+    }
+    p->o->device = first;
+    return true;
+}
+
 static bool read_cpu(struct parser *p, const struct given *g)
 {
+    p->o->architectures = g->value;
+    p->o->isa = 0;
+    if (strchr(g->value, ','))
+        return read_architectures(p, g->value);
     p->o->device = device_find(g->value);
     p->o->processor = processor_find(g->value);
     p->o->isa = 0;

@@ -338,14 +338,20 @@ static bool check_operands(struct parser *p)
         return usage(p, "--threads is for processors: a device decides itself how many it has");
     if (on_device && o->isa && o->isa != isa_all()) {
         struct text known = {.t = p->t};
-        option_put_devices(&known);
+        option_put_devices(&known, target_name(o->target));
         return usage(p, "--cpu names a processor, and --target=%s is for a device; known are%s",
                      target_name(o->target), known.s);
     }
     if (!on_device && o->device)
         return usage(p, "--cpu=%s is a device, and --target=%s is for a processor; try "
-                        "--target=opencl",
-                     o->device->text, target_name(o->target));
+                        "--target=%s",
+                     o->device->text, target_name(o->target), o->device->target);
+    if (o->device && strcmp(o->device->target, target_name(o->target)) != 0) {
+        struct text known = {.t = p->t};
+        option_put_devices(&known, target_name(o->target));
+        return usage(p, "--cpu=%s is a device of --target=%s; --target=%s has%s", o->device->text,
+                     o->device->target, target_name(o->target), known.s);
+    }
     const char *of_devices = o->image          ? "--image"
                              : o->half_storage ? "--half-storage"
                              : o->no_locals    ? "--no-locals"
@@ -353,6 +359,8 @@ static bool check_operands(struct parser *p)
     if (!on_device && of_devices)
         return usage(p, "%s is for devices, and --target=%s is for a processor; try --target=opencl",
                      of_devices, target_name(o->target));
+    if (o->target != TARGET_OPENCL && o->image)
+        return usage(p, "--image is for --target=opencl, and --target=%s has no images", target_name(o->target));
     bool by_llvm = o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT;
     if (o->command == COMMAND_COMPILE && o->target == TARGET_LLVM && o->emit == EMIT_C)
         return usage(p, "--target=llvm writes .o, .so, .a, .s and .ll: '.c' is written by --target=c");
@@ -360,6 +368,10 @@ static bool check_operands(struct parser *p)
         return usage(p, "'.%s' is written by --target=llvm", emit_extension(o->emit));
     if (o->command == COMMAND_COMPILE && o->target != TARGET_OPENCL && o->emit == EMIT_CL)
         return usage(p, "'.cl' is written by --target=opencl");
+    if (o->command == COMMAND_COMPILE && o->target != TARGET_CUDA && (o->emit == EMIT_CU || o->emit == EMIT_PTX))
+        return usage(p, "'.%s' is written by --target=cuda", emit_extension(o->emit));
+    if (o->emit == EMIT_PTX && o->architectures && strchr(o->architectures, ','))
+        return usage(p, "'.ptx' is of one architecture, and --cpu=%s names several", o->architectures);
     if (o->triple && o->target != TARGET_CLANG && o->target != TARGET_LLVM)
         return usage(p, "--triple is for --target=clang and --target=llvm; with --target=c CC=TRIPLE-gcc "
                         "compiles for another machine");

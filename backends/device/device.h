@@ -10,9 +10,8 @@
  * in a file of its backend's name: NAME has the types, NAME_driver_WHAT the functions that
  * runtime/device.c names, NAME_PIECE the language's versions of others, NAME_language its head. */
 struct driver {
-    /* What stands before a kernel's name; and what says that its blocks have so many threads. */
-    const char *kernel;
-    void (*write_block)(const int block[GRID_RANK], struct text *out);
+    /* What stands before a kernel's name; its blocks have so many threads. */
+    void (*head)(const int block[GRID_RANK], struct text *out);
     /* With a blank behind, or "": before the type of what lies in global memory, or in local memory;
      * after the asterisk of a pointer that no other one aliases. */
     const char *global, *local, *restrict_;
@@ -24,13 +23,16 @@ struct driver {
     const char *thread, *threads, *part[2], *parts[2];
     /* The files of runtime/ whose pieces kernels use, in order, up to NULL. */
     const char *const *file;
-    /* What the compiler gets, and the same, or what it has made of it, in NAME.c. */
+    /* The text for the compiler; what it makes of it, to p->device_code, NULL: the driver has the
+     * compiler; and what of both is in NAME.c. false: reported */
     const char *(*text)(struct program *p, const char *pieces, const char *kernels);
+    bool (*compile)(struct program *p, const char *text);
     void (*embed)(struct program *p, const char *text, struct text *out);
-    /* The arguments of device_open() behind `self`. */
-    const char *(*open)(struct program *p);
-    /* Fields of struct NAME: handles of the kernels, and what else a recorded list is. */
+    /* Fields of struct NAME: handles of the kernels, and what else a recorded list is; tables that its
+     * functions read, NULL: none; the arguments of device_open() behind `self`, with ", " behind each. */
     void (*fields)(struct program *p, struct text *out);
+    void (*tables)(struct program *p, struct text *out);
+    const char *(*open)(struct program *p);
 };
 
 /* The hooks of all of them. */
@@ -52,6 +54,8 @@ const char *device_offset(struct program *p, const struct buffer *b, bool *varie
 int device_count_places(const struct schedule *s);
 /* The threads of a block, in each dimension. */
 void device_block(const struct kernel *k, int block[GRID_RANK]);
+/* The blocks in dimension d, at the bounds of run-time sizes. */
+int64_t device_most_groups(struct program *p, const struct kernel *k, int d);
 /* launch_of[] and argument_of[] */
 void device_write_list(struct program *p, struct text *out);
 /* The statements for the kernels from this step on that are launched together; returns their number. */

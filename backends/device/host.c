@@ -8,6 +8,7 @@ static void write_check(struct program *p, struct text *out)
 
 static void device_to_host(struct program *p, struct text *out)
 {
+    p->device_is_mapped = true;
     snippet_use(&p->snippets, "to_host");
     text_puts(out, "status = to_host(self);\n");
     write_check(p, out);
@@ -72,6 +73,11 @@ static const char *device_is_absent(struct program *p, const struct buffer *b)
 }
 
 /* ------------------------------------------------------------------------------------- the file */
+
+static bool device_compile(struct program *p, const char *text)
+{
+    return !p->backend->driver->compile || p->backend->driver->compile(p, text);
+}
 
 static void device_embed(struct program *p, const char *text, struct text *out)
 {
@@ -166,6 +172,8 @@ static void device_functions(struct program *p, struct text *out)
         snippet_use(&p->snippets, "write");
     program_write_text(p, out, complain_text);
     write_places(p, out);
+    if (p->backend->driver->tables)
+        p->backend->driver->tables(p, out);
     snippets_write(p, out, p->backend->name, NULL);
     snippets_write(p, out, "device", NULL);
     write_weight_table(p, out);
@@ -174,7 +182,7 @@ static void device_functions(struct program *p, struct text *out)
 static void device_open(struct program *p, struct text *out)
 {
     size_t weights = p->s->weight_nbytes ? p->s->weight_nbytes : 1;
-    text_printf(out, "    int status = device_open(self, %s, %zu);\n", p->backend->driver->open(p), weights);
+    text_printf(out, "    int status = device_open(self, %s%zu);\n", p->backend->driver->open(p), weights);
     text_printf(out, "    if (status == %s_OK)\n        status = begin_list(self);\n", p->upper);
     text_printf(out, "    if (status == %s_OK)\n        status = put_weights(self);\n", p->upper);
     if (p->s->nstate > 0)
@@ -190,6 +198,6 @@ static void device_close(struct program *p, struct text *out)
 }
 
 const struct device device_hooks = {
-    device_begin, device_types, device_fields, device_text, device_embed, device_functions, device_open,
+    device_begin, device_types, device_fields, device_text, device_compile, device_embed, device_functions, device_open,
     device_close, device_host_view, device_to_host, device_is_absent, device_begin_run, device_launches,
     device_end_run};

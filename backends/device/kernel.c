@@ -48,13 +48,14 @@ static void put_parameter(const struct signature *s, int i, struct text_list *li
 static void write_signature(struct signature *s, struct text *out)
 {
     struct program *p = s->f.p;
-    struct text_list list = {.out = out, .separator = ",", .tail = strlen(")")};
+    struct text_list list = {.out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
     int block[GRID_RANK];
     device_block(s->f.k, block);
-    if (block[0] * block[1] * block[2] > 1)
-        s->d->write_block(block, out);
-    list.line = out->n;
-    text_printf(out, "%s %s_%s(", s->d->kernel, p->name, program_kernel_name(p, s->f.k));
+    s->d->head(block, out);
+    for (size_t i = list.line; i < out->n; i++)
+        if (out->s[i] == '\n')
+            list.line = i + 1;
+    text_printf(out, "%s_%s(", p->name, program_kernel_name(p, s->f.k));
     list.indent = out->n - list.line;
     for (int i = 0; i < s->n; i++)
         put_parameter(s, i, &list);

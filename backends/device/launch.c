@@ -103,6 +103,11 @@ static struct uop *groups_of(struct program *p, const struct kernel *k, int d)
                          : sym_ceildiv(p->t, k->grid[d], block[d]);
 }
 
+int64_t device_most_groups(struct program *p, const struct kernel *k, int d)
+{
+    return groups_of(p, k, d)->vmax;
+}
+
 static bool grid_varies(struct program *p, const struct kernel *k)
 {
     int64_t n;
@@ -153,6 +158,7 @@ void device_write_list(struct program *p, struct text *out)
                     (long long)groups[2], block[0], block[1], block[2]);
         first += n;
     }
+    p->device_arguments = first;
     text_puts(out, "    {NULL, 0, 0, {1, 1, 1}, {1, 1, 1}}\n};\n\n");
 }
 
@@ -204,6 +210,7 @@ int device_launches(struct program *p, int step, struct text *out)
         text_printf(out, "if (status != %s_OK)\n    return status;\n", p->upper);
     }
     snippet_use(&p->snippets, "device_launch");
+    p->device_part[first->index] = first->index + n;
     text_printf(out, "status = launch(self, %d, %d);\n", first->index, first->index + n);
     return n;
 }

@@ -74,6 +74,7 @@ bool device_begin(struct program *p)
         !check_types(p, s->weight, s->nweight, "weight"))
         return false;
     p->place = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->place);
+    p->device_part = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->device_part);
     for (int i = 0; i < s->nbuffer; i++)
         p->place[s->buffer[i]->id] = s->buffer[i]->offset;
     for (int i = 0; i < s->nweight; i++)

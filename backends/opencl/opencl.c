@@ -4,9 +4,11 @@
 
 #include <string.h>
 
-static void opencl_write_block(const int block[GRID_RANK], struct text *out)
+static void opencl_head(const int block[GRID_RANK], struct text *out)
 {
-    text_printf(out, "__attribute__((reqd_work_group_size(%d, %d, %d)))\n", block[0], block[1], block[2]);
+    if (block[0] * block[1] * block[2] > 1)
+        text_printf(out, "__attribute__((reqd_work_group_size(%d, %d, %d)))\n", block[0], block[1], block[2]);
+    text_puts(out, "kernel void ");
 }
 
 static const char *opencl_text(struct program *p, const char *pieces, const char *kernels)
@@ -40,7 +42,7 @@ static void opencl_embed(struct program *p, const char *text, struct text *out)
 static const char *opencl_open(struct program *p)
 {
     return mem_printf(p->t, "kernel_text, sizeof kernel_text / sizeof *kernel_text,\n"
-                            "                             %s", p->device_doubles ? "true" : "false");
+                            "                             %s, ", p->device_doubles ? "true" : "false");
 }
 
 static void opencl_fields(struct program *p, struct text *out)
@@ -50,7 +52,7 @@ static void opencl_fields(struct program *p, struct text *out)
 
 static const char *const file[] = {"opencl", "number", "math", "vector_opencl", "vector_math", NULL};
 static const struct driver driver = {
-    .kernel = "kernel void", .write_block = opencl_write_block,
+    .head = opencl_head,
     .global = "global ", .local = "local ", .restrict_ = "restrict",
     .byte = "uchar", .offset = "ulong", .symbol = "long", .count = "uint",
     .thread = "(uint)get_local_id(0)", .threads = "(uint)get_local_size(0)",

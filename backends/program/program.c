@@ -380,6 +380,7 @@ const struct backend *backend_find(const char *target)
         {"clang", &backend_c},   /* the same C */
         {"llvm", &backend_llvm},
         {"opencl", &backend_opencl},
+        {"cuda", &backend_cuda},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i].target, target) == 0)
@@ -478,6 +479,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     }
     if (p->backend->device) {
         const char *text = p->backend->device->text(p, kernels.s ? kernels.s : "");
+        if (!p->backend->device->compile(p, text))
+            return false;
         kernels = (struct text){.t = t};
         text_puts(&kernels, text);
     }

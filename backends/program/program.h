@@ -165,6 +165,10 @@ struct program {
     bool device_doubles;
     size_t *place, device_nbytes;
     size_t device_states;        /* where states begin in the memory */
+    void *device_code;           /* what the target's compiler has made */
+    bool device_is_mapped;       /* the host accesses the memory */
+    int device_arguments;        /* of all kernels */
+    int *device_part;            /* by kernel: where the part of a run that begins with it ends; 0: none does */
 };
 
 /* The host code around kernels of a device. Statements are those of a function with `self` and
@@ -174,8 +178,9 @@ struct device {
     bool (*begin)(struct program *p);
     void (*types)(struct program *p, struct text *out);          /* before struct NAME */
     void (*fields)(struct program *p, struct text *out);         /* of struct NAME */
-    /* What the driver compiles, and the same in NAME.c. */
+    /* The kernels' text; what its compiler makes of it, false: reported; what of them is in NAME.c. */
     const char *(*text)(struct program *p, const char *kernels);
+    bool (*compile)(struct program *p, const char *text);
     void (*kernels)(struct program *p, const char *text, struct text *out);
     /* The functions that open the device and launch kernels, and those of NAME.h but init, enqueue,
      * close; behind step(). */
@@ -208,8 +213,10 @@ struct backend {
     const char *unroll;          /* a line before a loop that becomes straight-line code; NULL: none */
     /* in each dimension, where in the grid a thread is; its block */
     const char *place[2][GRID_RANK];
+    /* Words of the header's text on devices: CONTEXT, EVENT ... */
+    const struct text_word *word;
 };
-extern const struct backend backend_c, backend_llvm, backend_opencl;
+extern const struct backend backend_c, backend_llvm, backend_opencl, backend_cuda;
 
 /* lines.c: in[from..] belongs to the nodes of that title; `from` was appended to `to` just now; the
  * file is complete. */

@@ -23,4 +23,12 @@ const struct device_row *device_find(const char *text)
     return NULL;
 }
 
+const struct device_row *device_default(const char *target)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].target, target) == 0)
+            return &rows[i];
+    return NULL;
+}
+
 bool device_has_grid(const struct tgc *t) { return t->device && !t->device->is_processor; }

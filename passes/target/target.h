@@ -116,6 +116,7 @@ bool processor_runs(const struct processor *p, const char *triple);
 /* A device, see devices.def. */
 struct device_row {
     const char *text, *title;
+    const char *target;          /* --target= */
     bool is_processor;           /* its work-items are threads of a CPU */
     enum isa isa;                /* vectors of its language; the portable one: none */
     int registers;               /* of 32 bits, for a work-item, while others hide its latencies */
@@ -127,8 +128,9 @@ struct device_row {
     int image_pitch;             /* pixels of which an image's row is a multiple */
     int image_side;              /* pixels, at most */
 };
-/* All rows; the first is the default. */
+/* All rows; a target's first one, the default of it. */
 const struct device_row *device_rows(int *n);
+const struct device_row *device_default(const char *target);
 const struct device_row *device_find(const char *text);           /* NULL: there is no such row */
 /* Whether kernels are for a device that runs a thread for each place of a grid. */
 bool device_has_grid(const struct tgc *t);

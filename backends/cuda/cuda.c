@@ -1,0 +1,213 @@
+/* cuda.c - the CUDA target: what backends/device/ needs to know of CUDA C. Kernels are compiled here,
+ * by NVRTC, to PTX and, for architectures that are named, to machine code; NAME.c holds each image by
+ * itself, and the driver is given the one that fits its device.
+ */
+#include "backends/cuda/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The oldest that PTX is written for, unless --cpu names another: the first with bf16, asynchronous copies
+ * and sums of 32 lanes in one instruction; cards without them, of before 2020, leave NVRTC with 13. */
+enum { OLDEST = 80, MOST_IMAGES = 16 };
+
+struct cuda_code { struct cuda_image image[MOST_IMAGES]; int n; const char *version; };
+
+bool cuda_arch_read(const char *text, size_t n, struct cuda_arch *a, struct tgc *t)
+{
+    char *end;
+    if (n < 5 || strncmp(text, "sm_", 3) != 0)
+        return false;
+    *a = (struct cuda_arch){.text = mem_printf(t, "%.*s", (int)n, text)};
+    a->number = (int)strtol(a->text + 3, &end, 10);
+    a->exact = *end == 'a';
+    return a->number >= 50 && a->number < 1000 && !end[a->exact];
+}
+
+/* ---------------------------------------------------------------------------------- the language */
+
+static void cuda_head(const int block[GRID_RANK], struct text *out)
+{
+    text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d)\n", block[0] * block[1] * block[2]);
+}
+
+static const char *cuda_text(struct program *p, const char *pieces, const char *kernels)
+{
+    return mem_printf(p->t, "%s%s", pieces, kernels);
+}
+
+/* --------------------------------------------------------------------------------- the compiler */
+
+/* What stands before PTX: of which text it is. */
+static const char *name_source(struct program *p, const char *text)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);          /* FNV-1a */
+    for (const char *s = text; *s; s++)
+        hash = (hash ^ (unsigned char)*s) * UINT64_C(1099511628211);
+    return mem_printf(p->t, "// of %s.cu, %016llx\n", p->name, (unsigned long long)hash);
+}
+
+static bool add_image(struct program *p, struct cuda_code *code, struct nvrtc *c, const char *text,
+                      struct cuda_arch arch, bool is_ptx)
+{
+    struct cuda_image *image = &code->image[code->n];
+    *image = (struct cuda_image){.arch = arch, .is_ptx = is_ptx};
+    if (!nvrtc_compile(c, text, mem_printf(p->t, "%s.cu", p->name), image))
+        return false;
+    if (is_ptx) {
+        struct text ptx = {.t = p->t};
+        text_puts(&ptx, name_source(p, text));
+        text_write(&ptx, (const char *)image->code, image->nbytes);
+        image->code = (const unsigned char *)ptx.s;
+        image->nbytes = ptx.n;
+    }
+    code->n++;
+    return true;
+}
+
+/* One for each architecture that --cpu names, and PTX for the oldest of them. */
+static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc *c, const char *text)
+{
+    struct cuda_arch oldest = {.text = "compute_80", .number = OLDEST}, arch;
+    bool any = false;
+    for (const char *s = p->o->architectures; s && *s;) {
+        size_t n = strcspn(s, ",");
+        if (!cuda_arch_read(s, n, &arch, p->t))
+            return diag_error(p->t, NULL, "--cpu=%.*s is no architecture of CUDA, such as sm_80", (int)n, s);
+        if (code->n == MOST_IMAGES - 1)
+            return diag_error(p->t, NULL, "--cpu names more than %d architectures", MOST_IMAGES - 1);
+        if (!p->o->device_code && !add_image(p, code, c, text, arch, false))
+            return false;
+        if (!any || arch.number < oldest.number)
+            oldest = (struct cuda_arch){mem_printf(p->t, "compute_%d", arch.number), arch.number, false};
+        any = true;
+        s += n + (s[n] == ',');
+    }
+    return add_image(p, code, c, text, oldest, true);
+}
+
+/* A grid's second and third sizes have 16 bits. */
+static bool check_grids(struct program *p)
+{
+    enum { MOST = 65535 };
+    for (int i = 0; i < p->s->nkernel; i++)
+        for (int d = 1; d < GRID_RANK; d++) {
+            int64_t n = device_most_groups(p, p->s->kernel[i], d);
+            if (n > MOST)
+                return diag_error(p->t, NULL,
+                                  "kernel %s needs a grid of %lld blocks in dimension %d, and CUDA has at most %d "
+                                  "there: give smaller bounds by --dim, or another shape",
+                                  program_kernel_name(p, p->s->kernel[i]), (long long)n, d + 1, MOST);
+        }
+    return true;
+}
+
+static bool cuda_compile(struct program *p, const char *text)
+{
+    if (!check_grids(p))
+        return false;
+    if (p->o->only_kernels)
+        return true;
+    struct cuda_code *code = MEM_NEW(p->t, struct cuda_code);
+    struct nvrtc *c = nvrtc_open(p->t);
+    if (!c)
+        return false;
+    code->version = nvrtc_version(c);
+    bool done = compile_all(p, code, c, text);
+    nvrtc_close(c);
+    p->device_code = code;
+    if (done && p->o->device_code)
+        text_write(p->o->device_code, (const char *)code->image[code->n - 1].code,
+                   code->image[code->n - 1].nbytes);
+    return done;
+}
+
+/* ------------------------------------------------------------------------------------- the file */
+
+/* PTX as strings, a line each. */
+static void write_lines(struct text *out, const char *s)
+{
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        struct text line = {.t = out->t};
+        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
+        s += n + (s[n] == '\n');
+        text_printf(out, "    %.*s\\n\"\n", (int)line.n - 1, line.s);
+    }
+}
+
+static const char *image_name(struct program *p, const struct cuda_image *image)
+{
+    return mem_printf(p->t, "image_%s", image->arch.text);
+}
+
+static void cuda_embed(struct program *p, const char *text, struct text *out)
+{
+    const struct cuda_code *code = p->device_code;
+    (void)text;
+    if (!code)
+        return;
+    text_printf(out, "/* The kernels, which -o %s.cu writes, as NVRTC %s has compiled them. */\n", p->name,
+                code->version);
+    for (int i = 0; i < code->n; i++) {
+        const struct cuda_image *image = &code->image[i];
+        text_printf(out, "alignas(64) static const char %s[] =\n", image_name(p, image));
+        if (image->is_ptx)
+            write_lines(out, (const char *)image->code);
+        else
+            text_literal(out, image->code, image->nbytes);
+        text_puts(out, "    ;\n\n");
+    }
+    text_puts(out, "static const struct image image_of[] = {\n");
+    for (int i = 0; i < code->n; i++) {
+        const struct cuda_image *image = &code->image[i];
+        text_printf(out, "    {%d, %s, %s, %s},\n", image->arch.number, image->arch.exact ? "true" : "false",
+                    image->is_ptx ? "true" : "false", image_name(p, image));
+    }
+    text_puts(out, "};\n\n");
+}
+
+static const char *cuda_open(struct program *p)
+{
+    (void)p;
+    return "";
+}
+
+/* Which parts of a run are graphs, and whether the host accesses the memory: then both see it. */
+static void cuda_tables(struct program *p, struct text *out)
+{
+    struct text_list list = {.out = out, .separator = ",", .line = out->n, .indent = 4, .tail = 1};
+    text_printf(out, "enum { %s_MANAGED = %d };\n", p->upper, p->device_is_mapped);
+    text_puts(out, "/* By kernel: where the part of a run that begins with it ends; 0: none does. */\n"
+                   "static const int part_end[] = {\n    ");
+    list.line = out->n - 4;
+    for (int i = 0; i <= p->s->nkernel; i++)
+        list_put(&list, mem_printf(p->t, "%d", p->device_part[i]));
+    text_puts(out, "};\n\n");
+}
+
+static void cuda_fields(struct program *p, struct text *out)
+{
+    const int n = p->s->nkernel + 1;
+    text_printf(out, "    void *kernel[%d], *node[%d], *list[%d], *graph[%d];\n    bool changed[%d];\n", n, n, n,
+                n, n);
+    text_printf(out, "    uint64_t value[%d];\n    void *parameter[%d];\n", p->device_arguments + 1,
+                p->device_arguments + 1);
+}
+
+static const char *const file[] = {"cuda", "number", "math", NULL};
+static const struct driver driver = {
+    .head = cuda_head,
+    .global = "", .local = "__shared__ ", .restrict_ = "__restrict__",
+    .offset = "uint64_t", .symbol = "int64_t", .count = "unsigned",
+    .thread = "threadIdx.x", .threads = "blockDim.x",
+    .part = {"blockIdx.x", "blockIdx.x"}, .parts = {"gridDim.x", "gridDim.x"},
+    .file = file,
+    .text = cuda_text, .compile = cuda_compile, .embed = cuda_embed, .open = cuda_open, .fields = cuda_fields,
+    .tables = cuda_tables};
+const struct backend backend_cuda = {
+    .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver,
+    .barrier = "__syncthreads();", .unroll = "#pragma unroll",
+    .place = {{"(blockIdx.x * blockDim.x + threadIdx.x)", "(blockIdx.y * blockDim.y + threadIdx.y)",
+               "(blockIdx.z * blockDim.z + threadIdx.z)"},
+              {"blockIdx.x", "blockIdx.y", "blockIdx.z"}}};
