@@ -109,7 +109,7 @@ static int cuda_status(int32_t error)
 }
 
 /* The status of a call, which is said if it is an error. */
-static int check(const model_self *self, const char *call, int32_t error)
+static int status_of(const model_self *self, const char *call, int32_t error)
 {
     if (error != 0)
         complain_of(self, call, error);
@@ -119,7 +119,7 @@ static int check(const model_self *self, const char *call, int32_t error)
 /* The model's context is the thread's, until leave(). */
 static int enter(const model_self *self)
 {
-    return check(self, "cuCtxPushCurrent", self->device.push(self->device.context));
+    return status_of(self, "cuCtxPushCurrent", self->device.push(self->device.context));
 }
 
 static void leave(const model_self *self)
@@ -131,7 +131,7 @@ static void leave(const model_self *self)
 /* The status of a call in the context. */
 static int done(const model_self *self, const char *call, int32_t error)
 {
-    const int status = check(self, call, error);
+    const int status = status_of(self, call, error);
     leave(self);
     return status;
 }
@@ -208,12 +208,12 @@ static int choose_device(model_self *self, int wanted)
 {
     struct cuda *cu = &self->device;
     int n = 0;
-    int status = check(self, "cuDeviceGetCount", cu->count_devices(&n));
+    int status = status_of(self, "cuDeviceGetCount", cu->count_devices(&n));
     if (status == MODEL_OK && wanted > n)
         complain(self, "options.device is more than there are devices");
     if (status == MODEL_OK && (n == 0 || wanted > n))
         return MODEL_NO_DEVICE;
-    return status == MODEL_OK ? check(self, "cuDeviceGet", cu->get_device(&cu->device, wanted > 0 ? wanted - 1 : 0))
+    return status == MODEL_OK ? status_of(self, "cuDeviceGet", cu->get_device(&cu->device, wanted > 0 ? wanted - 1 : 0))
                               : status;
 }
 
@@ -223,7 +223,8 @@ static int open_context(model_self *self)
     struct cuda *cu = &self->device;
     const model_options *o = &self->options;
     void *of_stream = NULL, *chosen = o->context;
-    int status = o->queue ? check(self, "cuStreamGetCtx", cu->get_stream_context(o->queue, &of_stream)) : MODEL_OK;
+    int of_context = 0;
+    int status = o->queue ? status_of(self, "cuStreamGetCtx", cu->get_stream_context(o->queue, &of_stream)) : MODEL_OK;
     if (status != MODEL_OK)
         return status;
     if (of_stream && chosen && of_stream != chosen) {
@@ -233,11 +234,22 @@ static int open_context(model_self *self)
     cu->context = chosen ? chosen : of_stream;
     if (cu->context) {
         status = enter(self);
-        return status == MODEL_OK ? done(self, "cuCtxGetDevice", cu->get_context_device(&cu->device)) : status;
+        if (status == MODEL_OK)
+            status = done(self, "cuCtxGetDevice", cu->get_context_device(&of_context));
     }
-    status = choose_device(self, o->device);
-    if (status == MODEL_OK)
-        status = check(self, "cuDevicePrimaryCtxRetain", cu->retain_context(&cu->context, cu->device));
+    if (status == MODEL_OK && (!cu->context || o->device > 0))
+        status = choose_device(self, o->device);
+    if (status == MODEL_OK && cu->context && o->device > 0 && cu->device != of_context) {
+        complain(self, "options.context or options.queue is of another device than options.device names");
+        return MODEL_BAD_OPTIONS;
+    }
+    if (status != MODEL_OK)
+        return status;
+    if (cu->context) {
+        cu->device = of_context;
+        return MODEL_OK;
+    }
+    status = status_of(self, "cuDevicePrimaryCtxRetain", cu->retain_context(&cu->context, cu->device));
     cu->owns_context = status == MODEL_OK;
     return status;
 }
@@ -249,9 +261,9 @@ static int choose_image(model_self *self, const struct image **image)
     struct cuda *cu = &self->device;
     int major = 0, minor = 0;
     char line[120];
-    int status = check(self, "cuDeviceGetAttribute", cu->get_attribute(&major, MAJOR, cu->device));
+    int status = status_of(self, "cuDeviceGetAttribute", cu->get_attribute(&major, MAJOR, cu->device));
     if (status == MODEL_OK)
-        status = check(self, "cuDeviceGetAttribute", cu->get_attribute(&minor, MINOR, cu->device));
+        status = status_of(self, "cuDeviceGetAttribute", cu->get_attribute(&minor, MINOR, cu->device));
     const int arch = 10 * major + minor;
     *image = NULL;
     for (size_t i = 0; i < sizeof image_of / sizeof *image_of && status == MODEL_OK; i++) {
@@ -283,7 +295,7 @@ static int open_module(model_self *self)
     int status = choose_image(self, &image);
     if (status != MODEL_OK)
         return status;
-    status = check(self, "cuModuleLoadDataEx", cu->load(&cu->module, image->code, 2, option, value));
+    status = status_of(self, "cuModuleLoadDataEx", cu->load(&cu->module, image->code, 2, option, value));
     log[LOG_BYTES - 1] = 0;
     if (status != MODEL_OK && *log)
         complain(self, log);
@@ -297,12 +309,12 @@ static int open_memory(model_self *self, size_t weights)
     uint64_t memory = 0, at = 0;
     size_t left = 0, all = 0;
     char line[200];
-    int status = check(self, "cuMemAlloc", MODEL_MANAGED
+    int status = status_of(self, "cuMemAlloc", MODEL_MANAGED
                                                ? cu->allocate_managed(&memory, MODEL_DEVICE_BYTES, GLOBAL)
                                                : cu->allocate(&memory, MODEL_DEVICE_BYTES));
     cu->memory = (void *)(uintptr_t)memory;
     if (status == MODEL_OK)
-        status = check(self, "cuMemAlloc", cu->allocate(&at, weights));
+        status = status_of(self, "cuMemAlloc", cu->allocate(&at, weights));
     cu->weights = (void *)(uintptr_t)at;
     if (MODEL_MANAGED)
         cu->mapped = (unsigned char *)cu->memory;
@@ -323,7 +335,7 @@ static int device_open(model_self *self, size_t weights)
         return MODEL_BAD_OPTIONS;
     int status = cuda_load(self);
     if (status == MODEL_OK)
-        status = check(self, "cuInit", cu->init(0));
+        status = status_of(self, "cuInit", cu->init(0));
     if (status == MODEL_OK)
         status = open_context(self);
     if (status == MODEL_OK)
@@ -332,7 +344,7 @@ static int device_open(model_self *self, size_t weights)
         return status;
     cu->queue = self->options.queue;
     if (!cu->queue)
-        status = check(self, "cuStreamCreate", cu->create_stream(&cu->queue, NON_BLOCKING));
+        status = status_of(self, "cuStreamCreate", cu->create_stream(&cu->queue, NON_BLOCKING));
     cu->owns_queue = !self->options.queue && status == MODEL_OK;
     if (status == MODEL_OK)
         status = open_memory(self, weights);
@@ -369,15 +381,15 @@ static struct kernel_node node_of(model_self *self, int index)
 static int record_part(model_self *self, int from, int to)
 {
     const struct cuda *cu = &self->device;
-    int status = check(self, "cuGraphCreate", cu->create_graph(&self->graph[from], 0));
+    int status = status_of(self, "cuGraphCreate", cu->create_graph(&self->graph[from], 0));
     for (int i = from; i < to && status == MODEL_OK; i++) {
         const struct kernel_node node = node_of(self, i);
-        status = check(self, "cuGraphAddKernelNode",
+        status = status_of(self, "cuGraphAddKernelNode",
                        cu->add_kernel(&self->node[i], self->graph[from], i > from ? &self->node[i - 1] : NULL,
                                       i > from, &node));
         self->changed[i] = false;
     }
-    return status == MODEL_OK ? check(self, "cuGraphInstantiate",
+    return status == MODEL_OK ? status_of(self, "cuGraphInstantiate",
                                       cu->instantiate(&self->list[from], self->graph[from], 0))
                               : status;
 }
@@ -391,7 +403,7 @@ static int record(model_self *self)
         return status;
     for (int i = 0; i < MODEL_KERNELS && status == MODEL_OK; i++) {
         const struct launch *l = &launch_of[i];
-        status = check(self, l->function, cu->get_function(&self->kernel[i], cu->module, l->function));
+        status = status_of(self, l->function, cu->get_function(&self->kernel[i], cu->module, l->function));
         for (int k = 0; k < l->count; k++) {
             self->parameter[l->first + k] = &self->value[l->first + k];
             set_argument(self, i, k, argument_of[l->first + k].at);
@@ -429,19 +441,19 @@ static int start_one(model_self *self, int index)
     if (n.groups[0] == 0 || n.groups[1] == 0 || n.groups[2] == 0)
         return MODEL_OK;            /* nothing to compute */
     for (int i = 0; i < 2 && timed && status == MODEL_OK; i++)
-        status = check(self, "cuEventCreate", cu->create_event(&event[i], 0));
+        status = status_of(self, "cuEventCreate", cu->create_event(&event[i], 0));
     if (timed && status == MODEL_OK)
-        status = check(self, "cuEventRecord", cu->record_event(event[0], cu->queue));
+        status = status_of(self, "cuEventRecord", cu->record_event(event[0], cu->queue));
     if (status == MODEL_OK)
-        status = check(self, "cuLaunchKernel",
+        status = status_of(self, "cuLaunchKernel",
                        cu->launch(n.function, n.groups[0], n.groups[1], n.groups[2], n.block[0], n.block[1],
                                   n.block[2], 0, cu->queue, n.parameters, NULL));
     if (timed && status == MODEL_OK)
-        status = check(self, "cuEventRecord", cu->record_event(event[1], cu->queue));
+        status = status_of(self, "cuEventRecord", cu->record_event(event[1], cu->queue));
     if (status == MODEL_OK && (timed || self->options.on_kernel))
-        status = check(self, "cuStreamSynchronize", cu->wait(cu->queue));
+        status = status_of(self, "cuStreamSynchronize", cu->wait(cu->queue));
     if (timed && status == MODEL_OK)
-        status = check(self, "cuEventElapsedTime", cu->get_event_time(&ms, event[0], event[1]));
+        status = status_of(self, "cuEventElapsedTime", cu->get_event_time(&ms, event[0], event[1]));
     if (timed && status == MODEL_OK)
         self->options.on_kernel_time(self->options.user, index, kernel_info[index].name, (double)ms * 1e6);
     for (int i = 0; i < 2; i++)
@@ -459,11 +471,11 @@ static int start_graph(model_self *self, int from, int to)
         if (!self->changed[i])
             continue;
         const struct kernel_node node = node_of(self, i);
-        status = check(self, "cuGraphExecKernelNodeSetParams",
+        status = status_of(self, "cuGraphExecKernelNodeSetParams",
                        cu->set_kernel(self->list[from], self->node[i], &node));
         self->changed[i] = status != MODEL_OK;
     }
-    return status == MODEL_OK ? check(self, "cuGraphLaunch", cu->launch_graph(self->list[from], cu->queue)) : status;
+    return status == MODEL_OK ? status_of(self, "cuGraphLaunch", cu->launch_graph(self->list[from], cu->queue)) : status;
 }
 
 static bool start(model_self *self, int from, int to)
@@ -488,9 +500,9 @@ static bool write_buffer(const model_self *self, void *buffer, size_t at, size_t
     const struct cuda *cu = &self->device;
     if (enter(self) != MODEL_OK)
         return false;
-    int status = check(self, "cuMemcpyHtoDAsync", cu->write((uint64_t)(uintptr_t)buffer + at, from, nbytes, cu->queue));
+    int status = status_of(self, "cuMemcpyHtoDAsync", cu->write((uint64_t)(uintptr_t)buffer + at, from, nbytes, cu->queue));
     if (status == MODEL_OK && waits)
-        status = check(self, "cuStreamSynchronize", cu->wait(cu->queue));
+        status = status_of(self, "cuStreamSynchronize", cu->wait(cu->queue));
     leave(self);
     return status == MODEL_OK;
 }
@@ -514,9 +526,9 @@ static int mark(model_self *self, void **event)
     int status = enter(self);
     if (status != MODEL_OK)
         return status;
-    status = check(self, "cuEventCreate", cu->create_event(event, NO_TIMING));
+    status = status_of(self, "cuEventCreate", cu->create_event(event, NO_TIMING));
     if (status == MODEL_OK)
-        status = check(self, "cuEventRecord", cu->record_event(*event, cu->queue));
+        status = status_of(self, "cuEventRecord", cu->record_event(*event, cu->queue));
     if (status != MODEL_OK && *event) {
         cu->destroy_event(*event);
         *event = NULL;
@@ -532,7 +544,7 @@ static bool wait_all(const model_self *self)
 }
 
 /* Whether the caller's memory can be this place. */
-static int check_buffer(const model_self *self, int place, void *buffer, size_t at)
+static int check_buffer(const model_self *self, int place, void *buffer, size_t at, size_t *room)
 {
     enum { CONTEXT = 1 };
     const struct cuda *cu = &self->device;
@@ -543,9 +555,9 @@ static int check_buffer(const model_self *self, int place, void *buffer, size_t 
     int status = enter(self);
     if (status != MODEL_OK)
         return status;
-    status = check(self, "cuPointerGetAttribute", cu->get_pointer(&context, CONTEXT, address));
+    status = status_of(self, "cuPointerGetAttribute", cu->get_pointer(&context, CONTEXT, address));
     if (status == MODEL_OK)
-        status = check(self, "cuMemGetAddressRange", cu->get_range(&begin, &nbytes, address));
+        status = status_of(self, "cuMemGetAddressRange", cu->get_range(&begin, &nbytes, address));
     leave(self);
     if (status != MODEL_OK)
         return MODEL_BAD_OPTIONS;
@@ -554,10 +566,12 @@ static int check_buffer(const model_self *self, int place, void *buffer, size_t 
         complain(self, "the memory is of another context than the model: pass that one in options.context");
     else if (at % 128 != 0 || address % 128 != 0)
         complain(self, "a tensor begins at a multiple of 128 bytes");
-    else if (at > nbytes || place_info[place].nbytes > nbytes - at)
+    else if (at >= nbytes || place_info[place].nbytes > nbytes - at)
         complain(self, "the memory ends before the tensor does");
-    else
+    else {
+        *room = nbytes - at;
         return MODEL_OK;
+    }
     return MODEL_BAD_OPTIONS;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
 /* elf.c - the extent of a loaded shared object, and its local variables: clang makes a static
- * variable "KERNEL.NAME" of each.
+ * variable "KERNEL.NAME" of each, or, in C++, "_ZZ6KERNELE4NAME", the numbers being lengths.
  */
 #define _GNU_SOURCE
 #include "emulator.h"
@@ -15,16 +15,46 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A word behind its length; NULL: there is none. */
+static const char *read_word(const char *s, size_t *n)
+{
+    char *end;
+    *n = strtoul(s, &end, 10);
+    return end > s && strlen(end) >= *n ? end : NULL;
+}
+
+/* Whether the symbol is a kernel's variable: both names. */
+static bool read_name(const char *symbol, struct local_array *a)
+{
+    const char *dot = strchr(symbol, '.'), *kernel, *name;
+    size_t nkernel, nname;
+    if (strncmp(symbol, "_ZZ", 3) == 0) {
+        kernel = read_word(symbol + 3, &nkernel);
+        name = kernel && kernel[nkernel] == 'E' ? read_word(kernel + nkernel + 1, &nname) : NULL;
+        if (!name)
+            return false;
+        snprintf(a->kernel, sizeof a->kernel, "%.*s", (int)nkernel, kernel);
+        snprintf(a->name, sizeof a->name, "%.*s", (int)nname, name);
+        return true;
+    }
+    if (!dot)
+        return false;
+    snprintf(a->kernel, sizeof a->kernel, "%.*s", (int)(dot - symbol), symbol);
+    snprintf(a->name, sizeof a->name, "%s", dot + 1);
+    return true;
+}
+
 static bool note_local(struct module *m, const char *name, unsigned char *at, size_t nbytes)
 {
-    const char *dot = strchr(name, '.');
+    struct local_array found;
+    if (!read_name(name, &found))
+        return true;
     struct local_array *more = realloc(m->local, sizeof *more * (size_t)(m->nlocal + 1));
     if (!more)
         return false;
     m->local = more;
     struct local_array *a = &more[m->nlocal];
-    snprintf(a->kernel, sizeof a->kernel, "%.*s", (int)(dot - name), name);
-    snprintf(a->name, sizeof a->name, "%s", dot + 1);
+    *a = found;
     a->memory = malloc(sizeof *a->memory);
     if (!a->memory || !memory_create(a->memory, at, nbytes)) {
         free(a->memory);
@@ -48,7 +78,7 @@ static bool read_symbols(struct module *m, const unsigned char *file, size_t siz
         for (size_t k = 0; k < section[i].sh_size / sizeof *symbol; k++) {
             const Elf64_Sym *s = &symbol[k];
             if (ELF64_ST_TYPE(s->st_info) == STT_OBJECT && s->st_shndx < head->e_shnum &&
-                section[s->st_shndx].sh_flags & SHF_WRITE && strchr(names + s->st_name, '.') &&
+                section[s->st_shndx].sh_flags & SHF_WRITE &&
                 !note_local(m, names + s->st_name, (unsigned char *)m->begin + s->st_value,
                             s->st_size))
                 return false;

@@ -15,6 +15,7 @@
  *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
  *      report.c              one line for each finding
  *
+ * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side.
  * What knows a language is one file (language_opencl.c: words, how a kernel is called), clang's
  * flags for it and its built-ins (opencl.flags, opencl.h, opencl.cl, builtins.c); fibers and shadow
  * memory know none. The library has state of the process (objects, the launch that runs), as a
@@ -60,6 +61,7 @@ struct device_facts {
     long align;    /* sub-buffers start at multiples, in bytes */
     long memory;   /* bytes of a buffer */
     long is_eager; /* commands run when they are enqueued, not when waited for */
+    long arch, driver; /* CUDA's: 80 for sm_80; the driver's version, 12090 for 12.9 */
     const char *name, *version;
 };
 const struct device_facts *device_facts(void);
@@ -90,6 +92,7 @@ struct signature {
     struct parameter parameter[MAX_PARAMETERS];
     int n;
     size_t block[3]; /* what the text requires; 0: nothing */
+    size_t bound;    /* most work-items of a block, by the text; 0: it does not say */
 };
 
 /* A language's words that say what a parameter is. */
@@ -102,7 +105,8 @@ enum word_kind {
     WORD_SAMPLER,
     WORD_CONST,
     WORD_SKIP,
-    WORD_BLOCK
+    WORD_BLOCK,
+    WORD_BOUND
 };
 struct word {
     const char *text; /* "image*": all that begin so */
@@ -122,6 +126,7 @@ struct launch_values {
     const struct signature *signature;
     const unsigned char *value[MAX_PARAMETERS];
     size_t items, threads;
+    bool is_pointer; /* the arguments are, so that no other one says where they begin */
 };
 /* Where the tensor of argument i begins in its buffer, and how long it is. false: nobody says. */
 bool tensor_extent(const struct launch_values *v, int i, size_t *from, size_t *nbytes);
@@ -136,7 +141,7 @@ struct language {
     /* Writes code behind the text: NAME_call(), NAME_nbytes[] (see struct kernel_code). */
     void (*wrap)(const struct signature *s, struct text *out);
 };
-extern const struct language language_opencl;
+extern const struct language language_opencl, language_cuda;
 
 /* A string that grows; what does not fit into memory is cut. */
 struct text {

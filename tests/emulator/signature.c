@@ -124,6 +124,8 @@ static struct token read_parameter(const struct word *word, const char **at, str
         depth += is_token(t, "(") - is_token(t, ")");
         const int kind = kind_of(word, t);
         note_kind(p, kind);
+        if (is_token(t, "*") && p->kind == PARAMETER_VALUE) /* memory without a word for it */
+            p->kind = PARAMETER_GLOBAL;
         if (last.n > 0)
             append(p->type, last);
         last = kind == WORD_SKIP ? (struct token){NULL, 0} : t;
@@ -155,6 +157,12 @@ static bool read_kernel(const struct word *word, const char **at, struct signatu
                 if (kind_of(word, t) == WORD_BLOCK)
                     read_block(at, s->block);
             } while (t.n > 0 && depth > 0);
+            continue;
+        }
+        if (kind_of(word, t) == WORD_BOUND) { /* "(256)" */
+            next(at);
+            s->bound = strtoul(next(at).at, NULL, 10);
+            next(at);
             continue;
         }
         name = t;

@@ -6,7 +6,8 @@
  *
  *      kernel void k(global uchar *y_in, ulong y_at, ..., long B_is)
  *
- * says that y_in is used from byte y_at on, for B * 128 floats, where B is B_is. What has no such
+ * says that y_in is used from byte y_at on, for B * 128 floats, where B is B_is; a parameter of the
+ * tensor's own name, y, points to its begin. What has no such
  * line (scratch, kernels by hand) may use its whole buffer.
  */
 #include "emulator.h"
@@ -64,7 +65,11 @@ static void read_scratch(const char *kernel, const char *name, size_t n, char *t
         {"part * ", "items"}, {"thread * ", "threads"}, {"(part * threads + thread) * ", "items"}};
     char place[2 * MAX_NAME + 16];
     snprintf(place, sizeof place, "(%s + %.*s_at + ", name, (int)n, name);
-    const char *at = strstr(kernel, place), *other = strstr(kernel + 1, "\nkernel ");
+    const char *at = strstr(kernel, place), *other = strstr(kernel + 1, "\n}\n");
+    if (!at) {
+        snprintf(place, sizeof place, "((unsigned char *)%s + ", name);
+        at = strstr(kernel, place);
+    }
     for (size_t i = 0; at && (!other || at < other) && i < sizeof share / sizeof *share; i++) {
         const char *number = at + strlen(place) + strlen(share[i].index);
         if (strncmp(at + strlen(place), share[i].index, strlen(share[i].index)) == 0)
@@ -78,8 +83,8 @@ void tensors_read(const char *text, const char *kernel, struct signature *s)
     for (int i = 0; comment && i < s->n; i++) {
         struct parameter *p = &s->parameter[i];
         const size_t n = stem(p->name, "_in");
-        if (n > 0)
-            read_tensor(comment, kernel, p->name, n, p->tensor);
+        if (n > 0 || p->kind == PARAMETER_GLOBAL)
+            read_tensor(comment, kernel, p->name, n > 0 ? n : strlen(p->name), p->tensor);
         if (n > 0 && !*p->tensor)
             read_scratch(kernel, p->name, n, p->tensor);
     }
@@ -186,8 +191,8 @@ bool tensor_extent(const struct launch_values *v, int i, size_t *from, size_t *n
     const struct parameter *p = &v->signature->parameter[i];
     struct reader r = {strchr(p->tensor, '['), v, false};
     int64_t at = 0;
-    size_t n = element_bytes(p->tensor);
-    if (!r.at || !find_number(v, p->name, stem(p->name, "_in"), "_at", &at))
+    size_t n = element_bytes(p->tensor), named = stem(p->name, "_in");
+    if (!r.at || (named > 0 && !find_number(v, p->name, named, "_at", &at) && !v->is_pointer))
         return false;
     for (r.at++; *r.at && *r.at != ']' && !r.is_unknown; r.at += *r.at == ',') {
         const int64_t size = read_sum(&r);

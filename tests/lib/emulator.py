@@ -38,20 +38,30 @@ def need_clang():
 
 @functools.cache
 def key(clang):
-    text = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.suffix in (".c", ".h", ".cl", ".def", ".flags"))
+    files = [path for path in sorted(SOURCES.rglob("*")) if path.suffix in (".c", ".h", ".cl", ".def", ".flags") and "programs" not in path.parts]
+    text = b"".join(path.read_bytes() for path in files)
     version = subprocess.run([clang, "--version"], capture_output=True, check=True).stdout
     return hashlib.sha256(text + version).hexdigest()[:16]
 
 
-def library(build):
-    """The library's path: in the build folder, under the name that drivers have."""
+def folder_of(build, make):
     clang = need_clang()
-    folder = Path(build).resolve() / "test-scratch" / "emulated" / key(clang)
+    folder = Path(build).resolve() / "test-scratch" / "emulated" / f"{key(clang)}-{make.__name__}"
     with BUILDING:
         if not folder.exists():
             remove_old(folder.parent)
             make(clang, folder)
-    return folder / "libOpenCL.so.1"
+    return folder
+
+
+def library(build):
+    """The library's path: in the build folder, under the name that drivers have."""
+    return folder_of(build, opencl) / "libOpenCL.so.1"
+
+
+def cuda_library(build):
+    """CUDA's, likewise."""
+    return folder_of(build, cuda) / "libcuda.so.1"
 
 
 def remove_old(folder):
@@ -61,22 +71,32 @@ def remove_old(folder):
             shutil.rmtree(old, ignore_errors=True)
 
 
-def make(clang, folder):
+FLAGS = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wpedantic",
+         "-Wshadow", "-Wconversion", "-Werror", f'-DTGC_EMULATOR_SOURCES="{SOURCES}"']
+KERNELS = ("report", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins")      # what both drivers share
+
+
+def link(folder, name, sources, *others):
     part = folder.with_name(f"{folder.name}.{os.getpid()}")
     part.mkdir(parents=True)
-    flags = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wpedantic",
-             "-Wshadow", "-Wconversion", "-Werror", f'-DTGC_EMULATOR_SOURCES="{SOURCES}"']
-    jobs = [["gcc", *flags, "-c", source, "-o", part / f"{source.stem}.o"] for source in SOURCES.glob("*.c")]
-    jobs.append([clang, f"@{SOURCES}/opencl.flags", *HALVES, "-O0", "-g0", "-cl-std=CL1.2", "-include",
-                 SOURCES / "opencl.h", "-c", SOURCES / "opencl.cl", "-o", part / "opencl_cl.o"])
-    for job in jobs:
-        T.must(T.run(job, timeout=300))
-    T.must(T.run(["gcc", "-shared", "-Wl,-soname,libOpenCL.so.1", *part.glob("*.o"), "-o", part / "libOpenCL.so.1",
-                  "-lm", "-ldl", "-lpthread"]))
+    for source in sources:
+        T.must(T.run(["gcc", *FLAGS, "-c", source, "-o", part / f"{source.parent.name}_{source.stem}.o"], timeout=300))
+    for job in others:
+        T.must(T.run([*job, "-o", part / "other.o"], timeout=300))
+    T.must(T.run(["gcc", "-shared", f"-Wl,-soname,{name}", *part.glob("*.o"), "-o", part / name, "-lm", "-ldl", "-lpthread"]))
     try:
         part.rename(folder)
     except OSError:                     # another suite was first
         shutil.rmtree(part)
+
+
+def opencl(clang, folder):
+    link(folder, "libOpenCL.so.1", SOURCES.glob("*.c"), [clang, f"@{SOURCES}/opencl.flags", *HALVES, "-O0", "-g0", "-cl-std=CL1.2", "-include",
+                                                         SOURCES / "opencl.h", "-c", SOURCES / "opencl.cl"])
+
+
+def cuda(_, folder):
+    link(folder, "libcuda.so.1", [*(SOURCES / "cuda").glob("*.c"), *(SOURCES / f"{name}.c" for name in KERNELS)])
 
 
 def environment(build, **more):

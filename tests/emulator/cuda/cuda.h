@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: 0BSD */
+/* cuda.h - CUDA C's words and built-ins as C++ has them: what a thread asks of its place, and bits of
+ * numbers. A static variable of a kernel is the block's.
+ */
+#include <math.h>
+#include <stdint.h>
+
+#define __global__
+#define __device__
+#define __shared__ static
+#define __launch_bounds__(n)
+
+extern "C" {
+__attribute__((const)) uint64_t emulator_place(uint32_t what, uint32_t d);
+void emulator_barrier(uint32_t flags);
+}
+
+struct emulator_dim {
+    unsigned x, y, z;
+};
+__attribute__((always_inline)) static inline emulator_dim emulator_dims(uint32_t what)
+{
+    return {(unsigned)emulator_place(what, 0), (unsigned)emulator_place(what, 1), (unsigned)emulator_place(what, 2)};
+}
+/* as builtins.c counts them */
+#define threadIdx emulator_dims(2)
+#define blockDim emulator_dims(3)
+#define blockIdx emulator_dims(4)
+#define gridDim emulator_dims(5)
+#define __syncthreads() emulator_barrier(3)
+
+template <class To, class From> __attribute__((always_inline)) static inline To emulator_bits(From v)
+{
+    return __builtin_bit_cast(To, v);
+}
+#define __float_as_uint(v) emulator_bits<uint32_t, float>(v)
+#define __uint_as_float(v) emulator_bits<float, uint32_t>(v)
+#define __float_as_int(v) emulator_bits<int32_t, float>(v)
+#define __int_as_float(v) emulator_bits<float, int32_t>(v)
+#define __double_as_longlong(v) emulator_bits<long long, double>(v)
+#define __longlong_as_double(v) emulator_bits<double, long long>(v)

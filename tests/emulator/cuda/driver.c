@@ -1,0 +1,675 @@
+/* SPDX-License-Identifier: 0BSD */
+/* driver.c - a libcuda.so.1 for tests: calls that are counted, logged and fail on demand; objects;
+ * devices, contexts, streams, memory, events. A stream's commands run when somebody waits for them, so
+ * that a host that takes its memory back too early is seen.
+ *
+ *      TGC_EMULATOR_FAIL=7      the 7th call that can fail does; 7+ and all that follow; 7:2 with that status
+ *      TGC_EMULATOR_LOG=FILE    a line for each call, appended: its name and status
+ */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { STACK = 16 };
+
+static const struct {
+    const char *name;
+    int32_t failure;
+} calls[] = {
+#define CALL(name, failure) {#name, failure},
+#include "calls.def"
+#undef CALL
+};
+static const char *const kinds[] = {"context", "stream", "memory", "module", "graph", "executable graph", "event"};
+
+static struct {
+    pthread_mutex_t lock;
+    enum call now;
+    long count, fail_at;
+    int32_t fail_by;
+    bool fails_on, is_begun;
+    FILE *log;
+    struct object *live;
+    unsigned number[KIND_EVENT + 1];
+    struct context *primary;
+    int retained;
+} driver = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+
+/* The thread's contexts. */
+static _Thread_local struct {
+    struct context *context[STACK];
+    int n;
+} thread;
+
+/* ---------------------------------------------------------------------------------------- calls */
+
+API void emulator_reset(void);
+void emulator_reset(void)
+{
+    const char *fail = getenv("TGC_EMULATOR_FAIL"), *log = getenv("TGC_EMULATOR_LOG");
+    char *end = NULL;
+    device_read();
+    report_reset();
+    driver.count = 0;
+    driver.fail_at = fail ? strtol(fail, &end, 10) : 0;
+    driver.fails_on = end && *end == '+';
+    driver.fail_by = end && *end == ':' ? (int32_t)strtol(end + 1, NULL, 10) : 0;
+    if (driver.log)
+        fclose(driver.log);
+    driver.log = log ? fopen(log, "a") : NULL;
+}
+
+__attribute__((constructor)) static void begin(void) { emulator_reset(); }
+
+API long emulator_calls(void);
+long emulator_calls(void) { return driver.count; }
+
+int32_t misuse(int32_t status, const char *format, ...)
+{
+    char line[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    report("%s: %s", calls[driver.now].name, line);
+    return status;
+}
+
+int32_t enter(enum call call)
+{
+    pthread_mutex_lock(&driver.lock);
+    driver.now = call;
+    if (!driver.is_begun && call != CALL_cuInit && call != CALL_cuDriverGetVersion &&
+        call != CALL_cuGetErrorString)
+        return misuse(NOT_INITIALIZED, "cuInit was not called");
+    if (calls[call].failure == 0)
+        return SUCCESS;
+    const long n = ++driver.count;
+    if (n == driver.fail_at || (driver.fails_on && driver.fail_at > 0 && n > driver.fail_at))
+        return driver.fail_by ? driver.fail_by : calls[call].failure;
+    return SUCCESS;
+}
+
+struct context *context_now(void) { return thread.n > 0 ? thread.context[thread.n - 1] : NULL; }
+
+int32_t in_context(enum call call)
+{
+    const int32_t status = enter(call);
+    const struct context *c = context_now();
+    if (status != SUCCESS)
+        return status;
+    if (!c)
+        return misuse(INVALID_CONTEXT, "the thread has no context");
+    return c->is_lost && calls[call].failure ? ILLEGAL_ADDRESS : SUCCESS;
+}
+
+int32_t leave(enum call call, int32_t status)
+{
+    if (driver.log) {
+        fprintf(driver.log, "%s %d\n", calls[call].name, status);
+        fflush(driver.log);
+    }
+    pthread_mutex_unlock(&driver.lock);
+    return status;
+}
+
+/* -------------------------------------------------------------------------------------- objects */
+
+void *object_create(enum kind kind, size_t size, void (*end)(struct object *))
+{
+    struct object *o = calloc(1, size);
+    if (!o)
+        return NULL;
+    *o = (struct object){kind, driver.live, context_now(), end, ++driver.number[kind]};
+    driver.live = o;
+    return o;
+}
+
+void *object_find(const void *handle, enum kind kind)
+{
+    struct object *o = driver.live;
+    while (o && o != handle)
+        o = o->next;
+    if (!o || o->kind != kind) {
+        misuse(0, "%p is no %s", handle, kinds[kind]);
+        return NULL;
+    }
+    if (kind != KIND_CONTEXT && context_now() && o->context != context_now()) {
+        misuse(0, "%s %u is another context's than the thread's", kinds[kind], o->number);
+        return NULL;
+    }
+    return o;
+}
+
+struct object *objects_live(void) { return driver.live; }
+
+void object_end(struct object *o)
+{
+    struct object **at = &driver.live;
+    while (*at && *at != o)
+        at = &(*at)->next;
+    if (*at)
+        *at = o->next;
+    if (o->end)
+        o->end(o);
+    free(o);
+}
+
+/* What is not released now. */
+API int emulator_live(void);
+int emulator_live(void)
+{
+    int n = 0;
+    for (struct object *o = driver.live; o; o = o->next)
+        n++;
+    return n;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    for (struct object *o = driver.live; o; o = o->next)
+        report("%s %u is not released", kinds[o->kind], o->number);
+    if (driver.log)
+        fclose(driver.log);
+}
+
+int32_t object_destroy(enum call call, void *handle, enum kind kind)
+{
+    int32_t status = in_context(call);
+    struct object *o = status == SUCCESS ? object_find(handle, kind) : NULL;
+    if (o)
+        object_end(o);
+    return leave(call, status != SUCCESS ? status : o ? SUCCESS : INVALID_HANDLE);
+}
+
+/* --------------------------------------------------------------------------- devices, contexts */
+
+API int32_t cuInit(unsigned flags);
+int32_t cuInit(unsigned flags)
+{
+    int32_t status = enter(CALL_cuInit);
+    if (status == SUCCESS && flags)
+        status = misuse(INVALID_VALUE, "flags are 0");
+    driver.is_begun |= status == SUCCESS;
+    return leave(CALL_cuInit, status);
+}
+
+API int32_t cuDriverGetVersion(int *version);
+int32_t cuDriverGetVersion(int *version)
+{
+    const int32_t status = enter(CALL_cuDriverGetVersion);
+    *version = (int)device_facts()->driver;
+    return leave(CALL_cuDriverGetVersion, status);
+}
+
+API int32_t cuGetErrorString(int32_t error, const char **text);
+int32_t cuGetErrorString(int32_t error, const char **text)
+{
+    enter(CALL_cuGetErrorString);
+    *text = error == OUT_OF_MEMORY ? "out of memory" : "an error of the emulator's";
+    return leave(CALL_cuGetErrorString, SUCCESS);
+}
+
+API int32_t cuDeviceGetCount(int *count);
+int32_t cuDeviceGetCount(int *count)
+{
+    const int32_t status = enter(CALL_cuDeviceGetCount);
+    *count = device_facts()->units > 0;
+    return leave(CALL_cuDeviceGetCount, status);
+}
+
+API int32_t cuDeviceGet(int *device, int number);
+int32_t cuDeviceGet(int *device, int number)
+{
+    int32_t status = enter(CALL_cuDeviceGet);
+    if (status == SUCCESS && number != 0)
+        status = misuse(INVALID_DEVICE, "there is one device, not number %d", number);
+    *device = 0;
+    return leave(CALL_cuDeviceGet, status);
+}
+
+API int32_t cuDeviceGetName(char *name, int size, int device);
+int32_t cuDeviceGetName(char *name, int size, int device)
+{
+    const int32_t status = enter(CALL_cuDeviceGetName);
+    (void)device;
+    snprintf(name, (size_t)size, "%s", device_facts()->name);
+    return leave(CALL_cuDeviceGetName, status);
+}
+
+API int32_t cuDeviceTotalMem_v2(size_t *nbytes, int device);
+int32_t cuDeviceTotalMem_v2(size_t *nbytes, int device)
+{
+    const int32_t status = enter(CALL_cuDeviceTotalMem_v2);
+    (void)device;
+    *nbytes = (size_t)device_facts()->memory;
+    return leave(CALL_cuDeviceTotalMem_v2, status);
+}
+
+API int32_t cuDeviceGetAttribute(int *value, int what, int device);
+int32_t cuDeviceGetAttribute(int *value, int what, int device)
+{
+    enum { GROUP = 1, SHARED = 8, UNITS = 16, MAJOR = 75, MINOR = 76 };
+    const struct device_facts *d = device_facts();
+    int32_t status = enter(CALL_cuDeviceGetAttribute);
+    (void)device;
+    switch (what) {
+    case GROUP: *value = (int)d->group; break;
+    case SHARED: *value = (int)d->local; break;
+    case UNITS: *value = (int)d->units; break;
+    case MAJOR: *value = (int)d->arch / 10; break;
+    case MINOR: *value = (int)d->arch % 10; break;
+    default: status = misuse(INVALID_VALUE, "unknown attribute %d", what);
+    }
+    return leave(CALL_cuDeviceGetAttribute, status);
+}
+
+API int32_t cuDevicePrimaryCtxRetain(void **context, int device);
+int32_t cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    int32_t status = enter(CALL_cuDevicePrimaryCtxRetain);
+    (void)device;
+    if (status == SUCCESS && driver.retained == 0) {
+        driver.primary = object_create(KIND_CONTEXT, sizeof *driver.primary, NULL);
+        if (driver.primary)
+            driver.primary->is_primary = true;
+        status = driver.primary ? SUCCESS : OUT_OF_MEMORY;
+    }
+    driver.retained += status == SUCCESS;
+    *context = status == SUCCESS ? driver.primary : NULL;
+    return leave(CALL_cuDevicePrimaryCtxRetain, status);
+}
+
+API int32_t cuDevicePrimaryCtxRelease_v2(int device);
+int32_t cuDevicePrimaryCtxRelease_v2(int device)
+{
+    int32_t status = enter(CALL_cuDevicePrimaryCtxRelease_v2);
+    (void)device;
+    if (driver.retained == 0)
+        status = misuse(INVALID_CONTEXT, "the primary context is not retained");
+    else if (--driver.retained == 0) {
+        object_end(&driver.primary->o);
+        driver.primary = NULL;
+    }
+    return leave(CALL_cuDevicePrimaryCtxRelease_v2, status);
+}
+
+static int32_t push(struct context *c)
+{
+    if (thread.n == STACK)
+        return misuse(INVALID_VALUE, "the thread has %d contexts already", STACK);
+    thread.context[thread.n++] = c;
+    return SUCCESS;
+}
+
+API int32_t cuCtxCreate_v2(void **context, unsigned flags, int device);
+int32_t cuCtxCreate_v2(void **context, unsigned flags, int device)
+{
+    int32_t status = enter(CALL_cuCtxCreate_v2);
+    (void)flags, (void)device;
+    struct context *c = status == SUCCESS ? object_create(KIND_CONTEXT, sizeof *c, NULL) : NULL;
+    if (c)
+        status = push(c);
+    *context = c;
+    return leave(CALL_cuCtxCreate_v2, c || status != SUCCESS ? status : OUT_OF_MEMORY);
+}
+
+API int32_t cuCtxDestroy_v2(void *context);
+int32_t cuCtxDestroy_v2(void *context)
+{
+    int32_t status = enter(CALL_cuCtxDestroy_v2);
+    struct context *c = object_find(context, KIND_CONTEXT);
+    if (c && c == context_now())
+        thread.n--;
+    if (c)
+        object_end(&c->o);
+    return leave(CALL_cuCtxDestroy_v2, c ? status : INVALID_CONTEXT);
+}
+
+API int32_t cuCtxPushCurrent_v2(void *context);
+int32_t cuCtxPushCurrent_v2(void *context)
+{
+    int32_t status = enter(CALL_cuCtxPushCurrent_v2);
+    if (status == SUCCESS)
+        status = object_find(context, KIND_CONTEXT) ? push(context) : INVALID_CONTEXT;
+    return leave(CALL_cuCtxPushCurrent_v2, status);
+}
+
+API int32_t cuCtxPopCurrent_v2(void **context);
+int32_t cuCtxPopCurrent_v2(void **context)
+{
+    int32_t status = enter(CALL_cuCtxPopCurrent_v2);
+    if (thread.n == 0)
+        status = misuse(INVALID_CONTEXT, "the thread has no context");
+    *context = thread.n > 0 ? thread.context[--thread.n] : NULL;
+    return leave(CALL_cuCtxPopCurrent_v2, status);
+}
+
+API int32_t cuCtxGetCurrent(void **context);
+int32_t cuCtxGetCurrent(void **context)
+{
+    const int32_t status = enter(CALL_cuCtxGetCurrent);
+    *context = context_now();
+    return leave(CALL_cuCtxGetCurrent, status);
+}
+
+API int32_t cuCtxGetDevice(int *device);
+int32_t cuCtxGetDevice(int *device)
+{
+    const int32_t status = in_context(CALL_cuCtxGetDevice);
+    *device = 0;
+    return leave(CALL_cuCtxGetDevice, status);
+}
+
+/* --------------------------------------------------------------------------------------- memory */
+
+static void end_memory(struct object *o)
+{
+    struct device_memory *m = (struct device_memory *)o;
+    munmap(m->memory.at, m->memory.nbytes);
+    memory_release(&m->memory);
+}
+
+struct device_memory *memory_find(uint64_t at)
+{
+    for (struct object *o = driver.live; o; o = o->next) {
+        struct device_memory *m = (struct device_memory *)o;
+        if (o->kind == KIND_MEMORY && at - (uintptr_t)m->memory.at < m->memory.nbytes)
+            return m;
+    }
+    return NULL;
+}
+
+/* Bytes that nobody has written are no zeros. */
+static int32_t allocate(uint64_t *at, size_t nbytes, bool is_managed)
+{
+    *at = 0;
+    if (nbytes == 0)
+        return misuse(INVALID_VALUE, "no bytes");
+    if (nbytes > (size_t)device_facts()->memory)
+        return OUT_OF_MEMORY;
+    struct device_memory *m = object_create(KIND_MEMORY, sizeof *m, end_memory);
+    unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!m || bytes == MAP_FAILED || !memory_create(&m->memory, bytes, nbytes))
+        return OUT_OF_MEMORY;
+    m->is_managed = is_managed;
+    if (is_managed) /* the host may write where it likes */
+        memset(m->memory.known, 1, nbytes);
+    else
+        memset(bytes, 0xa5, nbytes < 1 << 24 ? nbytes : 1 << 24);
+    *at = (uintptr_t)bytes;
+    return SUCCESS;
+}
+
+API int32_t cuMemAlloc_v2(uint64_t *at, size_t nbytes);
+int32_t cuMemAlloc_v2(uint64_t *at, size_t nbytes)
+{
+    int32_t status = in_context(CALL_cuMemAlloc_v2);
+    *at = 0;
+    if (status == SUCCESS)
+        status = allocate(at, nbytes, false);
+    return leave(CALL_cuMemAlloc_v2, status);
+}
+
+API int32_t cuMemAllocManaged(uint64_t *at, size_t nbytes, unsigned flags);
+int32_t cuMemAllocManaged(uint64_t *at, size_t nbytes, unsigned flags)
+{
+    int32_t status = in_context(CALL_cuMemAllocManaged);
+    *at = 0;
+    if (status == SUCCESS)
+        status = flags == 1 || flags == 2 ? allocate(at, nbytes, true) : misuse(INVALID_VALUE, "flags %u", flags);
+    return leave(CALL_cuMemAllocManaged, status);
+}
+
+API int32_t cuMemFree_v2(uint64_t at);
+int32_t cuMemFree_v2(uint64_t at)
+{
+    int32_t status = in_context(CALL_cuMemFree_v2);
+    struct device_memory *m = memory_find(at);
+    if (status == SUCCESS && (!m || (uintptr_t)m->memory.at != at))
+        status = misuse(INVALID_VALUE, "0x%llx is not what was allocated", (unsigned long long)at);
+    if (status == SUCCESS)
+        object_end(&m->o);
+    return leave(CALL_cuMemFree_v2, status);
+}
+
+API int32_t cuMemGetInfo_v2(size_t *left, size_t *all);
+int32_t cuMemGetInfo_v2(size_t *left, size_t *all)
+{
+    const int32_t status = in_context(CALL_cuMemGetInfo_v2);
+    *left = *all = (size_t)device_facts()->memory;
+    return leave(CALL_cuMemGetInfo_v2, status);
+}
+
+API int32_t cuPointerGetAttribute(void *value, int what, uint64_t at);
+int32_t cuPointerGetAttribute(void *value, int what, uint64_t at)
+{
+    enum { CONTEXT = 1 };
+    int32_t status = in_context(CALL_cuPointerGetAttribute);
+    const struct device_memory *m = memory_find(at);
+    if (status == SUCCESS && (what != CONTEXT || !m))
+        status = INVALID_VALUE; /* asked of what may be anything */
+    if (status == SUCCESS)
+        memcpy(value, &m->o.context, sizeof m->o.context);
+    return leave(CALL_cuPointerGetAttribute, status);
+}
+
+API int32_t cuMemGetAddressRange_v2(uint64_t *from, size_t *nbytes, uint64_t at);
+int32_t cuMemGetAddressRange_v2(uint64_t *from, size_t *nbytes, uint64_t at)
+{
+    int32_t status = in_context(CALL_cuMemGetAddressRange_v2);
+    const struct device_memory *m = memory_find(at);
+    if (status == SUCCESS && !m)
+        status = NOT_FOUND;
+    if (status == SUCCESS) {
+        *from = (uintptr_t)m->memory.at;
+        *nbytes = m->memory.nbytes;
+    }
+    return leave(CALL_cuMemGetAddressRange_v2, status);
+}
+
+/* -------------------------------------------------------------------------------------- streams */
+
+static void end_stream(struct object *o)
+{
+    struct stream *s = (struct stream *)o;
+    if (s->first)
+        misuse(0, "stream %u ends before its commands have run", o->number);
+    for (struct command *c = s->first, *next; c; c = next) {
+        next = c->next;
+        free(c);
+    }
+}
+
+static int32_t check_range(uint64_t at, size_t nbytes)
+{
+    const struct device_memory *m = memory_find(at);
+    if (!m || nbytes > m->memory.nbytes - (size_t)(at - (uintptr_t)m->memory.at))
+        return misuse(INVALID_VALUE, "%zu bytes at 0x%llx are not within what was allocated", nbytes,
+                      (unsigned long long)at);
+    return SUCCESS;
+}
+
+int32_t stream_add(void *handle, const struct command *c)
+{
+    struct stream *s = object_find(handle, KIND_STREAM);
+    if (!s)
+        return INVALID_HANDLE;
+    struct command *copy = malloc(sizeof *copy);
+    if (!copy)
+        return OUT_OF_MEMORY;
+    *copy = *c;
+    copy->next = NULL;
+    *(s->first ? &s->last->next : &s->first) = copy;
+    s->last = copy;
+    return SUCCESS;
+}
+
+static bool run(const struct command *c)
+{
+    if (c->work == WORK_LAUNCH)
+        return launch_go(&c->launch);
+    if (c->work == WORK_EVENT)
+        return true;
+    const struct device_memory *m = memory_find(c->at);
+    if (!m)
+        return misuse(0, "a copy's memory was freed before it has run"), false;
+    void *at = (void *)(uintptr_t)c->at;
+    if (c->work == WORK_READ)
+        memcpy(c->host, at, c->nbytes);
+    else {
+        memcpy(at, c->host, c->nbytes);
+        memset(m->memory.known + ((unsigned char *)at - m->memory.at), 1, c->nbytes);
+    }
+    return true;
+}
+
+/* Runs all that the stream has. */
+static int32_t drain(struct stream *s)
+{
+    while (s->first) {
+        struct command *c = s->first;
+        s->first = c->next;
+        if (!s->o.context->is_lost && !run(c))
+            s->o.context->is_lost = true;
+        free(c);
+    }
+    return s->o.context->is_lost ? ILLEGAL_ADDRESS : SUCCESS;
+}
+
+API int32_t cuStreamCreate(void **stream, unsigned flags);
+int32_t cuStreamCreate(void **stream, unsigned flags)
+{
+    int32_t status = in_context(CALL_cuStreamCreate);
+    struct stream *s = status == SUCCESS ? object_create(KIND_STREAM, sizeof *s, end_stream) : NULL;
+    *stream = s;
+    (void)flags;
+    return leave(CALL_cuStreamCreate, s || status != SUCCESS ? status : OUT_OF_MEMORY);
+}
+
+API int32_t cuStreamDestroy_v2(void *stream);
+int32_t cuStreamDestroy_v2(void *stream) { return object_destroy(CALL_cuStreamDestroy_v2, stream, KIND_STREAM); }
+
+API int32_t cuStreamGetCtx(void *stream, void **context);
+int32_t cuStreamGetCtx(void *stream, void **context)
+{
+    int32_t status = enter(CALL_cuStreamGetCtx);
+    struct context *const now = context_now();
+    if (now)
+        thread.n--; /* asked of a stream of any context */
+    struct stream *s = status == SUCCESS ? object_find(stream, KIND_STREAM) : NULL;
+    if (now)
+        push(now);
+    *context = s ? s->o.context : NULL;
+    return leave(CALL_cuStreamGetCtx, s || status != SUCCESS ? status : INVALID_HANDLE);
+}
+
+API int32_t cuStreamSynchronize(void *stream);
+int32_t cuStreamSynchronize(void *stream)
+{
+    int32_t status = in_context(CALL_cuStreamSynchronize);
+    struct stream *s = object_find(stream, KIND_STREAM);
+    const int32_t done = s ? drain(s) : INVALID_HANDLE;
+    return leave(CALL_cuStreamSynchronize, status != SUCCESS ? status : done);
+}
+
+static int32_t copy(enum call call, enum work work, uint64_t at, void *host, size_t nbytes, void *stream)
+{
+    const struct command c = {.work = work, .at = at, .host = host, .nbytes = nbytes};
+    int32_t status = in_context(call);
+    if (status == SUCCESS)
+        status = check_range(at, nbytes);
+    if (status == SUCCESS && stream)
+        status = stream_add(stream, &c);
+    else if (status == SUCCESS && !run(&c))
+        status = LAUNCH_FAILED;
+    return leave(call, status);
+}
+
+API int32_t cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t nbytes, void *stream);
+int32_t cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t nbytes, void *stream)
+{
+    return copy(CALL_cuMemcpyHtoDAsync_v2, WORK_WRITE, to, (void *)(uintptr_t)from, nbytes, stream);
+}
+
+API int32_t cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t nbytes, void *stream);
+int32_t cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t nbytes, void *stream)
+{
+    return copy(CALL_cuMemcpyDtoHAsync_v2, WORK_READ, from, to, nbytes, stream);
+}
+
+API int32_t cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t nbytes);
+int32_t cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t nbytes)
+{
+    return copy(CALL_cuMemcpyHtoD_v2, WORK_WRITE, to, (void *)(uintptr_t)from, nbytes, NULL);
+}
+
+API int32_t cuMemcpyDtoH_v2(void *to, uint64_t from, size_t nbytes);
+int32_t cuMemcpyDtoH_v2(void *to, uint64_t from, size_t nbytes)
+{
+    return copy(CALL_cuMemcpyDtoH_v2, WORK_READ, from, to, nbytes, NULL);
+}
+
+/* --------------------------------------------------------------------------------------- events */
+
+struct event {
+    struct object o;
+    bool has_time;
+    struct stream *stream; /* where it was recorded */
+};
+
+API int32_t cuEventCreate(void **event, unsigned flags);
+int32_t cuEventCreate(void **event, unsigned flags)
+{
+    enum { NO_TIMING = 2 };
+    int32_t status = in_context(CALL_cuEventCreate);
+    struct event *e = status == SUCCESS ? object_create(KIND_EVENT, sizeof *e, NULL) : NULL;
+    if (e)
+        e->has_time = !(flags & NO_TIMING);
+    *event = e;
+    return leave(CALL_cuEventCreate, e || status != SUCCESS ? status : OUT_OF_MEMORY);
+}
+
+API int32_t cuEventRecord(void *event, void *stream);
+int32_t cuEventRecord(void *event, void *stream)
+{
+    int32_t status = in_context(CALL_cuEventRecord);
+    struct event *e = status == SUCCESS ? object_find(event, KIND_EVENT) : NULL;
+    if (status == SUCCESS)
+        status = e ? stream_add(stream, &(struct command){.work = WORK_EVENT}) : INVALID_HANDLE;
+    if (status == SUCCESS)
+        e->stream = stream;
+    return leave(CALL_cuEventRecord, status);
+}
+
+API int32_t cuEventSynchronize(void *event);
+int32_t cuEventSynchronize(void *event)
+{
+    int32_t status = in_context(CALL_cuEventSynchronize);
+    struct event *e = status == SUCCESS ? object_find(event, KIND_EVENT) : NULL;
+    if (status == SUCCESS)
+        status = !e ? INVALID_HANDLE : e->stream ? drain(e->stream) : SUCCESS;
+    return leave(CALL_cuEventSynchronize, status);
+}
+
+API int32_t cuEventElapsedTime(float *ms, void *from, void *to);
+int32_t cuEventElapsedTime(float *ms, void *from, void *to)
+{
+    int32_t status = in_context(CALL_cuEventElapsedTime);
+    const struct event *a = object_find(from, KIND_EVENT), *b = object_find(to, KIND_EVENT);
+    *ms = 0.5f;
+    if (status == SUCCESS && (!a || !b || !a->has_time || !b->has_time || !a->stream || !b->stream))
+        status = misuse(INVALID_HANDLE, "an event was not recorded, or has no time");
+    if (status == SUCCESS && (a->stream->first || b->stream->first))
+        status = misuse(NOT_READY, "an event has not happened yet");
+    return leave(CALL_cuEventElapsedTime, status);
+}
+
+API int32_t cuEventDestroy_v2(void *event);
+int32_t cuEventDestroy_v2(void *event) { return object_destroy(CALL_cuEventDestroy_v2, event, KIND_EVENT); }

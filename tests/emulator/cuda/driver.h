@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: 0BSD */
+/* driver.h - CUDA's objects as the emulator has them, and its statuses, by the names of cuda.h
+ * without CUDA_ERROR_.
+ *
+ *      driver.c    calls that are counted and fail, objects, devices, contexts, streams, memory, events
+ *      launch.c    modules, launches, graphs
+ */
+#ifndef TGC_EMULATOR_CUDA_DRIVER_H
+#define TGC_EMULATOR_CUDA_DRIVER_H
+
+#include "../emulator.h"
+
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    DEINITIALIZED = 4,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    NO_BINARY_FOR_GPU = 209,
+    INVALID_PTX = 218,
+    UNSUPPORTED_PTX_VERSION = 222,
+    OPERATING_SYSTEM = 304,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700,
+    LAUNCH_OUT_OF_RESOURCES = 701,
+    LAUNCH_FAILED = 719,
+    UNKNOWN = 999
+};
+
+enum call {
+#define CALL(name, failure) CALL_##name,
+#include "calls.def"
+#undef CALL
+    CALLS
+};
+
+/* Every function begins with enter(), which counts it and may say that it fails, and ends with leave(),
+ * which returns the status again. Between them the driver is locked. Of all but a few, the thread must
+ * have a context: in_context(). */
+int32_t enter(enum call call);
+int32_t in_context(enum call call);
+int32_t leave(enum call call, int32_t status);
+/* Says what is wrong with how the function was called that runs now, and returns the status. */
+int32_t misuse(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+enum kind {
+    KIND_CONTEXT,
+    KIND_STREAM,
+    KIND_MEMORY,
+    KIND_MODULE,
+    KIND_GRAPH,
+    KIND_LIST,
+    KIND_EVENT
+};
+
+/* What the host has handles of; it is of the context that was the thread's when it was made. */
+struct object {
+    enum kind kind;
+    struct object *next;
+    struct context *context;
+    void (*end)(struct object *o);
+    unsigned number; /* among those of its kind, for people */
+};
+/* NULL: no memory. */
+void *object_create(enum kind kind, size_t size, void (*end)(struct object *));
+/* The object of a handle; NULL: it is none of this kind or of the thread's context, which is reported. */
+void *object_find(const void *handle, enum kind kind);
+void object_end(struct object *o);
+struct object *objects_live(void);
+/* A whole function of the driver's: the end of an object of the thread's context. */
+int32_t object_destroy(enum call call, void *handle, enum kind kind);
+
+struct context {
+    struct object o;
+    bool is_primary, is_lost; /* a kernel went wrong: all calls fail from then on */
+};
+struct context *context_now(void);
+
+struct device_memory {
+    struct object o;
+    struct memory memory;
+    bool is_managed;
+};
+/* The memory that has the address; NULL: none has. */
+struct device_memory *memory_find(uint64_t at);
+
+/* What a stream does next. Its arguments are those of when it was launched. */
+struct launch_of {
+    const struct kernel_code *code;
+    const struct module *module;
+    unsigned groups[3], block[3];
+    uint64_t value[MAX_PARAMETERS];
+};
+enum work { WORK_LAUNCH, WORK_WRITE, WORK_READ, WORK_EVENT };
+struct command {
+    struct command *next;
+    enum work work;
+    void *host;
+    uint64_t at;
+    size_t nbytes;
+    struct launch_of launch;
+};
+struct stream {
+    struct object o;
+    struct command *first, *last;
+};
+/* Appends a copy of the command. A status. */
+int32_t stream_add(void *stream, const struct command *c);
+/* Runs a launch; false: something was reported. */
+bool launch_go(const struct launch_of *l);
+
+#endif

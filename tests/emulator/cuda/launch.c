@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: 0BSD */
+/* launch.c - modules, launches, graphs. What the driver gets are PTX and machine code, which nobody here
+ * can run: the kernels' text that they were made of, which `tgc -o NAME.cu` writes, is in the file
+ * $TGC_EMULATOR_CUDA, and PTX says in its first line which text that is:
+ *
+ *      // of NAME.cu, 0123456789abcdef      64-bit FNV-1a of the text
+ */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -------------------------------------------------------------------------------------- modules */
+
+struct module_of {
+    struct object o;
+    struct module *module;
+};
+
+static void end_module(struct object *o) { module_close(((struct module_of *)o)->module); }
+
+static char *read_text(void)
+{
+    const char *path = getenv("TGC_EMULATOR_CUDA");
+    FILE *file = path ? fopen(path, "rb") : NULL;
+    char *text = NULL;
+    size_t n = 0;
+    if (file && getdelim(&text, &n, 0, file) < 0) {
+        free(text);
+        text = NULL;
+    }
+    if (file)
+        fclose(file);
+    return text;
+}
+
+/* Whether PTX is of that text. */
+static bool is_of(const char *ptx, const char *text)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *s = text; *s; s++)
+        hash = (hash ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+    const char *key = strstr(ptx, ".cu, ");
+    return key && strncmp(ptx, "// of ", 6) == 0 && strtoull(key + 5, NULL, 16) == hash;
+}
+
+/* Whether the device takes the image; machine code begins as ELF does, its flags have the architecture. */
+static int32_t check_image(const char *image, const char *text)
+{
+    const struct device_facts *d = device_facts();
+    if (memcmp(image, "\x7f" "ELF", 4) == 0) {
+        uint32_t flags;
+        memcpy(&flags, image + 48, sizeof flags);
+        const long arch = (flags & 0xff) >= 50 ? (long)(flags & 0xff) : (long)(flags >> 8 & 0xff);
+        return arch / 10 == d->arch / 10 && arch <= d->arch ? SUCCESS : NO_BINARY_FOR_GPU;
+    }
+    const char *target = strstr(image, "\n.target sm_"), *version = strstr(image, "\n.version ");
+    if (!target || !version)
+        return misuse(INVALID_PTX, "neither PTX nor machine code");
+    if (strtod(version + 10, NULL) > (double)(d->driver / 1000) - 4 + (double)(d->driver % 1000) / 100)
+        return UNSUPPORTED_PTX_VERSION;
+    if (strtol(target + 12, NULL, 10) > d->arch)
+        return NO_BINARY_FOR_GPU;
+    return is_of(image, text) ? SUCCESS : misuse(INVALID_PTX, "$TGC_EMULATOR_CUDA is not the text of this PTX");
+}
+
+static int32_t load(void **made, const char *image)
+{
+    static char log[4096];
+    const char *const flags[] = {NULL};
+    char *text = read_text();
+    int32_t status = text ? check_image(image, text) : misuse(INVALID_IMAGE, "$TGC_EMULATOR_CUDA is no file");
+    struct module_of *m = status == SUCCESS ? object_create(KIND_MODULE, sizeof *m, end_module) : NULL;
+    if (m) {
+        m->module = build_module(&language_cuda, text, flags, log, sizeof log);
+        if (!m->module) {
+            object_end(&m->o);
+            m = NULL;
+            status = misuse(INVALID_IMAGE, "%.1500s", log);
+        }
+    }
+    free(text);
+    *made = m;
+    return m || status != SUCCESS ? status : OUT_OF_MEMORY;
+}
+
+API int32_t cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *option, void **value);
+int32_t cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *option, void **value)
+{
+    int32_t status = in_context(CALL_cuModuleLoadDataEx);
+    (void)count, (void)option, (void)value;
+    *module = NULL;
+    if (status == SUCCESS)
+        status = load(module, image);
+    return leave(CALL_cuModuleLoadDataEx, status);
+}
+
+API int32_t cuModuleUnload(void *module);
+int32_t cuModuleUnload(void *module) { return object_destroy(CALL_cuModuleUnload, module, KIND_MODULE); }
+
+/* A function is its code; its module is found by it. */
+API int32_t cuModuleGetFunction(void **function, void *module, const char *name);
+int32_t cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    int32_t status = in_context(CALL_cuModuleGetFunction);
+    const struct module_of *m = status == SUCCESS ? object_find(module, KIND_MODULE) : NULL;
+    *function = NULL;
+    for (int i = 0; m && i < m->module->nkernel; i++)
+        if (strcmp(m->module->kernel[i].signature.name, name) == 0)
+            *function = &m->module->kernel[i];
+    if (status == SUCCESS && !*function)
+        status = m ? misuse(NOT_FOUND, "no kernel '%s'", name) : INVALID_HANDLE;
+    return leave(CALL_cuModuleGetFunction, status);
+}
+
+API int32_t cuFuncGetAttribute(int *value, int what, void *function);
+int32_t cuFuncGetAttribute(int *value, int what, void *function)
+{
+    const int32_t status = in_context(CALL_cuFuncGetAttribute);
+    const struct kernel_code *code = function;
+    enum { THREADS, SHARED };
+    *value = what == THREADS ? (int)device_facts()->group : what == SHARED ? (int)code->local : 0;
+    return leave(CALL_cuFuncGetAttribute, status);
+}
+
+/* ------------------------------------------------------------------------------------- launches */
+
+struct kernel_node {
+    void *function;
+    unsigned groups[3], block[3], shared_bytes;
+    void **parameters, **extra;
+};
+
+/* The module of a function; NULL: it is none. */
+static const struct module *find_module(const void *function)
+{
+    for (const struct object *o = objects_live(); o; o = o->next) {
+        const struct module_of *m = (const struct module_of *)o;
+        for (int i = 0; o->kind == KIND_MODULE && i < m->module->nkernel; i++)
+            if (&m->module->kernel[i] == function)
+                return m->module;
+    }
+    return NULL;
+}
+
+static int32_t check_sizes(const struct kernel_node *n, const struct kernel_code *code)
+{
+    enum { MOST_X = 0x7fffffff, MOST = 65535 };
+    const struct device_facts *d = device_facts();
+    const char *name = code->signature.name;
+    size_t items = 1, all = 1;
+    for (int a = 0; a < 3; a++) {
+        if (n->groups[a] == 0 || n->block[a] == 0)
+            return misuse(INVALID_VALUE, "%s: no threads along axis %d", name, a);
+        if (n->groups[a] > (a ? MOST : MOST_X))
+            return misuse(INVALID_VALUE, "%s: %u blocks along axis %d", name, n->groups[a], a);
+        items *= n->block[a];
+        all *= (size_t)n->block[a] * n->groups[a];
+    }
+    if (items > (size_t)d->group || (code->signature.bound && items > code->signature.bound))
+        return misuse(INVALID_VALUE, "%s: a block of %zu threads, it is bound to %zu and the device to %ld", name,
+                      items, code->signature.bound, d->group);
+    if (code->local > (size_t)d->local && code->local > 49152)
+        return misuse(LAUNCH_OUT_OF_RESOURCES, "%s takes %zu bytes of shared memory", name, code->local);
+    return all < (size_t)1 << 24 ? SUCCESS : misuse(INVALID_VALUE, "%s: %zu threads are more than are emulated", name, all);
+}
+
+/* The arguments are copied: who launches may change them. */
+static int32_t prepare(struct launch_of *l, const struct kernel_node *n)
+{
+    const struct kernel_code *code = n->function;
+    *l = (struct launch_of){.code = code, .module = find_module(code)};
+    if (!l->module)
+        return misuse(INVALID_HANDLE, "%p is no function of a module that is loaded", n->function);
+    if (n->extra || !n->parameters || n->shared_bytes)
+        return misuse(INVALID_VALUE, "%s: parameters as the emulator has not", code->signature.name);
+    const int32_t status = check_sizes(n, code);
+    memcpy(l->groups, n->groups, sizeof l->groups);
+    memcpy(l->block, n->block, sizeof l->block);
+    for (int i = 0; i < code->signature.n && status == SUCCESS; i++) {
+        if (code->nbytes[i] > sizeof l->value[i])
+            return misuse(INVALID_VALUE, "%s: argument %d has %zu bytes", code->signature.name, i,
+                          (size_t)code->nbytes[i]);
+        memcpy(&l->value[i], n->parameters[i], code->nbytes[i]);
+        if (code->signature.parameter[i].kind == PARAMETER_GLOBAL && !memory_find(l->value[i]))
+            return misuse(INVALID_VALUE, "%s: argument %d '%s' is no address of the device's", code->signature.name,
+                          i, code->signature.parameter[i].name);
+    }
+    return status;
+}
+
+API int32_t cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                           unsigned bz, unsigned shared_bytes, void *stream, void **parameters, void **extra);
+int32_t cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                       unsigned bz, unsigned shared_bytes, void *stream, void **parameters, void **extra)
+{
+    const struct kernel_node n = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes, parameters, extra};
+    struct command c = {.work = WORK_LAUNCH};
+    int32_t status = in_context(CALL_cuLaunchKernel);
+    if (status == SUCCESS)
+        status = prepare(&c.launch, &n);
+    if (status == SUCCESS)
+        status = stream_add(stream, &c);
+    return leave(CALL_cuLaunchKernel, status);
+}
+
+/* An argument that points to memory has a window there: the tensor, if the text says how long it is. */
+static bool pass(struct launch *l, const struct launch_of *c, int i)
+{
+    const struct parameter *a = &c->code->signature.parameter[i];
+    struct launch_values v = {.signature = &c->code->signature, .items = (size_t)c->groups[0] * c->block[0],
+                              .threads = c->block[0], .is_pointer = true};
+    const struct device_memory *m = a->kind == PARAMETER_GLOBAL ? memory_find(c->value[i]) : NULL;
+    if (a->kind != PARAMETER_GLOBAL)
+        return true;
+    if (!m || l->nwindow == MAX_WINDOWS) {
+        report("%s: the memory of argument %d '%s' was freed before it has run", c->code->signature.name, i, a->name);
+        return false;
+    }
+    for (int k = 0; k < v.signature->n; k++)
+        v.value[k] = v.signature->parameter[k].kind == PARAMETER_VALUE ? (const unsigned char *)&c->value[k] : NULL;
+    const size_t from = (size_t)(c->value[i] - (uintptr_t)m->memory.at), room = m->memory.nbytes - from;
+    size_t begin = 0, nbytes = room;
+    if (tensor_extent(&v, i, &begin, &nbytes) && nbytes > room)
+        report("%s: argument %d '%s' has %zu bytes where memory ends after %zu", c->code->signature.name, i, a->name,
+               nbytes, room);
+    struct window *w = &l->window[l->nwindow++];
+    *w = (struct window){.memory = (struct memory *)&m->memory, .from = from, .to = from + nbytes,
+                         .is_writable = !a->is_const};
+    snprintf(w->name, sizeof w->name, "%s", a->name);
+    return true;
+}
+
+static bool pass_shared(struct launch *l, const struct local_array *a)
+{
+    if (l->nwindow == MAX_WINDOWS)
+        return false;
+    struct window *w = &l->window[l->nwindow++];
+    *w = (struct window){.memory = a->memory, .to = a->memory->nbytes, .is_local = true, .is_writable = true};
+    snprintf(w->name, sizeof w->name, "%s", a->name);
+    return true;
+}
+
+bool launch_go(const struct launch_of *c)
+{
+    struct launch *l = calloc(1, sizeof *l);
+    void *argument[MAX_PARAMETERS] = {NULL};
+    bool done = l != NULL;
+    for (int i = 0; done && i < c->code->signature.n; i++) {
+        argument[i] = (void *)(uintptr_t)&c->value[i];
+        done = pass(l, c, i);
+    }
+    for (int i = 0; done && i < c->module->nlocal; i++)
+        if (strcmp(c->module->local[i].kernel, c->code->signature.name) == 0)
+            done = pass_shared(l, &c->module->local[i]);
+    if (done) {
+        l->module = c->module;
+        l->kernel = c->code;
+        l->argument = argument;
+        l->dimensions = 3;
+        for (int a = 0; a < 3; a++) {
+            l->block[a] = c->block[a];
+            l->global[a] = (size_t)c->groups[a] * c->block[a];
+        }
+        l->nsubgroup = 32;
+        done = launch_run(l);
+    }
+    free(l);
+    return done;
+}
+
+/* --------------------------------------------------------------------------------------- graphs */
+
+struct node {
+    struct node *next; /* the one that comes behind it */
+    struct launch_of launch;
+};
+struct graph {
+    struct object o;
+    struct node *first, *last;
+};
+
+static void end_graph(struct object *o)
+{
+    for (struct node *n = ((struct graph *)o)->first, *next; n; n = next) {
+        next = n->next;
+        free(n);
+    }
+}
+
+API int32_t cuGraphCreate(void **graph, unsigned flags);
+int32_t cuGraphCreate(void **graph, unsigned flags)
+{
+    int32_t status = in_context(CALL_cuGraphCreate);
+    struct graph *g = status == SUCCESS ? object_create(KIND_GRAPH, sizeof *g, end_graph) : NULL;
+    if (status == SUCCESS && flags)
+        status = misuse(INVALID_VALUE, "flags are 0");
+    *graph = g;
+    return leave(CALL_cuGraphCreate, g || status != SUCCESS ? status : OUT_OF_MEMORY);
+}
+
+static struct node *append(struct graph *g)
+{
+    struct node *n = calloc(1, sizeof *n);
+    if (n) {
+        *(g->first ? &g->last->next : &g->first) = n;
+        g->last = n;
+    }
+    return n;
+}
+
+/* Chains alone are emulated: each node behind the one that was added before. */
+API int32_t cuGraphAddKernelNode(void **node, void *graph, void *const *after, size_t count,
+                                 const struct kernel_node *kernel);
+int32_t cuGraphAddKernelNode(void **node, void *graph, void *const *after, size_t count,
+                             const struct kernel_node *kernel)
+{
+    int32_t status = in_context(CALL_cuGraphAddKernelNode);
+    struct graph *g = status == SUCCESS ? object_find(graph, KIND_GRAPH) : NULL;
+    struct launch_of launch;
+    *node = NULL;
+    if (status == SUCCESS && !g)
+        status = INVALID_HANDLE;
+    if (status == SUCCESS && (g->last ? count != 1 || after[0] != g->last : count != 0))
+        status = misuse(INVALID_VALUE, "a node that is not behind the one before");
+    if (status == SUCCESS)
+        status = prepare(&launch, kernel);
+    struct node *n = status == SUCCESS ? append(g) : NULL;
+    if (n)
+        n->launch = launch;
+    *node = n;
+    return leave(CALL_cuGraphAddKernelNode, n || status != SUCCESS ? status : OUT_OF_MEMORY);
+}
+
+API int32_t cuGraphInstantiateWithFlags(void **list, void *graph, unsigned long long flags);
+int32_t cuGraphInstantiateWithFlags(void **list, void *graph, unsigned long long flags)
+{
+    int32_t status = in_context(CALL_cuGraphInstantiateWithFlags);
+    const struct graph *g = status == SUCCESS ? object_find(graph, KIND_GRAPH) : NULL;
+    struct graph *made = g ? object_create(KIND_LIST, sizeof *made, end_graph) : NULL;
+    if (flags)
+        status = misuse(INVALID_VALUE, "flags are 0");
+    for (const struct node *n = g ? g->first : NULL; n && made; n = n->next) {
+        struct node *copy = append(made);
+        if (copy)
+            copy->launch = n->launch;
+    }
+    *list = made;
+    return leave(CALL_cuGraphInstantiateWithFlags, made || status != SUCCESS ? status : INVALID_HANDLE);
+}
+
+/* The node is the graph's; what changes is its copy. */
+API int32_t cuGraphExecKernelNodeSetParams(void *list, void *node, const struct kernel_node *kernel);
+int32_t cuGraphExecKernelNodeSetParams(void *list, void *node, const struct kernel_node *kernel)
+{
+    int32_t status = in_context(CALL_cuGraphExecKernelNodeSetParams);
+    const struct graph *run = status == SUCCESS ? object_find(list, KIND_LIST) : NULL;
+    struct node *copy = NULL;
+    for (struct object *o = objects_live(); o && run; o = o->next) {
+        const struct graph *g = (const struct graph *)o;
+        struct node *c = run->first;
+        for (const struct node *n = o->kind == KIND_GRAPH ? g->first : NULL; n && c; n = n->next, c = c->next)
+            if (n == node)
+                copy = c;
+    }
+    if (status == SUCCESS && !copy)
+        status = misuse(INVALID_VALUE, "%p is no node of the graph", node);
+    struct launch_of launch;
+    if (status == SUCCESS)
+        status = prepare(&launch, kernel);
+    if (status == SUCCESS && launch.code != copy->launch.code)
+        status = misuse(INVALID_VALUE, "another function than the node's");
+    if (status == SUCCESS)
+        copy->launch = launch;
+    return leave(CALL_cuGraphExecKernelNodeSetParams, status);
+}
+
+API int32_t cuGraphLaunch(void *list, void *stream);
+int32_t cuGraphLaunch(void *list, void *stream)
+{
+    int32_t status = in_context(CALL_cuGraphLaunch);
+    const struct graph *run = status == SUCCESS ? object_find(list, KIND_LIST) : NULL;
+    if (status == SUCCESS && !run)
+        status = INVALID_HANDLE;
+    for (const struct node *n = run ? run->first : NULL; n && status == SUCCESS; n = n->next)
+        status = stream_add(stream, &(struct command){.work = WORK_LAUNCH, .launch = n->launch});
+    return leave(CALL_cuGraphLaunch, status);
+}
+
+API int32_t cuGraphExecDestroy(void *list);
+int32_t cuGraphExecDestroy(void *list) { return object_destroy(CALL_cuGraphExecDestroy, list, KIND_LIST); }
+API int32_t cuGraphDestroy(void *graph);
+int32_t cuGraphDestroy(void *graph) { return object_destroy(CALL_cuGraphDestroy, graph, KIND_GRAPH); }
