@@ -25,6 +25,7 @@ enum code {
     CODE_CLOSE,
     CODE_COPY,
     CODE_PICK,
+    CODE_LANE,
     CODE_FOLD,
     CODE_INTRINSIC,
     CODE_NEAREST,
@@ -375,6 +376,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_FOLD:
         emit(e, (struct linstr){.code = CODE_FOLD, .op = (enum op)u->arg.i}, u, 0);
         break;
+    case OP_LANE:
+        emit(e, (struct linstr){.code = CODE_LANE, .target = (int)u->arg.i}, u, 0);
+        break;
     case OP_LANES:
         emit(e, (struct linstr){.code = CODE_COUNT}, u, 0);
         break;
@@ -709,6 +713,9 @@ static bool run(struct linear_eval *e)
             break;
         case CODE_INTRINSIC:
             run_intrinsic(e, in);
+            break;
+        case CODE_LANE:
+            e->reg[in->dst] = e->reg[in->src[0] + in->target];
             break;
         case CODE_FOLD:
             run_fold(e, in);

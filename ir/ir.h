@@ -331,7 +331,11 @@ enum { ARG_PLAIN = 1 };
 #define VECTOR_LANES(bits) ((int)((bits) & 0x7f))
 #define VECTOR_GROUPS ((int64_t)0x80)
 #define VECTOR_IS_GROUPS(bits) (((bits) & VECTOR_GROUPS) != 0)
-#define VECTOR_PART(bits) ((int)((bits) >> 8 & 0xff))
+#define VECTOR_PART(bits) ((int)((bits) >> 8 & 0x7f))
+/* All lanes are in memory, neighbours, and the first one's offset is a multiple of their number: one
+ * transaction of a device. */
+#define VECTOR_ALIGNED ((int64_t)0x8000)
+#define VECTOR_IS_ALIGNED(bits) (((bits) & VECTOR_ALIGNED) != 0)
 #define VECTOR_STRIDE(bits) (((bits) >> 16) + 1)
 /* The same of a tile, for units that multiply matrices: rows of neighbours, the rows `stride`
  * elements apart. */

@@ -160,13 +160,17 @@ static void print_argument(struct text *out, const struct uop *u)
             text_printf(out, " {rows=%d, columns=%d, stride=%lld}", TILE_ROWS(bits),
                         TILE_COLUMNS(bits), TILE_STRIDE(bits));
         else if (bits)
-            text_printf(out, " {lanes=%d, part=%d, stride=%lld, groups=%d}", VECTOR_LANES(bits),
-                        VECTOR_PART(bits), (long long)VECTOR_STRIDE(bits), VECTOR_IS_GROUPS(bits));
+            text_printf(out, " {lanes=%d, part=%d, stride=%lld, groups=%d%s}", VECTOR_LANES(bits),
+                        VECTOR_PART(bits), (long long)VECTOR_STRIDE(bits), VECTOR_IS_GROUPS(bits),
+                        VECTOR_IS_ALIGNED(bits) ? ", aligned=1" : "");
         break;
     case OP_SPLAT:
     case OP_RAMP:
     case OP_LANES:
         text_printf(out, " {lanes=%lld}", bits);
+        break;
+    case OP_LANE:
+        text_printf(out, " {lane=%lld}", bits);
         break;
     case OP_NARROW:
         text_printf(out, " {limit=%lld}", bits);

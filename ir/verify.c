@@ -499,7 +499,7 @@ static void define(struct linear_verifier *l, const struct uop *u, bool unfinish
         bool again = u->op == OP_LOAD && uop_is_tile(u);     /* for it there are few registers */
         if ((op_is_pointwise(u->op) && !of_acc) || (u->op == OP_LOAD && !again) ||
             u->op == OP_SPLAT || u->op == OP_RAMP || u->op == OP_FOLD || u->op == OP_INTRINSIC ||
-            u->op == OP_NEAREST ||
+            u->op == OP_NEAREST || u->op == OP_LANE ||
             u->op == OP_LANES || u->op == OP_NARROW || u->op == OP_GATHER)
             verify_violation(&l->v, u, "is computed again where it is known");
         d->unfinished = unfinished;
@@ -710,6 +710,8 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
                 "no scalar to a vector of floats");
     if (u->op == OP_FOLD)
         require(&l->v, u, u->src[0]->lanes > 1, "no vector to a scalar");
+    if (u->op == OP_LANE)
+        require(&l->v, u, u->arg.i >= 0 && u->arg.i < u->src[0]->lanes, "the vector has no such lane");
     for (int k = u->op == OP_WHERE && u->src[0]->lanes == 1; k < u->nsrc; k++)
         if (op_is_elementwise(u->op) || u->op == OP_ASSIGN)
             require(&l->v, u, u->src[k]->lanes == u->lanes, "operands of different lanes");
@@ -723,6 +725,10 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
     else if (u->op == OP_LOAD || u->op == OP_STORE)
         require(&l->v, u, VECTOR_PART(u->arg.i) < VECTOR_LANES(u->arg.i) || !u->arg.i,
                 "more in memory than there are lanes");
+    if ((u->op == OP_LOAD || u->op == OP_STORE) && !TILE_IS(u->arg.i) && VECTOR_IS_ALIGNED(u->arg.i))
+        require(&l->v, u, VECTOR_PART(u->arg.i) == 0 && VECTOR_STRIDE(u->arg.i) == 1 &&
+                              !VECTOR_IS_GROUPS(u->arg.i),
+                "only whole vectors of neighbours are aligned");
     if (u->op == OP_LOAD && u->nsrc == 4)
         require(&l->v, u, u->src[2]->lanes == 1 && u->src[3]->lanes == u->lanes,
                 "the alternative has other lanes");
@@ -762,7 +768,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER:
         return;
-    case OP_SPLAT: case OP_RAMP: case OP_FOLD:
+    case OP_SPLAT: case OP_RAMP: case OP_FOLD: case OP_LANE:
         require(&l->v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
         break;
     case OP_LANES:

@@ -202,6 +202,16 @@ T round_T(T v) { return rint(v); }
 //@ opencl_store_T opencl_T
 #define store_T(p, v) put_T(p, v)
 
+//@ opencl_load_aligned_T opencl_T
+/* from a multiple of the vector's size, in one transaction; space: global or local */
+#define load_aligned_T(space, p) (*(space const T *)(p))
+
+//@ opencl_store_aligned_T opencl_T
+#define store_aligned_T(space, p, v) (*(space T *)(p) = (v))
+
+//@ opencl_lane_T opencl_T
+#define lane_T(v, k) (v).s##k
+
 //@ opencl_store_apart_T opencl_T
 #define store_apart_T(p, v, step, n) put_apart_T(T, p, v, step, n)
 
@@ -413,6 +423,16 @@ i32x8 lanes_i32x8(void) { return (i32x8)(0, 1, 2, 3, 4, 5, 6, 7); }
 
 //@ opencl_store_T opencl_T
 #define store_T(p, v) put_T(p, ints_T(v))
+
+//@ opencl_load_aligned_T opencl_T
+/* from a multiple of the vector's size, in one transaction; space: global or local */
+#define load_aligned_T(space, p) (*(space const T *)(p))
+
+//@ opencl_store_aligned_T opencl_T
+#define store_aligned_T(space, p, v) (*(space T *)(p) = (v))
+
+//@ opencl_lane_T opencl_T
+#define lane_T(v, k) ((int)(v).s##k)
 
 //@ opencl_store_apart_T opencl_T
 #define store_apart_T(p, v, step, n) put_apart_T(T, p, v, step, n)

@@ -44,7 +44,7 @@ struct expr expr_name(const char *name, char kind)
 
 struct expr expr_call(struct program *p, const char *function, const char *args, char kind)
 {
-    if (snippet_find(function))
+    if (snippet_is_known(&p->snippets, function))
         snippet_use(&p->snippets, function);
     return expr_name(mem_printf(p->t, "%s(%s)", function, args), kind);
 }

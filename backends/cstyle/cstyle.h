@@ -62,8 +62,10 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
 struct expr expr_choose(struct program *p, const struct expr *cond, const struct expr *a,
                         const struct expr *b);
 /* Vectors: of `lanes` contiguous elements in memory (from an lvalue such as x[i]), of equal
- * elements; and the statement that stores one. bits: VECTOR_BITS(). */
-struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits);
+ * elements; and the statement that stores one. bits: VECTOR_BITS(). space: the word for where the
+ * memory is, in a device's language. */
+struct expr expr_load_vector(struct program *p, enum dtype d, const char *space, const char *place,
+                             int64_t bits);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
 struct expr expr_ramp(struct program *p, const struct expr *e, int lanes);
 /* OP_LANES; OP_NARROW; OP_GATHER of elements at[0], relative to `from`, where at[1] holds,
@@ -77,8 +79,10 @@ struct expr expr_intrinsic(struct program *p, enum isa isa, const struct uop *u,
                            const struct expr *src);
 /* reduces the lanes of a vector by op (add, mul, max, min) to a scalar */
 struct expr expr_fold(struct program *p, enum op op, const struct expr *e);
-const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
-                              int64_t bits);
+/* a vector's lane number `lane` */
+struct expr expr_lane(struct program *p, int lane, const struct expr *e);
+const char *expr_store_vector(struct program *p, const char *space, const char *place,
+                              const struct expr *e, int64_t bits);
 
 /* ------------------------------------------------------------------------------------- kernel.c */
 

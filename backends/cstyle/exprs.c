@@ -327,10 +327,14 @@ static const char *vector_access(struct program *p, const char *verb, int64_t bi
     return part ? mem_printf(p->t, "%s_part", verb) : verb;
 }
 
-struct expr expr_load_vector(struct program *p, enum dtype d, const char *place, int64_t bits)
+struct expr expr_load_vector(struct program *p, enum dtype d, const char *space, const char *place,
+                             int64_t bits)
 {
     const char *args = mem_printf(p->t, "&%s", place);
     int lanes = VECTOR_LANES(bits);
+    if (VECTOR_IS_ALIGNED(bits))
+        return vector_call(p, "load_aligned", mem_printf(p->t, "%s, %s", space, args), vector_kind(d),
+                           lanes);
     if (VECTOR_IS_GROUPS(bits) && VECTOR_STRIDE(bits) != 1)
         return vector_call(p, "load_groups",
                            mem_printf(p->t, "%s, %lld", args, (long long)VECTOR_STRIDE(bits)), 'W',
@@ -415,10 +419,22 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
     return v;
 }
 
-const char *expr_store_vector(struct program *p, const char *place, const struct expr *e,
-                              int64_t bits)
+struct expr expr_lane(struct program *p, int lane, const struct expr *e)
+{
+    struct expr v = vector_call(p, "lane", mem_printf(p->t, "%s, %d", e->s, lane), e->kind, e->lanes);
+    v.kind = e->kind == 'W' ? 'I' : 'F';
+    v.lanes = 0;
+    return v;
+}
+
+const char *expr_store_vector(struct program *p, const char *space, const char *place,
+                              const struct expr *e, int64_t bits)
 {
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
+    if (VECTOR_IS_ALIGNED(bits)) {
+        args = mem_printf(p->t, "%s, %s", space, args);
+        return mem_printf(p->t, "%s;", vector_call(p, "store_aligned", args, e->kind, e->lanes).s);
+    }
     if (VECTOR_IS_GROUPS(bits) && VECTOR_LANES(bits) == DOT_BYTES)
         return mem_printf(p->t, "%s;", expr_call(p, "store_four_bytes", args, 'I').s);
     if (VECTOR_IS_GROUPS(bits))

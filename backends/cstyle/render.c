@@ -36,6 +36,12 @@ static const char *use_place(struct writer *w, const struct buffer *b)
     return writer_place_name(w, b);
 }
 
+/* Where a pointer to it points, in languages of devices. */
+static const char *space_of(const struct buffer *b)
+{
+    return buffer_space(b) == SPACE_LOCAL ? "local" : "global";
+}
+
 static void write_load(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
@@ -44,7 +50,7 @@ static void write_load(struct writer *w, const struct uop *u)
     const char *name = use_place(w, b);
     writer_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, place, u->arg.i)
+    v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, space_of(b), place, u->arg.i)
                         : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (u->nsrc > 2) {
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
@@ -86,7 +92,7 @@ static void write_store(struct writer *w, const struct uop *u)
         writer_open(w, mem_printf(w->t, "if (%s)", src[3].s), NULL);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
     if (u->src[2]->lanes > 1)
-        writer_put(w, expr_store_vector(w->p, place, &src[2], u->arg.i), false);
+        writer_put(w, expr_store_vector(w->p, space_of(b), place, &src[2], u->arg.i), false);
     else
         writer_put(w, mem_printf(w->t, "%s = %s;", place, expr_stored(w->p, b->dtype, &src[2])),
                   false);
@@ -194,10 +200,17 @@ static void write_fold(struct writer *w, const struct uop *u)
     define_as(w, u, expr_fold(w->p, (enum op)u->arg.i, &src));
 }
 
+static void write_lane(struct writer *w, const struct uop *u)
+{
+    struct expr src;
+    writer_operands(w, u, 1, &src);
+    define_as(w, u, expr_lane(w->p, (int)u->arg.i, &src));
+}
+
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
-           u->op == OP_FOLD || u->op == OP_INTRINSIC || u->op == OP_NEAREST || u->op == OP_LANES ||
+           u->op == OP_FOLD || u->op == OP_LANE || u->op == OP_INTRINSIC || u->op == OP_NEAREST || u->op == OP_LANES ||
            u->op == OP_NARROW || u->op == OP_GATHER;
 }
 
@@ -218,6 +231,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_SPLAT: write_splat(w, u); break;
     case OP_RAMP: write_ramp(w, u); break;
     case OP_FOLD: write_fold(w, u); break;
+    case OP_LANE: write_lane(w, u); break;
     case OP_NEAREST: write_nearest(w, u); break;
     case OP_LANES: write_lanes(w, u); break;
     case OP_NARROW: write_narrow(w, u); break;

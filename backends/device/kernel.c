@@ -115,11 +115,13 @@ static void write_locals(const struct signature *s, struct text *out)
     }
     for (int i = 0; i < k->nscratch; i++)
         if (scratch_is_on_stack(k->scratch[i]) && f->is_used[k->nbuffer + i])
-            text_printf(out, "    %s%s %s[%zu];\n",
+            text_printf(out, "    %s%s %s[%zu]%s;\n",
                         buffer_space(k->scratch[i]) == SPACE_LOCAL ? s->d->local : "",
                         dtype_ctype(k->scratch[i]->dtype),
                         f->buffer_name[k->nbuffer + i],
-                        k->scratch[i]->nbytes / dtype_nbytes(k->scratch[i]->dtype));
+                        k->scratch[i]->nbytes / dtype_nbytes(k->scratch[i]->dtype),
+                        /* vectors of it are loaded at once */
+                        k->scratch[i]->is_local && f->v ? " __attribute__((aligned(16)))" : "");
 }
 
 static bool has_doubles(struct uop *const *u, int n)

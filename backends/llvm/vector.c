@@ -203,6 +203,9 @@ bool emit_vector(struct emit *e, const struct uop *u)
         break;
     case OP_LANES: v = const_lanes(e, e->i32, u->lanes); break;
     case OP_FOLD: v = emit_fold(e, u); break;
+    case OP_LANE:
+        v = e->l->BuildExtractElement(e->at, operand(e, u->src[0]), const_int(e, e->i32, u->arg.i), "");
+        break;
     case OP_NARROW: v = emit_narrow(e, u); break;
     case OP_NEAREST: v = emit_nearest(e, u); break;
     case OP_INTRINSIC: v = emit_intrinsic(e, u); break;

@@ -451,11 +451,12 @@ void program_write_pieces(struct tgc *t, const struct schedule *s, const struct 
     }
 }
 
-/* A device has one program of each kernel: in vectors, if there are some; but not where work-items
- * share the loops, which they do in the portable program alone. */
+/* A device has one program of each kernel: in vectors, if there are some; but without a grid not where
+ * work-items share the loops, which they do in the portable program alone. */
 static const struct variant *variant_on_device(const struct program *p, const struct kernel *k)
 {
-    return p->backend->device && k->nvariant && k->ngrid == 0 && k->block == 0 ? k->variant : NULL;
+    bool may = device_has_grid(p->t) || (k->ngrid == 0 && k->block == 0);
+    return p->backend->device && k->nvariant && may ? k->variant : NULL;
 }
 
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,

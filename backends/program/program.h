@@ -83,6 +83,8 @@ struct snippet_set {
     const char *language;
     struct dict found;           /* pieces by the names that were asked for */
 };
+/* Whether there is a piece of that name, in the set's language or in C. */
+bool snippet_is_known(struct snippet_set *s, const char *name);
 void snippet_use(struct snippet_set *s, const char *name);        /* TGC_BUG on an unknown name */
 struct program;
 /* the used pieces of one file, in its order; with a suffix only those whose names end so */

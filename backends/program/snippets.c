@@ -65,6 +65,8 @@ static const struct snippet *find_in(struct snippet_set *s, const char *name)
     return found;
 }
 
+bool snippet_is_known(struct snippet_set *s, const char *name) { return find_in(s, name) != NULL; }
+
 /* Closes the set by repeated sweeps instead of recursion: the table is small and needs are
  * shallow. */
 void snippet_use(struct snippet_set *s, const char *name)

@@ -530,7 +530,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t lanes, part, stride, groups, rows, columns, limit, id, plain;
+    int64_t lanes, lane, part, stride, groups, aligned, rows, columns, limit, id, plain;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -552,7 +552,8 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
         int64_t *v;
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
-                 {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain}};
+                 {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain},
+                 {"lane", &a->lane},     {"aligned", &a->aligned}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
     if (!accept(&k->r, '{'))
@@ -616,7 +617,8 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
                    is_between(a->columns, 1, TILE_ROW_NBYTES) && is_between(a->stride, 1, 1 << 30);
         }
         if (a->lanes)
-            *bits = VECTOR_BITS(a->lanes, a->part, a->stride) | (a->groups ? VECTOR_GROUPS : 0);
+            *bits = VECTOR_BITS(a->lanes, a->part, a->stride) | (a->groups ? VECTOR_GROUPS : 0) |
+                    (a->aligned ? VECTOR_ALIGNED : 0);
         return !a->lanes || (is_between(a->lanes, 1, 127) && is_between(a->part, 0, 127) &&
                              is_between(a->stride, -(1 << 30), 1 << 30));
     case OP_SPLAT:
@@ -624,6 +626,9 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_LANES:
         *bits = a->lanes;
         return is_between(a->lanes, 1, op == OP_SPLAT ? TILE_SUMS_MAX : 127);
+    case OP_LANE:
+        *bits = a->lane;
+        return is_between(a->lane, 0, 126);
     case OP_NARROW:
         *bits = a->limit;
         return is_between(a->limit, 1, INT32_MAX);

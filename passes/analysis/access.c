@@ -200,6 +200,51 @@ bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_
     return true;
 }
 
+/* Of one term: a product, a part of a division, a choice. */
+static int64_t term_divisor(struct tgc *t, const struct uop *u)
+{
+    int64_t a, b;
+    switch (u->op) {
+    case OP_CONST:
+        return u->arg.i < 0 ? (u->arg.i == INT64_MIN ? 1 : -u->arg.i) : u->arg.i;
+    case OP_MUL:
+        a = index_divisor(t, u->src[0]), b = index_divisor(t, u->src[1]);
+        return sat_mul(a, b) < INT64_MAX ? a * b : a;
+    case OP_NEG:
+        return index_divisor(t, u->src[0]);
+    case OP_FLOORMOD: case OP_MIN: case OP_MAX:
+        return int_gcd(index_divisor(t, u->src[0]), index_divisor(t, u->src[1]));
+    case OP_FLOORDIV:
+        a = index_divisor(t, u->src[0]), b = u->src[1]->op == OP_CONST ? u->src[1]->arg.i : 0;
+        return b > 0 && a % b == 0 ? a / b : 1;
+    case OP_WHERE:
+        return int_gcd(index_divisor(t, u->src[1]), index_divisor(t, u->src[2]));
+    default:
+        return 1;
+    }
+}
+
+int64_t index_divisor(struct tgc *t, const struct uop *offset)
+{
+    int64_t all = 0;
+    const struct uop *u = offset;
+    if (u->dtype != DTYPE_INDEX)                      /* others wrap, or saturate */
+        return 1;
+    for (; (u->op == OP_ADD || u->op == OP_SUB) && all != 1; u = u->src[0])
+        all = int_gcd(all, term_divisor(t, u->src[1]));
+    return all == 1 ? 1 : int_gcd(all, term_divisor(t, u));
+}
+
+bool buffer_is_aligned(struct tgc *t, const struct buffer *b, int64_t n)
+{
+    if (b->kind == BUFFER_SCRATCH)
+        return b->is_local;
+    for (; b->base; b = b->base)
+        if (b->base_offset && index_divisor(t, b->base_offset) % n)
+            return false;
+    return !b->state || b->state->npart < 2;
+}
+
 int store_first_range(const struct uop *store)
 {
     return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;

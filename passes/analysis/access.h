@@ -13,6 +13,12 @@ bool uop_depends_on(struct tgc *t, struct uop *u, const struct uop *r);
  * invariant. false: the stride is not constant, since r is under a division, a remainder, a choice
  * or a load, or has a varying factor. */
 bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_t *stride);
+/* The largest number that is known to divide the integer `offset`, whatever its loops and the run's
+ * sizes are; 0 for the constant 0, which all numbers do. */
+int64_t index_divisor(struct tgc *t, const struct uop *offset);
+/* Whether the buffer begins at a multiple of n elements in every run, as devices place it: all but a
+ * thread's own variables, parts of states, and parts of tensors that begin elsewhere. */
+bool buffer_is_aligned(struct tgc *t, const struct buffer *b, int64_t n);
 /* Where the ranges of a STORE begin among its sources: behind the condition, if it has one. */
 int store_first_range(const struct uop *store);
 

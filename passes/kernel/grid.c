@@ -68,7 +68,7 @@ void list_cover(struct place_list *l, int64_t size, int tag, const struct block_
 {
     int64_t n = b->items * b->lanes;
     int at = position(l, tag), made[2] = {b->tag_blocks, b->items > 1 ? b->tag_items : b->tag_lanes},
-        inner[2] = {b->tag_lanes, b->tag_items};
+        inner[2] = {b->lanes_inside ? b->tag_items : b->tag_lanes, b->lanes_inside ? b->tag_lanes : b->tag_items};
     if (n < 2) {
         l->loop[at] = b->tag_blocks;
         return;
@@ -78,7 +78,7 @@ void list_cover(struct place_list *l, int64_t size, int tag, const struct block_
     put_loops(l, at, made + one, 2 - one);
     if (b->items == 1 || b->lanes == 1)
         return;
-    list_add(l, OPT_DIVIDE, b->tag_items)->n = b->items;
+    list_add(l, OPT_DIVIDE, b->tag_items)->n = b->lanes_inside ? b->lanes : b->items;
     put_loops(l, at + !one, inner, 2);
 }
 
@@ -95,6 +95,19 @@ void list_lanes(struct place_list *l, int tag, int64_t n, bool column)
     struct opt *o = n > 1 ? list_add(l, OPT_LANES, tag) : NULL;
     if (o)
         o->n = n, o->kind = AXIS_LANE, o->column = column;
+}
+
+void list_vector(struct place_list *l, int tag, int64_t size, int64_t n)
+{
+    int at = position(l, tag);
+    struct opt vector = {.op = OPT_LANES, .store = l->store, .axis = at, .n = n, .kind = AXIS_VECTOR,
+                         .column = true};
+    l->opt[l->n++] = vector;
+    if (size > n)
+        return;
+    l->nloop--;
+    for (int i = at; i < l->nloop; i++)
+        l->loop[i] = l->loop[i + 1];
 }
 
 void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n)
@@ -162,19 +175,37 @@ bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r)
     return false;
 }
 
-/* Each turn of the store's independent loops is a place. */
-static void list_each(struct place_list *l, struct tgc *t, const struct kernel *k, int store)
+/* The loop of the store whose last `lanes` turns are a vector, as a tag; -1: none, since that would
+ * leave fewer threads than the device has lanes, or since there are no vectors. */
+static int vector_tag(struct tgc *t, struct uop *store, int lanes)
+{
+    int at = grid_vector_loop(t, store, lanes), first = store_first_range(store);
+    double threads = 1;
+    for (int i = first; i < store->nsrc && at >= 0; i++)
+        if (!grid_repeats(t, store, store->src[i]))
+            threads *= (double)store->src[i]->src[0]->vmax;
+    bool pays = at >= 0 && !grid_repeats(t, store, store->src[at]) &&
+                threads / lanes >= (double)t->device->units * t->device->wave;
+    return pays ? LOOP_GIVEN + at - first : -1;
+}
+
+/* Each turn of the store's independent loops is a place, or each vector of `lanes` turns. */
+static void list_each(struct place_list *l, struct tgc *t, const struct kernel *k, int store, int lanes)
 {
     struct uop *s = k->ast->src[store];
-    int tag[LOOPS_MAX], n = 0, first = store_first_range(s);
+    int tag[LOOPS_MAX], n = 0, first = store_first_range(s), vector = vector_tag(t, s, lanes);
     int64_t size[LOOPS_MAX];
     list_begin(l, t, k->ast, store);
-    for (int i = l->nloop - 1; i >= 0; i--) {
+    int nloop = l->nloop;
+    for (int i = nloop - 1; i >= 0; i--) {
         struct uop *r = s->src[first + i];
+        bool is_vector = vector == LOOP_GIVEN + i;
+        if (is_vector)
+            list_vector(l, vector, r->src[0]->vmax, lanes);
         if (range_is(r, AXIS_BAND) || grid_repeats(t, s, r))
             continue;
         tag[n] = LOOP_GIVEN + i;
-        size[n++] = r->src[0]->vmax;
+        size[n++] = r->src[0]->vmax / (is_vector ? lanes : 1);
     }
     list_grid(l, tag, size, n);
 }
@@ -227,16 +258,19 @@ static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_
 /* Another store's loops become places of a grid of these sizes: a loop that is longer than the next
  * dimension goes on in the one behind it, or is a thread's loop, so that the grid grows by little. */
 static void list_within(struct place_list *l, struct tgc *t, const struct kernel *k, int store, int threads,
-                        const int64_t *size, int ndim)
+                        int lanes, const int64_t *size, int ndim)
 {
     struct uop *s = k->ast->src[store];
-    int first = store_first_range(s), d = 0;
+    int first = store_first_range(s), d = 0, vector = vector_tag(t, s, lanes);
     bool items = threads == 0;
     list_begin(l, t, k->ast, store);
-    for (int i = l->nloop - 1; i >= 0; i--) {
+    int nloop = l->nloop;
+    if (vector >= 0)
+        list_vector(l, vector, s->src[first + vector - LOOP_GIVEN]->src[0]->vmax, lanes);
+    for (int i = nloop - 1; i >= 0; i--) {
         struct uop *r = s->src[first + i];
         int tag = LOOP_GIVEN + i;
-        int64_t left = r->src[0]->vmax;
+        int64_t left = r->src[0]->vmax / (tag == vector ? lanes : 1);
         bool fixed = range_fixed_size(r) > 0;
         if (range_is(r, AXIS_BAND) || left < 2 || grid_repeats(t, s, r))
             continue;
@@ -253,7 +287,7 @@ static void list_within(struct place_list *l, struct tgc *t, const struct kernel
         list_add(l, OPT_FIRST, -1)->n = threads;
 }
 
-bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads)
+bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads, int lanes)
 {
     int nstore = k->ast->nsrc, n = 0, ndim = 0;
     int64_t size[GRID_RANK];
@@ -261,7 +295,7 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, in
     struct opt *opt = scratch_array(t, (size_t)nstore * (LIST_MAX + GRID_RANK), sizeof *opt);
     const char *why = "there is no such loop";
     if (!of) {
-        list_each(&own, t, k, main_store(t, k));
+        list_each(&own, t, k, main_store(t, k), lanes);
         of = &own;
     }
     if (nstore > 1)
@@ -270,7 +304,7 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, in
         if (of->store == i)
             l[i] = *of;
         else
-            list_within(&l[i], t, k, i, threads, size, ndim);
+            list_within(&l[i], t, k, i, threads, lanes, size, ndim);
         if (l[i].failed)
             return false;
         for (int j = 0; j < l[i].n; j++)
@@ -282,7 +316,8 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, in
     if (n > 0 && opt_apply(t, k, NULL, opt, n, &why))
         return true;
     if (t->debug >= 3)
-        fprintf(stderr, "grid: %s: not by %s: %s\n", k->name, threads ? "blocks" : "places", why);
+        fprintf(stderr, "grid: %s: not by %s%s: %s\n", k->name, threads ? "blocks" : "places",
+                lanes > 1 ? " of vectors" : "", why);
     return false;
 }
 
@@ -298,6 +333,18 @@ static bool has_bands(const struct kernel *k)
     return false;
 }
 
+/* The grid, the buffers that are accessed now, and the program in the device's vectors, which is the same
+ * schedule. */
+static void note_schedule(struct tgc *t, struct kernel *k)
+{
+    kernel_note_grid(t, k);
+    kernel_collect_buffers(t, k);
+    if (grid_vector_lanes(t) < 2)
+        return;
+    struct variant v = kernel_variant(t, k, t->device->isa);
+    VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
+}
+
 bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
@@ -307,13 +354,13 @@ bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
         kernel_note_grid(t, k);
     if (has_bands(k))
         return true;
-    int store = main_store(t, k);
-    struct kernel each = *k;
+    int store = main_store(t, k), lanes = grid_vector_lanes(t);
+    struct kernel each = *k, other = *k;
     if (grid_tile(t, k, store) || (!t->no_locals && grid_rows(t, k, store)))
-        kernel_note_grid(t, k);
-    else if (grid_apply(t, &each, NULL, 0)) {
-        *k = each;
-        kernel_note_grid(t, k);
-    }
+        note_schedule(t, k);
+    else if (grid_apply(t, &each, NULL, 0, lanes))
+        *k = each, note_schedule(t, k);
+    else if (lanes > 1 && grid_apply(t, &other, NULL, 0, 1))
+        *k = other, note_schedule(t, k);
     return true;
 }

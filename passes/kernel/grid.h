@@ -19,8 +19,9 @@ struct place_list {
 void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int store);
 struct opt *list_add(struct place_list *l, enum opt_op op, int tag);
 /* The loop becomes blocks of items * lanes turns: `blocks`, `lanes` and `items` are the tags of the
- * loops that come of it, in this order. One block has no loop. size: its turns; 0: only the run knows. */
-struct block_of { int64_t items, lanes; int tag_blocks, tag_lanes, tag_items; };
+ * loops that come of it, in this order; lanes_inside: a thread's lanes are neighbours, and items are
+ * before them. One block has no loop. size: its turns; 0: only the run knows. */
+struct block_of { int64_t items, lanes; int tag_blocks, tag_lanes, tag_items; bool lanes_inside; };
 void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b);
 /* The loop's first n turns are the worker's, or so many at a time; size: as above. Returns how many such
  * blocks are left, as a loop of the same tag. */
@@ -30,14 +31,26 @@ void list_lanes(struct place_list *l, int tag, int64_t n, bool column);
 /* Gives these loops to the grid, at most three: the largest of them. size: by tag. */
 void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n);
 
+/* The last n turns of the loop become a vector of each thread's; before all other opts of the store. */
+void list_vector(struct place_list *l, int tag, int64_t size, int64_t n);
+
+/* grid_vector.c. The elements of a vector of the device's language; 1: it has none. */
+int grid_vector_lanes(const struct tgc *t);
+/* Whether n turns of the store's loop src[at] could be a vector: what is read and stored along it are
+ * aligned neighbours, and all operations have vectors. */
+bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n);
+/* The last loop of which that holds; -1: there is none. */
+int grid_vector_loop(struct tgc *t, struct uop *store, int64_t n);
+
 /* Of a block, at most. */
 enum { THREADS_MOST = 256 };
 /* Whether a sum or a stage outside of all others would be computed for each turn of r again. */
 bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r);
 
 /* Applies the list to its store; the kernel's other stores, all if it is NULL, become places of the grid, in
- * blocks of so many threads if the list makes some. false: refused, and nothing is changed. */
-bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads);
+ * blocks of so many threads if the list makes some, in vectors of so many lanes where they fit. false: refused,
+ * and nothing is changed. */
+bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads, int lanes);
 
 /* grid_tile.c: a sum of products by blocks of tiles, if the cost model finds any. k: is changed if
  * true. */

@@ -151,7 +151,7 @@ bool grid_rows(struct tgc *t, struct kernel *k, int at)
         list_grid(&l, tag, size, n);
         list_add(&l, OPT_FIRST, -1)->n = threads;
     }
-    if (l.failed || !place_stages(t, &l, store) || !grid_apply(t, &trial, &l, threads))
+    if (l.failed || !place_stages(t, &l, store) || !grid_apply(t, &trial, &l, threads, 1))
         return false;
     (void)share_sums(t, &trial, at, threads);
     *k = trial;

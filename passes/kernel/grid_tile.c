@@ -13,6 +13,7 @@
  * how many threads there are beside those that the device could run; the operands' bytes, once for each
  * block.
  */
+#include "passes/analysis/stationary.h"
 #include "passes/kernel/grid.h"
 
 enum { STEP_MOST = 16, STEP_LEAST = 4, TILES_MAX = 12 };
@@ -23,6 +24,8 @@ struct product {
     int row, column;
     int64_t nrow, ncolumn, rest, terms, step;
     int outer;                   /* the sum's loop at which copies stand */
+    int vector;                  /* lanes of a thread's vectors of columns; 1: none */
+    bool row_vectors;            /* rows are neighbours in memory: a thread's lanes are loaded as vectors */
 };
 struct block_tile { int64_t row_items, row_lanes, column_items, column_lanes; bool local; double ns; };
 
@@ -53,6 +56,39 @@ static bool find_sides(struct product *x)
     return most > 0;
 }
 
+static int64_t stride_along(struct tgc *t, struct uop *offset, const struct uop *r)
+{
+    int64_t stride;
+    return index_stride(t, offset, r, &stride) ? stride : 0;
+}
+
+/* Whether rows and columns change places: what lies in neighbouring rows does in memory, too. */
+static void order_sides(struct product *x)
+{
+    struct uop *const *loop = x->m.store->src;
+    if (stride_along(x->m.t, loop[1], loop[x->row]) != 1)
+        return;
+    int row = x->row;
+    x->row = x->column;
+    x->column = row;
+}
+
+/* Whether all operands that change with the rows are neighbours along them, aligned. */
+static bool rows_are_vectors(const struct product *x, int64_t n)
+{
+    struct tgc *t = x->m.t;
+    struct uop *row = x->m.store->src[x->row];
+    for (int i = 0; i < x->m.nload; i++) {
+        struct uop *load = x->m.load[i];
+        if (uop_depends_on(t, load, row) &&
+            (stride_along(t, load->src[1], row) != 1 || load->nsrc > 2 || load->dtype != DTYPE_F32 ||
+             index_divisor(t, sym_sub(t, load->src[1], row)) % n ||
+             !buffer_is_aligned(t, uop_buffer_of(load->src[0]), n)))
+            return false;
+    }
+    return range_fixed_size(row) > 0 && range_fixed_size(row) % n == 0;
+}
+
 /* The steps of the sum: its last loop, or a part of it; 0: it has none that are worth it. */
 static void find_step(struct product *x)
 {
@@ -73,17 +109,49 @@ static bool find_product(struct tgc *t, struct uop *store, struct product *x)
     *x = (struct product){.rest = 1};
     if (!nest_find(t, store, &x->m) || !x->m.contraction || x->m.bytes || !find_sides(x))
         return false;
+    order_sides(x);
     x->nrow = most_turns(store->src[x->row]);
     x->ncolumn = most_turns(store->src[x->column]);
     for (int i = x->m.first; i < store->nsrc; i++)
         x->rest = i == x->row || i == x->column ? x->rest : sat_mul(x->rest, most_turns(store->src[i]));
     find_step(x);
+    int lanes = grid_vector_lanes(t);
+    x->vector = lanes > 1 && grid_vector_fits(t, store, x->column, lanes) ? lanes : 1;
+    x->row_vectors = lanes > 1 && rows_are_vectors(x, lanes);
     return true;
+}
+
+/* Stationary operands in the order in which blocks read them: their rows or columns are neighbours. */
+static void pack_operands(struct tgc *t, struct kernel *k, int store)
+{
+    struct product *x = scratch_array(t, 1, sizeof *x);
+    struct uop *s = k->ast->src[store];
+    if (grid_vector_lanes(t) < 2 || !find_product(t, s, x))
+        return;
+    for (int i = 0; i < x->m.nload; i++) {
+        struct uop *load = x->m.load[i];
+        bool rows = uop_depends_on(t, load->src[1], s->src[x->row]);
+        int side = rows ? x->row : x->column;
+        struct opt pack = {.op = OPT_PACK, .store = store, .of = OF_SUM, .operand = i, .space = SPACE_WEIGHTS,
+                           .number = opt_number(t, s, x->m.reduce), .axis = side - store_first_range(s),
+                           .n = range_fixed_size(s->src[side])};
+        if (load_is_stationary(load) && stride_along(t, load->src[1], s->src[side]) != 1)
+            (void)opt_apply(t, k, NULL, &pack, 1, NULL);      /* wherever it is legal */
+    }
 }
 
 /* ------------------------------------------------------------------------------------- the cost */
 
 static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
+
+/* Loads of a thread for one term of each of its sums: of both operands, as vectors where they are
+ * neighbours. */
+static double loads_of(const struct tgc *t, const struct product *x, const struct block_tile *b)
+{
+    int lanes = grid_vector_lanes(t);
+    bool rows = (x->row_vectors || b->local) && b->row_lanes % lanes == 0;
+    return (double)(b->row_lanes / (rows ? lanes : 1)) + (double)(b->column_lanes / x->vector);
+}
 
 static double tile_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
@@ -91,11 +159,11 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
     double rows = (double)(b->row_items * b->row_lanes), columns = (double)(b->column_items * b->column_lanes);
     double blocks = ceil_div(x->nrow, (int64_t)rows) * ceil_div(x->ncolumn, (int64_t)columns) * (double)x->rest;
     double threads = (double)(b->row_items * b->column_items), k = (double)x->terms;
-    double sums = (double)(b->row_lanes * b->column_lanes), loads = (double)(b->row_lanes + b->column_lanes);
+    double sums = (double)(b->row_lanes * b->column_lanes), loads = loads_of(t, x, b);
     double instructions = sums + loads * (b->local ? 1 : RATIO_GRID_LOAD) + 1;
     /* copies, and two barriers a step */
     if (b->local)
-        instructions += RATIO_GRID_LOAD * (rows + columns) / threads + RATIO_GRID_BARRIER / (double)x->step;
+        instructions += RATIO_GRID_LOAD * (rows + columns) / x->vector / threads + RATIO_GRID_BARRIER / (double)x->step;
     double busy = blocks * threads / cost_full_threads(t->device);
     double waves = blocks / d->units;
     double last = __builtin_ceil(waves) / waves;       /* some units have nothing to do at the end */
@@ -116,6 +184,7 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
     if (t->no_locals)
         return threads == 1 && !b->local && 4 * registers <= 3 * d->registers;
     return threads >= d->wave && threads <= most && 4 * registers <= 3 * d->registers &&
+           b->column_lanes % x->vector == 0 &&
            (!b->local || (x->step && copied <= d->local_nbytes / 2 &&
                           x->step * b->row_items * b->row_lanes % threads == 0 &&
                           x->step * b->column_items * b->column_lanes % threads == 0));
@@ -142,10 +211,30 @@ static int list_tiles(const struct tgc *t, const struct product *x, struct block
 
 /* ------------------------------------------------------------------------------------- the opts */
 
+/* Whether a block's threads copy vectors of the operand: aligned neighbours along the sum's last loop, or
+ * along the rows or columns, as many for each thread. */
+static bool copies_vectors(const struct product *x, const struct block_tile *b, const struct uop *load, bool along)
+{
+    struct tgc *t = x->m.t;
+    struct uop *const *loop = x->m.store->src;
+    const struct uop *sum = x->m.reduce, *last = sum->src[sum->nsrc - 1];
+    int n = grid_vector_lanes(t);
+    bool rows = uop_depends_on(t, load->src[1], loop[x->row]);
+    const struct uop *side = along ? last : loop[rows ? x->row : x->column];
+    int64_t elements = x->step * (rows ? b->row_items * b->row_lanes : b->column_items * b->column_lanes);
+    struct uop *begin = sym_sub(t, load->src[1], (struct uop *)(uintptr_t)side);
+    return n > 1 && load->dtype == DTYPE_F32 && load->nsrc == 2 &&
+           stride_along(t, load->src[1], side) == 1 && index_divisor(t, begin) % n == 0 &&
+           buffer_is_aligned(t, uop_buffer_of(load->src[0]), n) && elements % (n * b->row_items * b->column_items) == 0 &&
+           (along ? x->step : rows ? b->row_lanes : x->vector) % n == 0 &&
+           (along || (range_fixed_size(side) > 0 && range_fixed_size(side) % n == 0));
+}
+
 /* Copies of the operands that other threads of the block read, too. */
-static void list_copies(struct place_list *l, const struct product *x)
+static void list_copies(struct place_list *l, const struct product *x, const struct block_tile *b)
 {
     struct tgc *t = l->t;
+    int lanes = grid_vector_lanes(t);
     const struct uop *sum = x->m.reduce, *last = sum->src[sum->nsrc - 1];
     int number = opt_number(t, x->m.store, sum);
     if (x->step < range_fixed_size(last)) {
@@ -161,7 +250,8 @@ static void list_copies(struct place_list *l, const struct product *x)
             continue;
         struct opt *local = list_add(l, OPT_LOCAL, -1);
         local->of = OF_SUM, local->number = number, local->operand = i, local->axis = x->outer;
-        local->n = along;
+        local->n = along ? lanes : 0;                /* else threads that copy meet in a bank */
+        local->to = copies_vectors(x, b, x->m.load[i], along) ? lanes : 1;
     }
 }
 
@@ -171,18 +261,22 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     struct place_list l;
     struct kernel trial = *k;
     const struct uop *s = x->m.store;
-    int tag[LOOPS_MAX], n = 0;
-    int64_t size[LOOPS_MAX];
-    struct block_of rows = {b->row_items, b->row_lanes, LOOP_ROWS, LOOP_ROW_LANES, LOOP_ROW_ITEMS},
-                    columns = {b->column_items, b->column_lanes, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};
+    int tag[LOOPS_MAX], n = 0, column = LOOP_GIVEN + x->column - x->m.first, lanes = grid_vector_lanes(t);
+    int64_t size[LOOPS_MAX], ncolumn = range_fixed_size(s->src[x->column]);
+    struct block_of rows = {b->row_items, b->row_lanes, LOOP_ROWS, LOOP_ROW_LANES, LOOP_ROW_ITEMS, lanes > 1},
+                    columns = {b->column_items, b->column_lanes / x->vector, LOOP_COLUMNS, LOOP_COLUMN_LANES,
+                               LOOP_COLUMN_ITEMS, false};
     list_begin(&l, t, k->ast, store);
+    if (x->vector > 1)
+        list_vector(&l, column, ncolumn, x->vector);
     for (int i = 0; i < l.nloop; i++)
         if (x->m.first + i != x->row && x->m.first + i != x->column) {
             tag[n] = LOOP_GIVEN + i;
             size[n++] = most_turns(s->src[x->m.first + i]);
         }
     list_cover(&l, range_fixed_size(s->src[x->row]), LOOP_GIVEN + x->row - x->m.first, &rows);
-    list_cover(&l, range_fixed_size(s->src[x->column]), LOOP_GIVEN + x->column - x->m.first, &columns);
+    if (ncolumn != x->vector || x->vector == 1)
+        list_cover(&l, ncolumn / x->vector, column, &columns);
     tag[n] = LOOP_ROWS, size[n++] = INT64_MAX;
     tag[n] = LOOP_COLUMNS, size[n++] = INT64_MAX;
     list_grid(&l, tag, size, n);
@@ -193,9 +287,9 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     list_lanes(&l, LOOP_ROW_LANES, rows.lanes, false);
     list_lanes(&l, LOOP_COLUMN_LANES, columns.lanes, true);
     if (b->local)
-        list_copies(&l, x);
+        list_copies(&l, x, b);
     int threads = (int)(rows.items * columns.items);
-    if (l.failed || !grid_apply(t, &trial, &l, threads > 1 ? threads : 0))
+    if (l.failed || !grid_apply(t, &trial, &l, threads > 1 ? threads : 0, 1))
         return false;
     *k = trial;
     return true;
@@ -205,10 +299,14 @@ bool grid_tile(struct tgc *t, struct kernel *k, int store)
 {
     struct product *x = scratch_array(t, 1, sizeof *x);
     struct block_tile best[TILES_MAX] = {{0}};
-    if (!find_product(t, k->ast->src[store], x))
+    struct kernel packed = *k;
+    pack_operands(t, &packed, store);
+    if (!find_product(t, packed.ast->src[store], x))
         return false;
     for (int i = 0, n = list_tiles(t, x, best); i < n; i++)
-        if (apply_tile(t, k, store, x, &best[i]))
+        if (apply_tile(t, &packed, store, x, &best[i])) {
+            *k = packed;
             return true;
+        }
     return false;
 }

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-static struct variant variant_of(struct tgc *t, const struct kernel *k, enum isa isa)
+struct variant kernel_variant(struct tgc *t, const struct kernel *k, enum isa isa)
 {
     struct variant v = {.isa = isa, .ast = k->ast};
     for (int i = 0; i < k->opts.n; i++)
@@ -36,7 +36,7 @@ static void group_stages(struct tgc *t, struct kernel *k, int at)
         if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
             m.bytes || !nest_sums_bytes(&m, &values, &weights))
             continue;
-        struct variant v = variant_of(t, k, isa_portable());
+        struct variant v = kernel_variant(t, k, isa_portable());
         struct opt group = {.op = OPT_GROUP, .store = at, .of = OF_STAGE, .number = number};
         divide_sums(t, k, &v, at, number);
         order_sums(t, k, &v, at, number);
@@ -265,7 +265,7 @@ bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k)
 
 static void push_variant(struct tgc *t, struct kernel *k, enum isa isa)
 {
-    struct variant v = variant_of(t, k, isa);
+    struct variant v = kernel_variant(t, k, isa);
     VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
 }
 
@@ -300,7 +300,7 @@ static void tile_stores(struct tgc *t, struct kernel *k, struct variant *v, stru
 bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     int nstore = k->ast->nsrc;
-    struct variant portable = variant_of(t, k, isa_portable());
+    struct variant portable = kernel_variant(t, k, isa_portable());
     struct tile *like = scratch_array(t, (size_t)nstore, sizeof *like);
     for (int i = 0; i < nstore; i++)
         like[i].column_axis = -1;

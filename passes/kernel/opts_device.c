@@ -1,12 +1,13 @@
 /* opts_device.c - opts of devices: loops as places of a grid and as threads of a block, loops of whole
  * blocks, operands and sums in local memory.
  *
- *      cover 0 axis=0 n=64                 i < 100                i = 64*q + p, nothing where i >= 100
- *      local 0.sum0 operand=0 axis=0 n=1   sum over ko, ki        ko: copy[ki][i] by all threads, barrier
- *      tree 0.sum0 axis=0 n=64             sum over k             part[p] = sum over q of 64*q + p; sum over p
+ *      cover 0 axis=0 n=64                     i < 100           i = 64*q + p, nothing where i >= 100
+ *      local 0.sum0 axis=0 n=4 to=4 operand=0  sum over ko, ki   ko: copy[ki][i] by all threads, barrier
+ *      tree 0.sum0 axis=0 n=64                 sum over k        part[p] = sum over q of 64*q + p; sum over p
  *
  * A copy in local memory has what a block's threads read of an operand in the loops of its sum that
- * are inside of `axis`; the threads copy neighbours of the operand's memory, one each at a time.
+ * are inside of `axis`; the threads copy neighbours of the operand's memory, each as many at a time as
+ * are a vector.
  */
 #include "passes/kernel/opts_work.h"
 
@@ -211,7 +212,20 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uo
     return true;
 }
 
-/* Of the sum's loops inside of number `axis`, of lanes, then of the block's threads. */
+/* The loops from `first` on in the order of the memory that is read: a thread's lanes and the threads'
+ * are parts of one loop, whose elements are neighbours in the copy, too. */
+static void order_loops(struct copy *c, int first)
+{
+    for (int a = first + 1; a < c->ndim; a++)
+        for (int k = a; k > first && c->stride[k - 1] < c->stride[k]; k--) {
+            struct uop *of = c->of[k];
+            int64_t n = c->n[k], stride = c->stride[k];
+            c->of[k] = c->of[k - 1], c->n[k] = c->n[k - 1], c->stride[k] = c->stride[k - 1];
+            c->of[k - 1] = of, c->n[k - 1] = n, c->stride[k - 1] = stride;
+        }
+}
+
+/* Of the sum's loops inside of number `axis`, then of lanes and of the block's threads. */
 static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum, struct uop *load,
                       int axis, struct copy *c)
 {
@@ -227,23 +241,47 @@ static bool find_copy(struct work *w, const struct uop *store, const struct uop 
     for (int i = first; i < store->nsrc; i++)
         if (range_is_item(store->src[i]) && !add_loop(w, c, load, store->src[i]))
             return false;
+    order_loops(c, c->nsum);
     return c->ndim > 0 || work_refuse(w, "the block's threads read one element");
 }
 
-/* The copy's own ranges as parts of element e of those that are copied: neighbours of memory are
- * next to each other. */
-static void divide_element(struct tgc *t, struct copy *c, struct uop *e)
+/* The loop that is not done whose turns are nearest to each other in the memory that is read. */
+static int nearest(const struct copy *c, const bool *done)
+{
+    int next = -1;
+    for (int a = c->ndim - 1; a >= 0; a--)
+        if (!done[a] && (next < 0 || c->stride[a] < c->stride[next]))
+            next = a;
+    return next;
+}
+
+/* The copy's own ranges as parts of element e * width + lane of those that are copied: neighbours of
+ * memory are next to each other. */
+static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct uop *lane, int64_t width)
 {
     bool done[MAX_RANK] = {false};
     for (int k = 0; k < c->ndim; k++) {
-        int next = -1;
-        for (int a = c->ndim - 1; a >= 0; a--)
-            if (!done[a] && (next < 0 || c->stride[a] < c->stride[next]))
-                next = a;
+        int next = nearest(c, done);
+        int64_t n = c->n[next] / (k ? 1 : width);
         done[next] = true;
-        c->own[next] = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, c->n[next])) : e;
-        e = sym_div(t, e, uop_int(t, c->n[next]));
+        c->own[next] = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, n)) : e;
+        c->own[next] = k ? c->own[next] : sym_add(t, sym_muli(t, c->own[next], width), lane);
+        e = sym_div(t, e, uop_int(t, n));
     }
+}
+
+/* Whether so many neighbours are one transaction wherever a thread begins: they are in the memory that
+ * is read, and no condition tells them apart. */
+static bool copies_vectors(struct work *w, const struct copy *c, const struct uop *load, int64_t width)
+{
+    bool done[MAX_RANK] = {false};
+    int last = nearest(c, done);
+    struct uop *first = sym_sub(w->t, load->src[1], c->of[last]);
+    return c->stride[last] == 1 && c->n[last] % width == 0 && load->dtype == DTYPE_F32 &&
+           uop_buffer_of(load->src[0])->dtype == DTYPE_F32 &&
+           index_divisor(w->t, first) % width == 0 &&
+           buffer_is_aligned(w->t, uop_buffer_of(load->src[0]), width) &&
+           (load->nsrc < 4 || !uop_depends_on(w->t, load->src[2], c->of[last]));
 }
 
 /* The sum's load number `operand`, sources first, of memory that is no stage. */
@@ -260,14 +298,14 @@ static struct uop *find_operand(struct work *w, struct uop *sum, int operand)
 bool apply_local(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
-    struct uop *sum, *at = uop_int(t, 0), *from = at, *src[4], *e;
+    struct uop *sum, *at = uop_int(t, 0), *from = at, *src[5], *e;
     struct uop_map by = {.t = t, .scratch = true};
     struct copy c;
     int nsrc = 2;
     if (!work_take_sum(w, opt, opt->axis, &sum))
         return false;
     struct uop *store = w->ast->src[opt->store], *load = find_operand(w, sum, opt->operand);
-    int64_t threads = threads_of(store), total = 1;
+    int64_t threads = threads_of(store), total = 1, width = opt->to ? opt->to : 1;
     if (!load || work_stage_of(w, store, sum))
         return work_refuse(w, "the sum has no such operand");
     if (threads < 2)
@@ -276,12 +314,15 @@ bool apply_local(struct work *w, const struct opt *opt)
         return false;
     for (int a = 0; a < c.ndim; a++)
         total = sat_mul(total, c.n[a]);
-    if (total % threads || opt->n < 0 || opt->n > 64)
+    if (width < 1 || width > 16 || total % (threads * width) || opt->n < 0 || opt->n > 64)
         return work_refuse(w, "each of the block's threads copies as many elements");
-    struct uop *turn = work_new_range(t, total / threads, AXIS_LOOP),
-               *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK);
+    if (width > 1 && !copies_vectors(w, &c, load, width))
+        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
+    struct uop *turn = work_new_range(t, total / threads / width, AXIS_LOOP),
+               *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
+               *lane = work_new_range(t, width, AXIS_VECTOR);
     e = sym_add(t, sym_muli(t, turn, threads), thread);
-    divide_element(t, &c, e);
+    divide_element(t, &c, e, lane, width);
     int64_t step = 1;
     for (int a = c.ndim - 1; a >= 0; a--) {
         map_set(&by, c.of[a], c.own[a]);
@@ -295,6 +336,8 @@ bool apply_local(struct work *w, const struct opt *opt)
     if (turn->op == OP_RANGE)
         src[nsrc++] = turn;
     src[nsrc++] = thread;
+    if (lane->op == OP_RANGE)
+        src[nsrc++] = lane;
     union arg memory = {.p = work_new_memory(w, load->dtype, step, SPACE_LOCAL)};
     struct uop *read[2] = {uop_intern(t, OP_STAGE, load->dtype, src, nsrc, memory), from};
     struct uop *now = uop_substitute(t, store, load,

@@ -114,6 +114,8 @@ int gathers_find_inner(struct tgc *t, const struct uop *store, int first, int *a
 /* opts_device.c: u, all of whose loads that depend on q or p are conditional. */
 struct uop *loads_if(struct tgc *t, struct uop *u, struct uop *valid, const struct uop *q,
                      const struct uop *p);
+/* optimize.c: the kernel as it is, for one instruction set. */
+struct variant kernel_variant(struct tgc *t, const struct kernel *k, enum isa isa);
 /* thread.c: whether the kernel reads what it writes, so that threads could meet. */
 bool kernel_reads_results(struct tgc *t, const struct kernel *k);
 /* The stride of rows of so many elements in scratch. */

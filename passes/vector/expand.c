@@ -215,6 +215,9 @@ static void expand_guard(struct expander *e, struct uop *u)
         return;
     }
     cond = expand_value_of(e, cond);
+    map_set(&e->value, u, NULL);
+    if (uop_is_int(cond, 1))                          /* it holds for this turn of a lane */
+        return;
     struct uop *v = uop_intern(e->t, OP_GUARD, u->dtype, &cond, 1, u->arg);
     expand_enter(e);
     expand_push(e, v);
@@ -228,7 +231,9 @@ static void expand_end(struct expander *e, struct uop *u)
         e->guard = NULL;
         return;
     }
-    struct uop *v = expand_value_of(e, u->src[0]);
+    struct uop *v = map_get(&e->value, u->src[0]);
+    if (!v)                                           /* a condition that holds */
+        return;
     expand_push(e, uop_intern(e->t, u->op, u->dtype, &v, 1, u->arg));
     e->nguard -= u->op == OP_ENDGUARD;
     expand_leave(e);

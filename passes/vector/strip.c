@@ -108,10 +108,20 @@ static bool memory_fits(const struct strip *s)
     return true;
 }
 
+/* Whether vectors from the loop's first turn on are whole transactions of a device with a grid; a
+ * processor loads others as fast. */
+static bool is_aligned(const struct strip *s, struct uop *offset)
+{
+    struct tgc *t = s->e->t;
+    return !device_has_grid(t) ||
+           index_divisor(t, sym_sub(t, offset, s->range)) % s->e->isa->lanes == 0;
+}
+
 /* The stride of an offset along the loop, if vectors can have it: 0 or 1. */
 static bool stride_fits(const struct strip *s, struct uop *offset, int64_t *stride)
 {
-    return index_stride(s->e->t, offset, s->range, stride) && (*stride == 0 || *stride == 1);
+    return index_stride(s->e->t, offset, s->range, stride) &&
+           (*stride == 0 || (*stride == 1 && is_aligned(s, offset)));
 }
 
 static bool load_fits(struct strip *s, const struct uop *u, struct uop_map *varies)
@@ -371,14 +381,21 @@ static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lan
     return n->arg.i % lanes;
 }
 
+/* A device's places and threads are no loops. What a thread does alone has vectors; what a block
+ * shares is as much as it has threads. */
+static bool stays_a_loop(const struct tgc *t, const struct uop *range)
+{
+    return !device_has_grid(t) || RANGE_WORKER(range->arg.i) == WORKER_EACH;
+}
+
 bool strip_loop(struct expander *e, int *at)
 {
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
-    if (range_is_lane(s.range) || range_is(s.range, AXIS_BAND))
+    if (range_is_lane(s.range) || range_is(s.range, AXIS_BAND) || !stays_a_loop(e->t, s.range))
         return false;
-    bool bytes = lookup_find(e, s.begin, s.end, &s.lookup) ||
-                 groups_find(e, s.begin, s.end, &s.groups);
-    if (!bytes)
+    bool grid = device_has_grid(e->t), bytes = !grid && (lookup_find(e, s.begin, s.end, &s.lookup) ||
+                                                         groups_find(e, s.begin, s.end, &s.groups));
+    if (!bytes && !grid)
         gather_find(e, s.begin, s.end, &s.gather);
     if (!bytes && (!loop_fits(&s) || !is_simple(&s)))
         return false;

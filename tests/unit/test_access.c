@@ -238,8 +238,35 @@ static void test_forms(void **state)
     tgc_free(t);
 }
 
+/* What divides an offset in every turn. */
+static void test_divisors(void **state)
+{
+    (void)state;
+    struct tgc *t = tgc_new(0);
+    assert_non_null(t);
+    if (setjmp(t->stop))
+        fail_msg("%s", t->ndiag ? t->diag[t->ndiag - 1].message : "stopped");
+    passes_init(t);
+    struct uop *n = uop_var(t, var_new(t, "n", 1, 9));
+    struct uop *r = uop_range(t, uop_int(t, 80), 0), *s = uop_range(t, n, 1);
+    assert_int_equal(index_divisor(t, uop_int(t, 0)), 0);
+    assert_int_equal(index_divisor(t, uop_int(t, -12)), 12);
+    assert_int_equal(index_divisor(t, r), 1);
+    assert_int_equal(index_divisor(t, sym_add(t, sym_muli(t, r, 8), sym_addi(t, sym_muli(t, s, 12), 16))), 4);
+    assert_int_equal(index_divisor(t, sym_addi(t, sym_muli(t, r, 8), 2)), 2);
+    assert_int_equal(index_divisor(t, sym_mul(t, sym_muli(t, r, 4), n)), 4);        /* n: any number */
+    /* threads' parts of a loop: whole vectors of a row */
+    assert_int_equal(index_divisor(t, sym_muli(t, sym_mod(t, r, uop_int(t, 5)), 4)), 4);
+    assert_int_equal(index_divisor(t, sym_mod(t, sym_muli(t, r, 4), uop_int(t, 6))), 2);
+    assert_int_equal(index_divisor(t, sym_div(t, sym_muli(t, r, 12), uop_int(t, 5))), 1);
+    struct uop *data = uop_cast(t, DTYPE_I32, uop_var(t, var_new(t, "m", 0, 9)));
+    assert_int_equal(index_divisor(t, uop_cast(t, DTYPE_INDEX, data)), 1);
+    tgc_free(t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_forms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_forms),
+                                       cmocka_unit_test(test_divisors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

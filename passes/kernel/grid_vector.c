@@ -1,0 +1,55 @@
+/* grid_vector.c - which loops of a store become vectors of a device's threads: float4, 16 bytes in one
+ * transaction.
+ *
+ * A thread's vector is the last turns of a loop along which everything is read and stored as aligned
+ * neighbours, or is the same for all of them. What is not proved to be aligned stays scalar: a device
+ * would load it in parts.
+ */
+#include "passes/kernel/grid.h"
+#include "passes/target/target.h"
+
+int grid_vector_lanes(const struct tgc *t)
+{
+    return device_has_grid(t) && !isa_is_portable(t->device->isa) ? isa_lanes(t->device->isa) : 1;
+}
+
+/* Whether what is accessed at the offset along r is aligned neighbours, or one element for all. */
+static bool offset_fits(struct tgc *t, const struct uop *memory, struct uop *offset, struct uop *r, int64_t n)
+{
+    int64_t stride;
+    return index_stride(t, offset, r, &stride) &&
+           (stride == 0 || (stride == 1 && index_divisor(t, sym_sub(t, offset, r)) % n == 0 &&
+                            (memory->op == OP_STAGE || buffer_is_aligned(t, uop_buffer_of(memory), n))));
+}
+
+static bool load_fits(struct tgc *t, const struct uop *load, struct uop *r, int64_t n)
+{
+    return offset_fits(t, load->src[0], load->src[1], r, n) &&
+           (load->nsrc < 4 || !uop_depends_on(t, load->src[2], r));
+}
+
+bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n)
+{
+    struct nest m;
+    int64_t stride;
+    struct uop *r = store->src[at];
+    if (!nest_find(t, store, &m) || RANGE_AXIS(r->arg.i) != AXIS_LOOP || range_fixed_size(r) < n ||
+        range_fixed_size(r) % n || !index_stride(t, store->src[1], r, &stride) || stride != 1 ||
+        !offset_fits(t, store->src[0], store->src[1], r, n) || !nest_vectors_fit(&m, r))
+        return false;
+    for (int i = 0; i < m.nload; i++)
+        if (!load_fits(t, m.load[i], r, n))
+            return false;
+    for (int i = 0; i < m.nother; i++)
+        if (!load_fits(t, m.other[i], r, n))
+            return false;
+    return true;
+}
+
+int grid_vector_loop(struct tgc *t, struct uop *store, int64_t n)
+{
+    for (int at = store->nsrc - 1; n > 1 && at >= store_first_range(store); at--)
+        if (grid_vector_fits(t, store, at, n))
+            return at;
+    return -1;
+}
