@@ -8,6 +8,7 @@ kernels: local memory and barriers where they pay, none where they do not, and n
 import re
 import sys
 from pathlib import Path
+from random import Random
 
 import numpy as np
 
@@ -52,7 +53,7 @@ BLOCKS = ("attention of more keys than rows fit", "attention in a window", "atte
 def built(tgc, folder, text, target, *flags):
     place = folder / target
     place.mkdir(parents=True, exist_ok=True)
-    (place / "net.tg").write_text(f"tg 1\n{text}output %y\n")
+    (place / "net.tg").write_text(f"tg 1\n{text}" if "output" in text else f"tg 1\n{text}output %y\n")
     T.must(T.run([tgc, "net.tg", "-o", "net.c", f"--target={target}", *flags], cwd=place))
     T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-ldl"], cwd=place))
     return place
@@ -69,6 +70,11 @@ def compute(place, sizes):
     library = Library(place / "net.so")
     feeds = inputs(library, sizes)
     return list(library.run(feeds, sizes).values())[0].copy()
+
+
+def compute_all(place):
+    library = Library(place / "net.so")
+    return {name: value.copy() for name, value in library.run(inputs(library, {}), {}).items()}
 
 
 def check(tgc, scratch, name, row):
@@ -94,6 +100,56 @@ def emulated(device, tgc, scratch, name, row):
         compare(want, compute(place, sizes))
 
 
+SIZES = [*range(1, 18), 20, 24, 28, 31, 32, 33, 36, 40, 48, 52, 63, 64, 65, 68, 96, 100, 128, 130, 256]
+TERMS = [*SIZES, 300, 512]           # of sums
+
+
+def random_product(random, k):
+    """Two matrices or batches of them; weights as models have them, by rows or by columns; an epilogue, or none."""
+    while True:
+        m, n, terms = random.choice(SIZES), random.choice(SIZES), random.choice(TERMS)
+        batch = random.choice([(), (), (), (2,), (3, 2)])
+        if m * n * terms * 3 ** len(batch) < 400_000:
+            break
+    dims = "".join(f"{b}, " for b in batch)
+    end = random.choice([f"%y{k} = relu(%p{k})", f"%y{k} = add(%p{k}, %p{k})", f"%y{k} = mul(%p{k}, %p{k})"])
+    if not batch and random.random() < 0.4:
+        return (f"input %a{k} : f32[{m}, {terms}]\nweight %w{k} : f32[{n}, {terms}] = normal(seed={k + 1})\nweight %b{k} : f32[{n}] = normal(seed={k + 9})\n"
+                f"%p{k} = linear(%a{k}, %w{k}, %b{k})\n{end}\n")
+    right = f"weight %b{k} : f32[{terms}, {n}] = normal(seed={k + 1})" if random.random() < 0.4 else f"input %b{k} : f32[{dims}{terms}, {n}]"
+    return f"input %a{k} : f32[{dims}{m}, {terms}]\n{right}\n%p{k} = matmul(%a{k}, %b{k})\n{end}\n"
+
+
+def random_convolution(random, k):
+    """Of any stride, and another one behind it, half the time, so that the first one's result has channels innermost."""
+    while True:
+        c, o, h, w = (random.choice(SIZES[:24]) for _ in range(4))
+        size, stride = random.choice([1, 1, 2, 3, 3, 5]), random.choice([1, 1, 1, 2, 3])
+        if h >= size and w >= size and c * o * h * w * size * size < 500_000 * stride * stride:
+            break
+    text = (f"input %x{k} : f32[{random.choice([1, 1, 2])}, {c}, {h}, {w}]\nweight %w{k} : f32[{o}, {c}, {size}, {size}] = normal(seed={k + 1})\n"
+            f"weight %b{k} : f32[{o}] = normal(seed={k + 9})\n%p{k} = conv2d(%x{k}, %w{k}, %b{k}) {{padding={random.choice([0, size // 2])}, stride={stride}}}\n")
+    if random.random() < 0.5:
+        return f"{text}%y{k} = relu(%p{k})\n"
+    more = random.choice(SIZES[:20])
+    return f"{text}%r{k} = relu(%p{k})\nweight %v{k} : f32[{more}, {o}, 1, 1] = normal(seed={k + 17})\n%y{k} = conv2d(%r{k}, %v{k})\n"
+
+
+def at_random(device, tgc, scratch, seed, row):
+    """Several products and convolutions of random sizes, by one program."""
+    random = Random(seed)
+    text = "".join(random.choice([random_product, random_product, random_convolution])(random, k) for k in range(6))
+    folder = T.scratch(scratch / f"random_{seed}_{row}")
+    text += "".join(f"output %y{k}\n" for k in range(6))
+    want = compute_all(built(tgc, folder, text, "c"))
+    place = built(tgc, folder, text, "opencl", f"--cpu={row}")
+    with device.watch():
+        have = compute_all(place)
+    for name, value in want.items():
+        scale = 1 + np.abs(value).max()
+        expect(np.allclose(value, have[name], rtol=1e-4, atol=2e-5 * scale), f"{name} is off by {np.abs(value - have[name]).max()}, of {scale}:\n{text}")
+
+
 def main():
     suite.parse()
     build = Path(suite.options.build).resolve()
@@ -102,6 +158,8 @@ def main():
     for name in NETS:
         for row in ("generic-gpu", "adreno630"):
             suite.add(f"{name}, {row}", emulated, device, tgc, scratch, name, row)
+    for seed in range(60):
+        suite.add(f"six at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], slow=seed >= 4)
     suite.main()
 
 
