@@ -330,6 +330,10 @@ static bool wants_halo(struct plan *p, const struct node *n)
     enum { PLACES = 4 };
     if (p->noopt || n->u->op != OP_PAD || n->u->src[1]->op != OP_CONST || !n->use || n->use->root)
         return false;
+    /* what no kernel can store inside of it would be copied: on a device a launch costs more than tests, which the
+     * copies to local memory make once */
+    if (device_has_grid(p->t) && (value_is_leaf(n->u->src[0]) || n->u->src[0]->op == OP_REDUCE))
+        return false;
     double repeats = evaluations_of(p, n) / value_nelem(n->u);
     /* vectors of bytes are loaded without conditions, and copies of bytes are small */
     bool contraction = dtype_is_byte(n->u->dtype);

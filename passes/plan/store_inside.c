@@ -192,9 +192,11 @@ static void inset_concat(struct plan *p, struct node *n)
 /* -------------------------------------------------------------------------------------- borders */
 
 /* Whether its other consumers read each element once: layers do not, and would no longer find its
- * rows contiguous. */
+ * rows contiguous, which matters for vectors. */
 static bool is_read_in_passing(struct plan *p, const struct node *x, const struct segment *copy)
 {
+    if (device_has_grid(p->t))
+        return true;
     for (const struct use *u = x->use; u; u = u->next)
         for (int a = 0; a < x->u->ndim && u->seg != copy && !u->root; a++)
             if (plan_mask(p, u->index[a]) & u->seg->inner)

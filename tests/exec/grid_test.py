@@ -32,6 +32,9 @@ NETS = {
                       "%y = conv2d(%x, %w, %b) {padding=1}\n", {}, None),
     "a convolution of a run's batch": ("input %x : f32[B<=3, 5, 9, 11]\nweight %w : f32[7, 5, 3, 3] = normal(seed=1)\nweight %b : f32[7] = normal(seed=2)\n"
                                        "%c = conv2d(%x, %w, %b) {padding=1, stride=2}\n%y = relu(%c)\n", {"B": 2}, None),
+    "a tensor that is read with a border and without": (
+        "input %x : f32[1, 4, 12, 12]\nweight %v : f32[8, 4, 1, 1] = normal(seed=1)\nweight %w : f32[8, 8, 3, 3] = normal(seed=2)\n"
+        "weight %u : f32[8, 8, 1, 1] = normal(seed=3)\n%a0 = conv2d(%x, %v)\n%a = relu(%a0)\n%b = conv2d(%a, %w) {padding=1}\n%c = conv2d(%a, %u)\n%y = add(%b, %c)\n", {}, None),
     "softmax": ("input %x : f32[7, 300]\n%y = softmax(%x) {axis=-1}\n", {}, True),
     "softmax of a run's columns": ("input %x : f32[5, N<=200]\n%y = softmax(%x) {axis=-1}\n", {"N": 131}, True),
     "layer norm": ("input %x : f32[9, 150]\nweight %s : f32[150] = normal(seed=1)\nweight %b : f32[150] = normal(seed=2)\n%y = layer_norm(%x, %s, %b) {axis=-1, eps=1e-5}\n",
@@ -48,6 +51,8 @@ NETS = {
 }
 
 BLOCKS = ("attention of more keys than rows fit", "attention in a window", "attention with a mask that hides by numbers")     # of keys
+# launches: nothing is copied to get a border
+LAUNCHES = {"a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
 
 
 def built(tgc, folder, text, target, *flags):
@@ -86,6 +91,8 @@ def check(tgc, scratch, name, row):
     expect("parts = (uint)" not in source, "a kernel goes by parts of one loop")
     if local is not None and row == "generic-gpu":
         expect(("local float " in source) == local and ("barrier(" in source) == local, "local memory, or none")
+    launches = source.count("kernel void ")
+    expect(LAUNCHES.get(name, launches) == launches, f"{launches} launches")
     expect(name not in BLOCKS or "int span = 0; span <" in source, "no blocks of keys")
     return want, place, sizes
 
