@@ -328,7 +328,7 @@ bool grid_attention(struct tgc *t, struct kernel *k)
 {
     struct sizes x;
     struct shape best[SHAPES_MAX] = {{.ns = 0}};
-    if (!k->by_blocks || !find_sizes(t, k, &x))
+    if (!k->by_blocks || t->no_locals || !find_sizes(t, k, &x))
         return false;
     double rows = rows_ns(t->device, &x);
     for (int i = 0, n = list_shapes(t->device, &x, best); i < n; i++)
