@@ -83,7 +83,7 @@ def link(folder, name, sources, *others):
         T.must(T.run(["gcc", *FLAGS, "-c", source, "-o", part / f"{source.parent.name}_{source.stem}.o"], timeout=300))
     for job in others:
         T.must(T.run([*job, "-o", part / "other.o"], timeout=300))
-    T.must(T.run(["gcc", "-shared", f"-Wl,-soname,{name}", *part.glob("*.o"), "-o", part / name, "-lm", "-ldl", "-lpthread"]))
+    T.must(T.run(["gcc", "-shared", f"-Wl,-soname,{name}", *part.glob("*.o"), "-o", part / name, "-Wl,--no-as-needed", "-lm", "-ldl", "-lpthread"]))
     try:
         part.rename(folder)
     except OSError:                     # another suite was first

@@ -12,7 +12,7 @@
 
 extern "C" {
 __attribute__((const)) uint64_t emulator_place(uint32_t what, uint32_t d);
-void emulator_barrier(uint32_t flags);
+__attribute__((convergent, noduplicate)) void emulator_barrier(uint32_t flags);
 }
 
 struct emulator_dim {
