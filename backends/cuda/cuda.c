@@ -205,8 +205,14 @@ static const struct driver driver = {
     .file = file,
     .text = cuda_text, .compile = cuda_compile, .embed = cuda_embed, .open = cuda_open, .fields = cuda_fields,
     .tables = cuda_tables};
+static const struct text_word word[] = {
+    {"HANDLES", "CUcontext and CUstream"},
+    {"END_HANDLE", "CUevent of its end, which the caller destroys"},
+    {"BUFFER_HANDLE", "device memory, a CUdeviceptr as a pointer,"},
+    {"CACHE_NOTE", ";\n     * not called: the kernels are compiled, and the driver keeps what it makes of PTX"},
+    {NULL, NULL}};
 const struct backend backend_cuda = {
-    .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver,
+    .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
     .barrier = "__syncthreads();", .unroll = "#pragma unroll",
     .place = {{"(blockIdx.x * blockDim.x + threadIdx.x)", "(blockIdx.y * blockDim.y + threadIdx.y)",
                "(blockIdx.z * blockDim.z + threadIdx.z)"},

@@ -60,8 +60,14 @@ static const struct driver driver = {
     .parts = {"(uint)get_global_size(0)", "(uint)get_num_groups(0)"},
     .file = file,
     .text = opencl_text, .embed = opencl_embed, .open = opencl_open, .fields = opencl_fields};
+static const struct text_word word[] = {
+    {"HANDLES", "cl_context and cl_command_queue, which must be in order"},
+    {"END_HANDLE", "cl_event of its end, which the caller releases"},
+    {"BUFFER_HANDLE", "a cl_mem"},
+    {"CACHE_NOTE", ""},
+    {NULL, NULL}};
 const struct backend backend_opencl = {
-    .name = "opencl", .kernel = device_kernel, .device = &device_hooks, .driver = &driver,
+    .name = "opencl", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
     .barrier = "barrier(CLK_LOCAL_MEM_FENCE);", .unroll = "#pragma unroll",
     .place = {{"get_global_id(0)", "get_global_id(1)", "get_global_id(2)"},
               {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"}}};

@@ -153,11 +153,11 @@ static const char options_text[] =
 /* Of programs for devices. */
 static const char device_options_text[] =
     "    int device;                     /* as `tgc devices` counts; 0: the first GPU, else the first */\n"
-    "    /* The caller's cl_context and cl_command_queue, which must be in order; NULL: the model's own. */\n"
+    "    /* The caller's HANDLES; NULL: the model's own. */\n"
     "    void *context, *queue;\n"
     "    /* Functions of yours, which get `user`, too, or NULL.\n"
     "     * A cache of programs that the driver has compiled, by a key that is a file's name. load_program\n"
-    "     * copies a binary to `to` if it has no more than `size` bytes, and returns its size, or 0. */\n"
+    "     * copies a binary to `to` if it has no more than `size` bytes, and returns its size, or 0CACHE_NOTE. */\n"
     "    size_t (*load_program)(void *user, const char *key, void *to, size_t size);\n"
     "    void (*save_program)(void *user, const char *key, const void *binary, size_t size);\n"
     "    /* Told each kernel's nanoseconds by the device's clock; kernels then wait for each other. */\n"
@@ -179,11 +179,11 @@ static const char functions_text[] =
 
 static const char device_functions_text[] =
     "/* The run without waiting for its end: inputs and results must stay until then. event, unless NULL,\n"
-    " * becomes the cl_event of its end, which the caller releases. A run in which the host computes, too,\n"
+    " * becomes the END_HANDLE. A run in which the host computes, too,\n"
     " * waits for what it reads. */\n"
     "int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void **event);\n"
     "int model_wait(model_self *self);     /* for the end of all runs */\n"
-    "/* Makes a cl_mem of the model's context, from the byte `at` on, a multiple of 128, the input or output\n"
+    "/* Makes BUFFER_HANDLE of the model's context, from the byte `at` on, a multiple of 128, the input or output\n"
     " * of this number in model_inputs or model_outputs, in place of a pointer in the following runs. It holds\n"
     " * an output's bound, an input of each run's size. NULL: a pointer again. */\n"
     "int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n"
@@ -304,12 +304,12 @@ void header_write(struct program *p, struct text *out)
     write_outputs(p, out);
     program_write_text(p, out, options_text);
     if (p->backend->device)
-        program_write_text(p, out, device_options_text);
+        program_write_words(p, out, device_options_text, p->backend->word);
     program_write_text(p, out, "} model_options;\n\n");
     write_statuses(p, out);
     program_write_text(p, out, functions_text);
     if (p->backend->device)
-        program_write_text(p, out, device_functions_text);
+        program_write_words(p, out, device_functions_text, p->backend->word);
     entries_write_header(p, out);
     externals_write_header(p, out);
     state_write_header(p, out);

@@ -215,7 +215,7 @@ struct backend {
     const char *unroll;          /* a line before a loop that becomes straight-line code; NULL: none */
     /* in each dimension, where in the grid a thread is; its block */
     const char *place[2][GRID_RANK];
-    /* Words of the header's text on devices: CONTEXT, EVENT ... */
+    /* Of devices, words of the header's text: HANDLES, END_HANDLE, BUFFER_HANDLE, CACHE_NOTE. */
     const struct text_word *word;
 };
 extern const struct backend backend_c, backend_llvm, backend_opencl, backend_cuda;
