@@ -29,7 +29,6 @@ from library import Library
 from suite import Failure, Suite, expect
 
 DEVICE_FAILED, DEVICE_LACKS = 11, 20
-INT64, BOOL = TensorProto.INT64, TensorProto.BOOL
 
 suite = Suite("emulator", jobs=1)      # the device is one of the process
 X = np.arange(128, dtype=np.float32)
@@ -112,30 +111,6 @@ def wrong_host(device, act, facts, status, words):
 EVERY = 80                    # of the onnx package's tests, in the quick form
 FUZZED = 16                   # random graphs
 FUZZED_LONG, PART = 5000, 250
-
-
-def loops():
-    """Control flow on values that the run finds: a Loop whose trips are an input, and an If on what it has computed."""
-    body = onnx.helper.make_graph(
-        [G.node("Tanh", ["h"], ["t"]), G.node("Add", ["t", "x"], ["next"]), G.node("Identity", ["go"], ["go_on"])], "body",
-        [G.value("i", [], INT64), G.value("go", [], BOOL), G.value("h", [4, 6])], [G.value("go_on", [], BOOL), G.value("next", [4, 6])])
-
-    def branch(name, kind):
-        return onnx.helper.make_graph([G.node(kind, ["last"], [name])], name, [], [G.value(name, [4, 6])])
-    nodes = [G.node("Loop", ["trips", "", "x"], ["last"], body=body), G.node("ReduceSum", ["last"], ["sum"], keepdims=0),
-             G.node("Less", ["sum", "zero"], ["negative"]),
-             G.node("If", ["negative"], ["y"], then_branch=branch("a", "Neg"), else_branch=branch("b", "Exp"))]
-    return G.model(nodes, [G.value("x", [4, 6]), G.value("trips", [], INT64)], [G.value("y", [4, 6])], [G.weight("zero", np.float32(0))])
-
-
-def hosts_between():
-    """Steps of the host between kernels: where the elements are that are not 0, and what is there."""
-    nodes = [G.node("Relu", ["x"], ["r"]), G.node("NonZero", ["r"], ["at"]), G.node("Transpose", ["at"], ["rows"], perm=[1, 0]),
-             G.node("GatherND", ["r", "rows"], ["found"]), G.node("Exp", ["found"], ["y"])]
-    return G.model(nodes, [G.value("x", [4, 6])], [G.value("y", ["n"])])
-
-
-FAILING = {"plain": G.perceptron, "control flow": loops, "host steps": hosts_between}
 
 
 SHARING = """tg 1
@@ -285,7 +260,7 @@ def random_graphs(first, count):
 
 
 def add_programs(device, tgc, scratch, build):
-    for name, make in FAILING.items():
+    for name, make in G.FAILING.items():
         suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
     suite.add("each call of the driver fails: context, queue, buffers, cache of the caller's, states, two entries", each_call_fails, tgc,
               SHARING, scratch / "sharing", build, "sharing.c")

@@ -105,11 +105,16 @@ def environment(build, **more):
             "TGC_EMULATOR_DEVICE": "", **{f"TGC_EMULATOR_{name.upper()}": str(value) for name, value in more.items()}}
 
 
-class Device:
-    """The emulator in this process: programs that are opened here find it by its name."""
+def cuda_environment(build, text, **more):
+    """The same with CUDA's driver, where the kernels' text is in that file."""
+    return {**environment(build, **more), "LD_LIBRARY_PATH": str(cuda_library(build).parent), "TGC_EMULATOR_CUDA": str(text)}
 
-    def __init__(self, build, folder):
-        self.library = ctypes.CDLL(str(library(build)))
+
+class Device:
+    """The emulator in this process: programs that are opened here find it by its name. which: library, or cuda_library."""
+
+    def __init__(self, build, folder, which=library):
+        self.library = ctypes.CDLL(str(which(build)))
         self.report = Path(folder) / "report"
         os.environ["TGC_EMULATOR_CLANG"] = need_clang()
         os.environ["TGC_EMULATOR_REPORT"] = str(self.report)
@@ -127,6 +132,15 @@ class Device:
     def begin(self, device=""):
         os.environ["TGC_EMULATOR_DEVICE"] = device
         self.report.unlink(missing_ok=True)
+        self.library.emulator_reset()
+
+    @contextlib.contextmanager
+    def log(self, path):
+        """The driver's calls within, a line each."""
+        os.environ["TGC_EMULATOR_LOG"] = str(path)
+        self.library.emulator_reset()
+        del os.environ["TGC_EMULATOR_LOG"]
+        yield
         self.library.emulator_reset()
 
     def found(self):

@@ -76,3 +76,28 @@ def blocks(nodes, seed=3, width=16, rows=4):
     while number < nodes:
         x = put("Neg", [x])
     return model(made, [value("x", [rows, width])], [value(x, [rows, width])], weights)
+
+
+def loops():
+    """Control flow on values that the run finds: a Loop whose trips are an input, and an If on what it has computed."""
+    body = helper.make_graph(
+        [node("Tanh", ["h"], ["t"]), node("Add", ["t", "x"], ["next"]), node("Identity", ["go"], ["go_on"])], "body",
+        [value("i", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), value("h", [4, 6])], [value("go_on", [], TensorProto.BOOL), value("next", [4, 6])])
+
+    def branch(name, kind):
+        return helper.make_graph([node(kind, ["last"], [name])], name, [], [value(name, [4, 6])])
+    nodes = [node("Loop", ["trips", "", "x"], ["last"], body=body), node("ReduceSum", ["last"], ["sum"], keepdims=0),
+             node("Less", ["sum", "zero"], ["negative"]),
+             node("If", ["negative"], ["y"], then_branch=branch("a", "Neg"), else_branch=branch("b", "Exp"))]
+    return model(nodes, [value("x", [4, 6]), value("trips", [], TensorProto.INT64)], [value("y", [4, 6])], [weight("zero", np.float32(0))])
+
+
+def hosts_between():
+    """Steps of the host between kernels: where the elements are that are not 0, and what is there."""
+    nodes = [node("Relu", ["x"], ["r"]), node("NonZero", ["r"], ["at"]), node("Transpose", ["at"], ["rows"], perm=[1, 0]),
+             node("GatherND", ["r", "rows"], ["found"]), node("Exp", ["found"], ["y"])]
+    return model(nodes, [value("x", [4, 6])], [value("y", ["n"])])
+
+
+# Programs for devices: straight kernels, control flow, steps of the host between kernels.
+FAILING = {"plain": perceptron, "control flow": loops, "host steps": hosts_between}

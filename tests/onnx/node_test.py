@@ -163,15 +163,19 @@ def told_values(case, folder):
     return options
 
 
+def case_options(case, folder, options, told=False):
+    """The options, and what the case's data says of sizes."""
+    for inputs, _ in case.data_sets:
+        options = (*options, *border(graph_inputs(case.model), inputs)[1])
+        break
+    return (*options, *told_values(case, folder)) if told else options
+
+
 def emit_case(tgc, case, folder, options, told=False):
     """Writes the model and its C into the folder; the C file is named after no test."""
     T.scratch(folder)
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
-    for inputs, _ in case.data_sets:
-        options = (*options, *border(graph_inputs(case.model), inputs)[1])
-        break
-    if told:
-        options = (*options, *told_values(case, folder))
+    options = case_options(case, folder, options, told)
     done = T.run([tgc, "model.onnx", "-o", "node.c", *options], cwd=folder, timeout=60)
     if done.status == 1 and not done.timed_out:
         if not done.err.strip():

@@ -47,32 +47,39 @@ def symbols(library, arrays):
     return found
 
 
+def check_results(case, library):
+    """What the program of a case gives for its data."""
+    for inputs, outputs in case.data_sets:
+        given, _ = border(graph_inputs(case.model), inputs)
+        wanted, _ = border(case.model.graph.output, outputs)
+        arrays = [T.as_npy(array) for _, array in given]
+        names = [library.info.inputs[k].name.decode() for k in range(len(arrays))]
+        got = library.run(dict(zip(names, arrays)), symbols(library, arrays))
+        dropout = N.training_dropout(case.model)
+        if dropout:
+            results = {name: array for (name, _), array in zip(wanted, got.values())}
+            N.compare_dropout(dropout, dict(given), dict(wanted), results)
+            continue
+        for (name, expected), array in zip(wanted, got.values()):
+            if N.is_random(case.model):
+                N.compare_form(name, array, expected)
+            else:
+                T.compare(name, array, expected, case.rtol, case.atol)
+
+
+def check_refusal(case, refusal):
+    expect("devices do not have" in str(refusal) and has_strings(case), f"refused for no reason that devices give: {refusal}")
+
+
 def run_case(tgc, case, folder, told, flags=("-O1",), device="generic-gpu"):
     """The case by the device whose driver libOpenCL.so.1 is."""
     try:
         N.emit_case(tgc, case, folder, (*OPTIONS, f"--cpu={device}"), told)
         T.must(T.run(["gcc", *flags, "-shared", "-fPIC", "node.c", "-o", "node.so",
                       *N.libraries_of(case)], cwd=folder))
-        library = Library(folder / "node.so", "node")
-        for inputs, outputs in case.data_sets:
-            given, _ = border(graph_inputs(case.model), inputs)
-            wanted, _ = border(case.model.graph.output, outputs)
-            arrays = [T.as_npy(array) for _, array in given]
-            names = [library.info.inputs[k].name.decode() for k in range(len(arrays))]
-            got = library.run(dict(zip(names, arrays)), symbols(library, arrays))
-            dropout = N.training_dropout(case.model)
-            if dropout:
-                results = {name: array for (name, _), array in zip(wanted, got.values())}
-                N.compare_dropout(dropout, dict(given), dict(wanted), results)
-                continue
-            for (name, expected), array in zip(wanted, got.values()):
-                if N.is_random(case.model):
-                    N.compare_form(name, array, expected)
-                else:
-                    T.compare(name, array, expected, case.rtol, case.atol)
+        check_results(case, Library(folder / "node.so", "node"))
     except N.Refused as refusal:
-        expect("devices do not have" in str(refusal) and has_strings(case),
-               f"refused for no reason that devices give: {refusal}")
+        check_refusal(case, refusal)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

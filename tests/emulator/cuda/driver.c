@@ -530,13 +530,19 @@ static bool run(const struct command *c)
     return true;
 }
 
+/* What is enqueued is not done any more. */
+static bool device_is_lost(void)
+{
+    return driver.fails_on && driver.fail_at > 0 && driver.count >= driver.fail_at;
+}
+
 /* Runs all that the stream has. */
 static int32_t drain(struct stream *s)
 {
     while (s->first) {
         struct command *c = s->first;
         s->first = c->next;
-        if (!s->o.context->is_lost && !run(c))
+        if (!s->o.context->is_lost && !device_is_lost() && !run(c))
             s->o.context->is_lost = true;
         free(c);
     }
@@ -560,12 +566,10 @@ API int32_t cuStreamGetCtx(void *stream, void **context);
 int32_t cuStreamGetCtx(void *stream, void **context)
 {
     int32_t status = enter(CALL_cuStreamGetCtx);
-    struct context *const now = context_now();
-    if (now)
-        thread.n--; /* asked of a stream of any context */
+    const int n = thread.n;
+    thread.n = 0; /* asked of a stream of any context */
     struct stream *s = status == SUCCESS ? object_find(stream, KIND_STREAM) : NULL;
-    if (now)
-        push(now);
+    thread.n = n;
     *context = s ? s->o.context : NULL;
     return leave(CALL_cuStreamGetCtx, s || status != SUCCESS ? status : INVALID_HANDLE);
 }

@@ -66,12 +66,18 @@ static int32_t check_image(const char *image, const char *text)
     return is_of(image, text) ? SUCCESS : misuse(INVALID_PTX, "$TGC_EMULATOR_CUDA is not the text of this PTX");
 }
 
+/* Whether the last module was machine code. */
+API int emulator_is_code(void);
+static bool is_code;
+int emulator_is_code(void) { return is_code; }
+
 static int32_t load(void **made, const char *image)
 {
     static char log[4096];
     const char *const flags[] = {NULL};
     char *text = read_text();
     int32_t status = text ? check_image(image, text) : misuse(INVALID_IMAGE, "$TGC_EMULATOR_CUDA is no file");
+    is_code = memcmp(image, "\x7f" "ELF", 4) == 0;
     struct module_of *m = status == SUCCESS ? object_create(KIND_MODULE, sizeof *m, end_module) : NULL;
     if (m) {
         m->module = build_module(&language_cuda, text, flags, log, sizeof log);

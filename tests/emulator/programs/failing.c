@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef DRIVER
+#define DRIVER "libOpenCL.so.1"
+#endif
+
 struct emulator {
     void (*reset)(void);
     long (*calls)(void);
@@ -144,7 +148,7 @@ static int fail(const char *what, long n)
 int main(int argc, char **argv)
 {
     struct memory m = {0};
-    void *library = dlopen("libOpenCL.so.1", RTLD_NOW);
+    void *library = dlopen(DRIVER, RTLD_NOW);
     struct emulator e = {0};
     if (!library)
         return fail("no emulator", 0);
