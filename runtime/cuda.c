@@ -75,7 +75,7 @@ struct cuda {
     void *context, *queue, *module, *memory, *weights;
     bool owns_context, owns_queue;
     int device;
-    unsigned char *mapped;          /* the memory, where it is managed */
+    unsigned char *seen[MODEL_SPANS];       /* parts of the memory, where it is managed */
 };
 
 /* The kernels for an architecture: machine code, for it and, unless it is exact, newer ones of the same
@@ -316,8 +316,6 @@ static int open_memory(model_self *self, size_t weights)
     if (status == MODEL_OK)
         status = status_of(self, "cuMemAlloc", cu->allocate(&at, weights));
     cu->weights = (void *)(uintptr_t)at;
-    if (MODEL_MANAGED)
-        cu->mapped = (unsigned char *)cu->memory;
     if (status == MODEL_DEVICE_MEMORY && cu->get_memory(&left, &all) == 0) {
         snprintf(line, sizeof line, "the model needs %zu bytes and %zu for its weights, and of the device's %zu "
                  "bytes %zu are free: give smaller bounds by --dim", (size_t)MODEL_DEVICE_BYTES, weights, all, left);
@@ -416,12 +414,18 @@ static int record(model_self *self)
     return status;
 }
 
-//@ cuda_driver_to_host
-/* Waits until the device is done with the memory, which both see. */
-static int to_host(model_self *self)
+//@ cuda_driver_map
+/* Both see the memory, page by page as it is touched; the host waits until the device is done with it. */
+static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 {
-    const int status = enter(self);
-    return status == MODEL_OK ? done(self, "cuStreamSynchronize", self->device.wait(self->device.queue)) : status;
+    struct cuda *cu = &self->device;
+    int status = MODEL_OK;
+    cu->seen[i] = (unsigned char *)cu->memory + s->at;
+    if (waits)
+        status = enter(self);
+    if (waits && status == MODEL_OK)
+        status = done(self, "cuStreamSynchronize", cu->wait(cu->queue));
+    return status == MODEL_OK;
 }
 
 //@ cuda_driver_to_device

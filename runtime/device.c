@@ -7,7 +7,8 @@
  *
  *      open        device_open(), device_close()    what lives as long as the model
  *      record      record(), set_argument()         the list, and what changes of it
- *      to_host, to_device                           the memory, where the host sees it: device.mapped
+ *      map         map_span()                       bytes of the memory, which the host sees at device.seen[i]
+ *      to_device   to_device()                      gives them back
  *      write, read write_buffer(), read_buffer()    copies, in the queue's order
  *      start       start()                          kernels of the list, by self->groups
  *      end         mark(), wait_all(), check_buffer(), which finds the room of a buffer of the caller's
@@ -27,6 +28,9 @@ struct argument { int place; bool varies; size_t at; };
 /* A kernel in a run: its function, its arguments in argument_of[], its work-groups and the work-items
  * of each. */
 struct launch { const char *function; int first, count; size_t groups[3], block[3]; };
+
+/* Bytes of the memory that the host needs; how: 1, it reads them; 2, it stores them, all if it does not read. */
+struct span { size_t at, nbytes; int how; };
 
 //@ device_list open record
 /* A place is the model's own. */
@@ -71,6 +75,17 @@ static int renew(model_self *self)
         if (self->place[i].is_stale && !tell_place(self, i))
             return MODEL_DEVICE_FAILED;
     return MODEL_OK;
+}
+
+//@ device_host to_device map
+/* Makes these bytes of the memory the host's, until the device goes on. */
+static int to_host(model_self *self, const struct span *need, int n)
+{
+    int status = to_device(self);
+    for (int i = 0; i < n && status == MODEL_OK; i++)
+        if (!map_span(self, i, &need[i], i + 1 == n))
+            status = MODEL_DEVICE_FAILED;
+    return status;
 }
 
 //@ device_put to_device write

@@ -2,9 +2,9 @@
 /* opencl.c - OpenCL from a program that is linked with libc alone: the driver is loaded when the
  * model is opened; and OpenCL C's versions of pieces of number.c and math.c.
  *
- * A run's list (device.c) is a kernel object for each launch, whose arguments stay. When the host
- * accesses tensors (a condition, a host step), the memory is mapped, which costs nothing if host and
- * device share theirs. Only functions of OpenCL 1.2 are called. The API's constants are those of the
+ * A run's list (device.c) is a kernel object for each launch, whose arguments stay. Tensors that the
+ * host accesses (a condition, a host step) are mapped, which costs nothing if host and device share
+ * their memory. Only functions of OpenCL 1.2 are called. The API's constants are those of the
  * specification's cl.h.
  */
 #include <dlfcn.h>
@@ -71,7 +71,8 @@ struct opencl {
     int32_t (*release_context)(void *context);
     void *library;                  /* open as long as the model is */
     void *device, *context, *queue, *program, *memory, *weights;
-    unsigned char *mapped;          /* where the host sees the memory; NULL: it is the device's */
+    unsigned char *seen[MODEL_SPANS];       /* where the host sees parts of the memory */
+    int nseen;
     uint32_t units;                 /* of the device: a processor's cores */
 };
 
@@ -228,8 +229,8 @@ static void let_buffer(const model_self *self, void *buffer) { self->device.rele
 static void device_close(model_self *self)
 {
     struct opencl *cl = &self->device;
-    if (cl->mapped)
-        cl->unmap(cl->queue, cl->memory, cl->mapped, 0, NULL, NULL);
+    for (int i = 0; i < cl->nseen; i++)
+        cl->unmap(cl->queue, cl->memory, cl->seen[i], 0, NULL, NULL);
     if (cl->queue)
         cl->finish(cl->queue);
     for (int i = 0; i < MODEL_KERNELS; i++)
@@ -462,27 +463,30 @@ static int record(model_self *self)
     return MODEL_OK;
 }
 
-//@ opencl_driver_to_host
-/* Maps the memory, once the device is done with it. */
-static int to_host(model_self *self)
+//@ opencl_driver_map
+/* The i-th span that the host sees; waits: for it and those before it. */
+static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 {
-    enum { READ_WRITE = 3 };
+    enum { READ = 1, READ_WRITE = 3, WRITE_ALL = 4 };
     struct opencl *cl = &self->device;
     int32_t error = 0;
-    if (!cl->mapped)
-        cl->mapped = (unsigned char *)cl->map(cl->queue, cl->memory, 1, READ_WRITE, 0,
-                                              MODEL_DEVICE_BYTES, 0, NULL, NULL, &error);
-    return cl->mapped ? MODEL_OK : MODEL_DEVICE_FAILED;
+    void *at = cl->map(cl->queue, cl->memory, waits, s->how == 1 ? READ : s->how == 2 ? WRITE_ALL : READ_WRITE, s->at,
+                       s->nbytes ? s->nbytes : 1, 0, NULL, NULL, &error);
+    if (!at)
+        return false;
+    cl->seen[i] = (unsigned char *)at;
+    cl->nseen = i + 1;
+    return true;
 }
 
 //@ opencl_driver_to_device
-/* Gives the memory back to the device. */
+/* Gives what the host sees back to the device. */
 static int to_device(model_self *self)
 {
     struct opencl *cl = &self->device;
-    if (cl->mapped && cl->unmap(cl->queue, cl->memory, cl->mapped, 0, NULL, NULL) != 0)
-        return MODEL_DEVICE_FAILED;
-    cl->mapped = NULL;
+    for (; cl->nseen > 0; cl->nseen--)
+        if (cl->unmap(cl->queue, cl->memory, cl->seen[cl->nseen - 1], 0, NULL, NULL) != 0)
+            return MODEL_DEVICE_FAILED;
     return MODEL_OK;
 }
 

@@ -49,6 +49,8 @@ const char *device_text(struct program *p, const char *kernels);
 /* launch.c: a run as a list. Of a tensor, the index of its place (struct place of the program), and
  * the byte there where it begins; a state's varies. */
 enum { PLACE_MEMORY, PLACE_WEIGHTS, PLACE_FIRST_INPUT };
+/* The most tensors of a step of the host. */
+enum { DEVICE_SPANS = 32 };
 int device_place(const struct program *p, const struct buffer *b);
 const char *device_offset(struct program *p, const struct buffer *b, bool *varies);
 int device_count_places(const struct schedule *s);

@@ -1,25 +1,97 @@
 /* host.c - the C around the kernels: the tables of weights and places, copies, the hooks of program.c. */
 #include "backends/device/device.h"
 
+#include <string.h>
+
 static void write_check(struct program *p, struct text *out)
 {
     text_printf(out, "if (status != %s_OK)\n    return status;\n", p->upper);
 }
 
-static void device_to_host(struct program *p, struct text *out)
+/* ---------------------------------------------------------- the memory, as far as the host needs it */
+
+enum { SPAN_READS = 1, SPAN_WRITES = 2 };
+struct span { const struct buffer *root; int how; const char *nbytes; };
+struct spans { struct span v[DEVICE_SPANS]; int n; };
+
+static const char *size_of(struct program *p, const struct buffer *b);
+
+/* What the host has of a tensor at hand, and of weights, is its own. A tensor that is a part of another
+ * one makes the host have all of that. */
+static void need(struct program *p, struct spans *s, const struct buffer *b, int how, bool is_whole)
+{
+    const struct buffer *root = buffer_root(b);
+    if (root->kind == BUFFER_WEIGHT || (root->kind == BUFFER_INPUT && !root->state))
+        return;
+    is_whole &= b == root && !root->state;
+    if (!is_whole)
+        how |= SPAN_READS;               /* what the host does not store stays */
+    int i = 0;
+    while (i < s->n && s->v[i].root != root)
+        i++;
+    if (i == DEVICE_SPANS)
+        TGC_BUG(p->t, "a step of the host with more than %d tensors", DEVICE_SPANS);
+    s->v[i].root = root;
+    s->v[i].how |= how;
+    bool reads_run = is_whole && how == SPAN_READS && i == s->n && program_has_shape_field(root);
+    s->v[i].nbytes = reads_run ? size_of(p, root) : mem_printf(p->t, "%zu", root->nbytes);
+    s->n += i == s->n;
+}
+
+static void need_scalar(struct program *p, struct spans *s, struct uop *u)
+{
+    int n;
+    struct uop **order = u ? uop_toposort(p->t, &u, 1, &n) : NULL;
+    for (int i = 0; order && i < n; i++)
+        if (order[i]->op == OP_LOAD)
+            need(p, s, uop_buffer_of(order[i]->src[0]), SPAN_READS, false);
+}
+
+static void write_need(struct program *p, const char *list, int n, struct text *out)
 {
     p->device_is_mapped = true;
-    snippet_use(&p->snippets, "to_host");
-    text_puts(out, "status = to_host(self);\n");
+    snippet_use(&p->snippets, "device_host");
+    text_printf(out, "{\n    const struct span need[] = {%s};\n    status = to_host(self, need, %d);\n}\n", list, n);
     write_check(p, out);
+}
+
+static void device_to_host(struct program *p, const struct step *step, struct text *out)
+{
+    struct spans s = {.n = 0};
+    struct text list = {.t = p->t};
+    int nin = step->host ? step->narg - step->host->nout : 0;
+    for (int i = 0; i < step->narg; i++)
+        need(p, &s, step->arg[i], i < nin ? SPAN_READS : step->host->external ? SPAN_READS | SPAN_WRITES : SPAN_WRITES,
+             true);
+    for (int i = 0; step->host && i < step->host->nparam; i++)
+        need_scalar(p, &s, step->host->param[i]);
+    need_scalar(p, &s, step->cond);
+    need_scalar(p, &s, step->trip);
+    memset(p->span, 0, (size_t)p->nbuffer_id * sizeof *p->span);
+    for (int i = 0; i < s.n; i++) {
+        const struct buffer *root = s.v[i].root;
+        bool varies;
+        const char *at = root->state ? device_offset(p, root, &varies) : mem_printf(p->t, "%zu", p->place[root->id]);
+        text_printf(&list, "%s{%s, %s, %d}", i ? ", " : "", at, s.v[i].nbytes, s.v[i].how);
+        p->span[root->id] = i + 1;
+    }
+    if (s.n > 0)
+        write_need(p, list.s, s.n, out);
+}
+
+static const char *device_states_to_host(struct program *p, bool reads, bool writes, struct text *out)
+{
+    write_need(p, mem_printf(p->t, "{%zu, %zu, %d}", p->device_states, p->s->state_nbytes,
+                             (reads ? SPAN_READS : 0) | (writes ? SPAN_WRITES : 0)), 1, out);
+    return "self->device.seen[0]";
 }
 
 static const char *device_host_view(struct program *p, const struct buffer *b)
 {
-    bool varies;
-    const char *at = b->state ? device_offset(p, b, &varies) : mem_printf(p->t, "%zu", p->place[b->id]);
+    if (p->span[b->id] == 0)
+        TGC_BUG(p->t, "the host accesses buffer %d, which it has not asked for", b->id);
     p->buffer_used[b->id] = b->kind == BUFFER_OUTPUT;      /* so it cannot be the caller's buffer */
-    return mem_printf(p->t, "((%s *)(void *)(self->device.mapped + %s))", dtype_ctype(b->dtype), at);
+    return mem_printf(p->t, "((%s *)(void *)self->device.seen[%d])", dtype_ctype(b->dtype), p->span[b->id] - 1);
 }
 
 /* "(size_t)2 * (size_t)in->dim_n * 4": bytes of the tensor in this run. A computed dimension may
@@ -31,6 +103,16 @@ static const char *size_of(struct program *p, const struct buffer *b)
         text_printf(&s, "(size_t)(%s) * ", program_scalar(p, sym_max(p->t, b->dim[a], uop_int(p->t, 0))));
     text_printf(&s, "%zu", dtype_nbytes(b->dtype));
     return s.s;
+}
+
+/* Whether a kernel reads it: inputs that the host alone reads stay where the caller has them. */
+static bool is_of_kernel(const struct schedule *s, const struct buffer *b)
+{
+    for (int i = 0; i < s->nkernel; i++)
+        for (int k = 0; k < s->kernel[i]->nbuffer; k++)
+            if (buffer_root(s->kernel[i]->buffer[k]) == b)
+                return true;
+    return false;
 }
 
 /* Copies an input or a result, in runs of its entry. */
@@ -58,7 +140,8 @@ static void device_begin_run(struct program *p, struct text *out)
     text_puts(out, "status = renew(self);\n");
     write_check(p, out);
     for (int i = 0; i < p->s->ninput; i++)
-        copy(p, false, i, out);
+        if (is_of_kernel(p->s, p->s->input[i]))
+            copy(p, false, i, out);
 }
 
 static void device_end_run(struct program *p, struct text *out)
@@ -86,6 +169,7 @@ static void device_embed(struct program *p, const char *text, struct text *out)
 
 static void device_types(struct program *p, struct text *out)
 {
+    text_printf(out, "enum { %s_SPANS = %d };\n", p->upper, DEVICE_SPANS);
     program_write_text(p, out, snippet_find(p->backend->name)->text);
     text_putc(out, '\n');
     program_write_text(p, out, snippet_find("device_types")->text);
@@ -199,5 +283,5 @@ static void device_close(struct program *p, struct text *out)
 
 const struct device device_hooks = {
     device_begin, device_types, device_fields, device_text, device_compile, device_embed, device_functions, device_open,
-    device_close, device_host_view, device_to_host, device_is_absent, device_begin_run, device_launches,
+    device_close, device_host_view, device_to_host, device_states_to_host, device_is_absent, device_begin_run, device_launches,
     device_end_run};

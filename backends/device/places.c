@@ -73,8 +73,13 @@ bool device_begin(struct program *p)
         !check_types(p, s->buffer, s->nbuffer, "a value") ||
         !check_types(p, s->weight, s->nweight, "weight"))
         return false;
+    for (int i = 0; i < s->nstep; i++)
+        if (s->step[i].narg + 1 > DEVICE_SPANS)
+            return diag_error(p->t, NULL, "a C function of %d tensors is called, and programs for devices call those of up "
+                                          "to %d: compile with --target=c", s->step[i].narg, DEVICE_SPANS - 1);
     p->place = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->place);
     p->device_part = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->device_part);
+    p->span = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->span);
     for (int i = 0; i < s->nbuffer; i++)
         p->place[s->buffer[i]->id] = s->buffer[i]->offset;
     for (int i = 0; i < s->nweight; i++)

@@ -171,6 +171,7 @@ struct program {
     bool device_is_mapped;       /* the host accesses the memory */
     int device_arguments;        /* of all kernels */
     int *device_part;            /* by kernel: where the part of a run that begins with it ends; 0: none does */
+    int *span;                   /* by buffer->id: what the host has of it in this step, from 1; 0: nothing */
 };
 
 /* The host code around kernels of a device. Statements are those of a function with `self` and
@@ -189,9 +190,11 @@ struct device {
     void (*functions)(struct program *p, struct text *out);
     void (*open)(struct program *p, struct text *out);           /* in NAME_init() */
     void (*close)(struct program *p, struct text *out);          /* in NAME_close() */
-    /* Where the host accesses a buffer, after what to_host() writes. */
+    /* Where the host accesses a buffer, after what to_host() writes for a step that accesses it. */
     const char *(*host_view)(struct program *p, const struct buffer *b);
-    void (*to_host)(struct program *p, struct text *out);
+    void (*to_host)(struct program *p, const struct step *step, struct text *out);
+    /* The same for all states, which are at the place it returns; reads false: it stores them all. */
+    const char *(*states_to_host)(struct program *p, bool reads, bool writes, struct text *out);
     /* "&& ...": what else an input or output that is NULL must be, to be missing. */
     const char *(*is_absent)(struct program *p, const struct buffer *b);
     void (*begin_run)(struct program *p, struct text *out);      /* copies the inputs */

@@ -151,7 +151,7 @@ static void write_steps(struct program *p, struct text *out)
         const struct step *step = &s->step[i];
         struct text line = {.t = p->t};
         if (p->backend->device && is_of_host(p->t, step))
-            p->backend->device->to_host(p, &line);
+            p->backend->device->to_host(p, step, &line);
         switch (step->kind) {
         case STEP_KERNEL:
             if (p->backend->device) {

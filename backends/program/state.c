@@ -151,23 +151,17 @@ static void write_table(struct program *p, struct text *out)
     text_putc(out, '\n');
 }
 
-/* Where the states begin; a device's memory is mapped before, by what write_map() writes. */
-static const char *states_begin(struct program *p, bool only_read)
-{
-    if (p->backend->device)
-        return mem_printf(p->t, "self->device.mapped + %zu", p->device_states);
-    return mem_printf(p->t, only_read ? "(const unsigned char *)(const void *)self + %zu"
-                                      : "(unsigned char *)(void *)self + %zu", p->head_bytes);
-}
-
-static void write_map(struct program *p, struct text *out)
+/* Where the states begin; a device's are made the host's before. */
+static const char *states_begin(struct program *p, bool only_read, struct text *out)
 {
     struct text map = {.t = p->t};
     if (!p->backend->device)
-        return;
+        return mem_printf(p->t, only_read ? "(const unsigned char *)(const void *)self + %zu"
+                                          : "(unsigned char *)(void *)self + %zu", p->head_bytes);
     text_puts(&map, "int status;\n");
-    p->backend->device->to_host(p, &map);
+    const char *at = p->backend->device->states_to_host(p, only_read, !only_read, &map);
     text_lines(out, map.s, 1);
+    return at;
 }
 
 static void write_begin(struct program *p, struct text *out)
@@ -185,8 +179,8 @@ static void write_begin(struct program *p, struct text *out)
                        "    const struct weights *const w = &table;\n");
     else if (copies)
         text_puts(out, "    const struct weights *const w = get_weights();\n");
-    write_map(p, out);
-    text_printf(out, "    unsigned char *const states = %s;\n", states_begin(p, false));
+    const char *at = states_begin(p, false, out);
+    text_printf(out, "    unsigned char *const states = %s;\n", at);
     text_puts(out, "    (void)states;\n");
     for (int i = 0; i < s->nstate; i++) {
         const struct state *st = s->state[i];
@@ -233,7 +227,7 @@ static const char save_text[] =
     "        return MODEL_NULL_ARGUMENT;\n"
     "    if (self->opened != self)\n"
     "        return MODEL_NOT_INITIALIZED;\n"
-    "MAP    const unsigned char *const states = STATES_READ;\n"
+    "VIEW    const unsigned char *const states = STATES_READ;\n"
     "    unsigned char *const to = (unsigned char *)block;\n"
     "    memset(to, 0, MODEL_STATE_BYTES);\n"
     "    memcpy(to, \"tgcstate\", 8);\n"
@@ -294,8 +288,8 @@ void state_write_functions(struct program *p, struct text *out)
     bool two = states_have_two_places(s);
     const char *size = "s->row";
     bool of_device = p->backend->device != NULL;
-    struct text map = {.t = p->t};
-    write_map(p, &map);
+    struct text map = {.t = p->t}, map_read = {.t = p->t};
+    const char *begin = states_begin(p, false, &map), *read = states_begin(p, true, &map_read);
     const struct text_word word[] = {
         {"STATE_HASH",
          mem_printf(p->t, "UINT64_C(0x%016llx)", (unsigned long long)s->graph->state_hash)},
@@ -303,8 +297,9 @@ void state_write_functions(struct program *p, struct text *out)
                             : "    begin_states(self);\n    return MODEL_OK;\n"},
         {"CONST", of_device ? "" : "const "},
         {"MAP", map.s ? map.s : ""},
-        {"STATES_READ", states_begin(p, true)},
-        {"STATES_BEGIN", states_begin(p, false)},
+        {"VIEW", map_read.s ? map_read.s : ""},
+        {"STATES_READ", read},
+        {"STATES_BEGIN", begin},
         {"SAVE_KEPT", n ? "    memcpy(to + 32, self->kept, sizeof self->kept);\n" : ""},
         {"SAVED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)self->kept[s->length])" : size},
         {"RESTORED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)kept[s->length])" : size},

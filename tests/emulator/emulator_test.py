@@ -233,6 +233,31 @@ def recorded(device, tgc, folder):
     gc.collect()
 
 
+X46 = (np.arange(24, dtype=np.float32) - 11.5).reshape(4, 6)
+# to the host: y; the condition of the If, y; the mask of what is not 0, a check, y in its size. Back: x, and where it is not 0, as it may be
+COPIES = [("plain", G.perceptron, {"x": np.ones((1, 8), np.float32)}, 16, 32),
+          ("loop", loops, {"x": X46, "trips": np.int64(3)}, 97, 96),
+          ("found", hosts_between, {"x": X46}, 73, 288)]
+
+
+def moved(device, tgc, folder):
+    """What a run moves between device and host: its inputs, its results, and of all else what the host computes with."""
+    for name, model, feeds, to_host, to_device in COPIES:
+        T.scratch(folder / name)
+        onnx.save(model(), folder / name / "net.onnx")
+        T.emit(tgc, folder / name / "net.onnx", folder / name / "net.c", "--target=opencl")
+        T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder / name))
+        with device.watch():
+            library = Library(folder / name / "net.so", "net")
+            library.run(feeds)
+            got = [device.library.emulator_moved(k) for k in (0, 1)]
+            library.run(feeds)
+            got = [device.library.emulator_moved(k) for k in (0, 1)]
+            del library
+            gc.collect()
+        expect(got == [to_host, to_device], f"{name}: {got} bytes to the host and back, not {[to_host, to_device]}")
+
+
 BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
 
 
@@ -267,6 +292,7 @@ def add_programs(device, tgc, scratch, build):
     suite.add("devices that lack something", lacking_devices, device, tgc, scratch / "lacks")
     suite.add("the host's interface", device_tests, build)
     suite.add("a run's calls of the driver", recorded, device, tgc, scratch / "recorded")
+    suite.add("bytes between host and device", moved, device, tgc, scratch / "moved")
     suite.add("an emitted kernel out of bounds", broken_program, tgc, scratch / "broken", build)
     for name, opts in L.SCHEDULES.items():
         suite.add(f"local memory: {name}", local_product, device, opts, T.scratch(scratch / f"local-{name.replace(' ', '-')}"))

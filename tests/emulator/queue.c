@@ -81,10 +81,34 @@ static void fill_memory(const struct command *c)
     memset(m->known + to + c->box.to, 1, c->box.row);
 }
 
+/* Bytes that went from the device to the host, and back: what is mapped counts, as if they shared no
+ * memory. */
+static long moved[2];
+
+API long emulator_moved(int to_device);
+long emulator_moved(int to_device)
+{
+    const long n = moved[to_device];
+    moved[to_device] = 0;
+    return n;
+}
+
+static void count_moved(const struct command *c)
+{
+    const uint64_t writes = MAP_WRITE | MAP_WRITE_INVALIDATE;
+    if (c->work == WORK_READ || c->work == WORK_WRITE)
+        moved[c->work == WORK_WRITE] += (long)(c->box.row * c->box.rows);
+    if (c->work == WORK_MAP && !(c->mapping->flags & MAP_WRITE_INVALIDATE))
+        moved[0] += (long)c->mapping->nbytes;
+    if (c->work == WORK_UNMAP && (c->mapping->flags & writes))
+        moved[1] += (long)c->mapping->nbytes;
+}
+
 /* false: a kernel went wrong. */
 static bool work(struct command *c)
 {
     size_t from;
+    count_moved(c);
     switch (c->work) {
     case WORK_LAUNCH:
         return launch_go(&c->launch);
