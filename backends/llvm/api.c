@@ -16,8 +16,9 @@ static void *open_version(struct tgc *t, int version)
         const char *at = strchr(pattern[i], '%');
         const char *name = mem_printf(t, "%.*s%d%s", (int)(at - pattern[i]), pattern[i], version,
                                       at + 2);
-        /* it registers functions for the ends of threads and of the process: it stays */
-        void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        /* it registers functions for the ends of threads and of the process: it stays; lazily, as
+         * a process needs a small part of its symbols */
+        void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
         if (library)
             return library;
     }

@@ -153,7 +153,10 @@ LLVMBasicBlockRef block_new(const struct emit *e, const char *name);
 
 /* operands.c */
 value acc_place(struct emit *e, const struct uop *acc);        /* of the lanes that are open */
-value operand(struct emit *e, const struct uop *u);
+value operand(struct emit *e, const struct uop *u);            /* of its dtype */
+value offset_wide(struct emit *e, const struct uop *u);             /* of an i32: as wide as an address */
+/* Whether the i32 that u computes is to be that wide: without overflow, from what is. */
+bool is_offset(struct emit *e, const struct uop *u);
 void define(struct emit *e, const struct uop *u, value v);
 
 /* convert.c */

@@ -50,8 +50,9 @@ static bool is_value(const struct uop *u)
 static void emit_elementwise(struct emit *e, const struct uop *u)
 {
     value src[3];
+    bool wide = is_offset(e, u);
     for (int k = 0; k < u->nsrc; k++)
-        src[k] = operand(e, u->src[k]);
+        src[k] = wide ? offset_wide(e, u->src[k]) : operand(e, u->src[k]);
     define(e, u, apply(e, u, src));
 }
 

@@ -85,7 +85,7 @@ static value share(struct emit *e, value size, value part)
 
 void emit_range(struct emit *e, const struct uop *u)
 {
-    value size = operand(e, u->src[0]), end = size;
+    value size = offset_wide(e, u->src[0]), end = size;
     value begin = const_int(e, e->l->TypeOf(size), 0);
     bool down = e->k->counts_down && e->nregion == 0 && loop_loads(e);
     if (range_is_shared(u) && e->part) {
@@ -119,9 +119,10 @@ void emit_acc(struct emit *e, const struct uop *u)
     if (!map_get(&e->known, u))
         define(e, u, on_stack(e, u->nsrc > 1 ? e->l->ArrayType(type, (unsigned)lanes_of(u))
                                              : type));
-    for (int k = 1; k < u->nsrc; k++)
-        loop_open(e, u->src[k], const_int(e, type_of(e, u->src[k]->dtype, 1), 0),
-                  operand(e, u->src[k]->src[0]), false);
+    for (int k = 1; k < u->nsrc; k++) {
+        value size = offset_wide(e, u->src[k]->src[0]);
+        loop_open(e, u->src[k], const_int(e, e->l->TypeOf(size), 0), size, false);
+    }
     acc_write(e, u, u->src[0]);
     for (int k = 1; k < u->nsrc; k++)
         loop_close(e);

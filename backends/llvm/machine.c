@@ -152,12 +152,14 @@ void machine_free(struct llvm_machine *m) { held_release(m->held); }
 
 /* The passes that kernels gain by: their loops are blocked, unrolled and vectors already, so no pass
  * unrolls another, which costs the code generator most of its time. Scalar loops become vectors.
+ * Counters are as wide as addresses and count from 0 by 1, so the slowest of all, indvars, has
+ * nothing to do.
  * From version 18 on instcombine would check itself. */
 const char *machine_passes(struct tgc *t, const struct llvm *l)
 {
     const char *combine = l->version >= 18 ? "instcombine<no-verify-fixpoint>" : "instcombine";
     return mem_printf(t, "function(sroa,early-cse,simplifycfg,%s,loop-mssa(loop-rotate,licm),"
-                         "loop(indvars,loop-unroll-full),sroa,early-cse,loop-vectorize,%s,"
+                         "loop(loop-unroll-full),sroa,early-cse,loop-vectorize,%s,"
                          "loop-mssa(licm),simplifycfg)", combine, combine);
 }
 

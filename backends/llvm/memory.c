@@ -24,14 +24,14 @@ value place_of(struct emit *e, const struct buffer *b)
         TGC_BUG(e->t, "buffer %d is not in the schedule", buffer_root(b)->id);
     for (; b->base; b = b->base)
         if (b->base_offset && !uop_is_int(b->base_offset, 0))
-            p = pointer_at(e, p, type_in_memory(e, b->dtype), operand(e, b->base_offset));
+            p = pointer_at(e, p, type_in_memory(e, b->dtype), offset_wide(e, b->base_offset));
     return p;
 }
 
 static value element_at(struct emit *e, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
-    return pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), operand(e, u->src[1]));
+    return pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), offset_wide(e, u->src[1]));
 }
 
 /* The offset of lane l from the first one. */
@@ -162,7 +162,7 @@ void emit_gather(struct emit *e, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     value base = pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype),
-                            operand(e, u->src[1]));
+                            offset_wide(e, u->src[1]));
     if (b->dtype != DTYPE_F32 && b->dtype != DTYPE_I32)
         TGC_BUG(e->t, "a gather of %s", dtype_name(b->dtype));
     define(e, u, gather_all(e, u, base, operand(e, u->src[2])));
@@ -175,7 +175,7 @@ void emit_prefetch(struct emit *e, const struct uop *u)
     value nbytes = const_int(e, e->i64, (int64_t)dtype_nbytes(b->dtype));
     value at = pointer_at(e, place_of(e, b), e->i8,
                           binary(e, LLVM_MUL,
-                                 cast_to(e, LLVM_SEXT, operand(e, u->src[1]), e->i64), nbytes));
+                                 cast_to(e, LLVM_SEXT, offset_wide(e, u->src[1]), e->i64), nbytes));
     value arg[4] = {at, const_int(e, e->i32, 0), const_int(e, e->i32, 2),
                     const_int(e, e->i32, 1)};
     LLVMTypeRef type = e->pointer;

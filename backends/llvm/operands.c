@@ -1,5 +1,9 @@
 /* operands.c - what a uop reads: constants, symbols, accumulators, and values that were computed
- * before. */
+ * before.
+ *
+ * Counters of loops, their sums and products are as wide as an address, where that has 64 bits: the
+ * passes that make them so take LLVM a fifth of its time. What reads them as an i32 truncates them.
+ */
 #include "backends/llvm/emit.h"
 
 #include <string.h>
@@ -22,15 +26,15 @@ static value constant(struct emit *e, const struct uop *u)
     return e->l->ConstReal(type, u->dtype == DTYPE_F64 ? u->arg.f : (double)(float)u->arg.f);
 }
 
+/* As an i64. */
 static value symbol(struct emit *e, const struct uop *u)
 {
     const struct var *v = u->arg.p;
     if (!e->k)
-        return cast_to(e, LLVM_TRUNC, load_as(e, e->i64, e->var[v->id], 0),
-                       type_of(e, u->dtype, 1));
+        return load_as(e, e->i64, e->var[v->id], 0);
     for (int i = 0; i < e->k->nvar; i++)
         if (e->k->var[i] == v)
-            return cast_to(e, LLVM_TRUNC, e->var[i], type_of(e, u->dtype, 1));
+            return e->var[i];
     TGC_BUG(e->t, "kernel %s reads the symbol %s, which is not among its parameters", e->k->name,
             v->name);
 }
@@ -55,7 +59,8 @@ static value acc_read(struct emit *e, const struct uop *acc)
     return load_as(e, type_of(e, acc->dtype, acc->lanes), acc_place(e, acc), 0);
 }
 
-value operand(struct emit *e, const struct uop *u)
+/* As it was made. */
+static value operand_made(struct emit *e, const struct uop *u)
 {
     if (u->op == OP_CONST)
         return constant(e, u);
@@ -70,6 +75,29 @@ value operand(struct emit *e, const struct uop *u)
         TGC_BUG(e->t, "kernel %s uses a %s before it is computed", e->k ? e->k->name : "run",
                 op_name(u->op));
     return v;
+}
+
+value operand(struct emit *e, const struct uop *u)
+{
+    value v = operand_made(e, u);
+    return e->l->TypeOf(v) == e->i64 ? cast_to(e, LLVM_TRUNC, v, type_of(e, u->dtype, 1)) : v;
+}
+
+value offset_wide(struct emit *e, const struct uop *u)
+{
+    bool widens = e->size == e->i64 && u->dtype == DTYPE_I32 && u->lanes == 1;
+    return widens ? cast_to(e, LLVM_SEXT, operand_made(e, u), e->i64) : operand(e, u);
+}
+
+bool is_offset(struct emit *e, const struct uop *u)
+{
+    bool plain = u->arg.i == ARG_PLAIN && (u->op == OP_ADD || u->op == OP_SUB || u->op == OP_MUL);
+    for (int k = 0; k < u->nsrc && plain && u->dtype == DTYPE_I32 && u->lanes == 1; k++) {
+        value v = map_get(&e->known, u->src[k]);
+        if (u->src[k]->op == OP_VAR || (v && e->l->TypeOf(v) == e->i64))
+            return e->size == e->i64;
+    }
+    return false;
 }
 
 void define(struct emit *e, const struct uop *u, value v) { map_set(&e->known, u, v); }

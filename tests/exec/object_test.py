@@ -33,6 +33,13 @@ weight %b : f32[8] = zeros()
 %y = relu(%1)
 output %y
 """
+# A product of so many rows as a run says.
+ROWS = """tg 1
+input %x : f32[B<=9, 40]
+weight %w : f32[40, 24] = kaiming_uniform(seed=1)
+%y = matmul(%x, %w)
+output %y
+"""
 # triple, C compiler, what runs the program, options
 MACHINES = (("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64", ("", "neondot")),
             ("i686-linux-gnu", "i686-linux-gnu-gcc -msse2 -mfpmath=sse", "qemu-i386", ("generic",)),
@@ -191,6 +198,17 @@ def check_texts(tgc, folder):
         text = T.must(T.run([tgc, "compile", "t.tg", "-o", "-", "--emit=ll", "--name=m", LLVM], cwd=folder,
                             env=env)).out
         expect(text == (folder / "m.ll").read_bytes(), "-o - is another text")
+
+
+def check_offsets(tgc, folder):
+    """Places are as wide as addresses from the beginning: the passes that would make them so were most of LLVM's time for small kernels."""
+    BY_LLVM.need(tgc)
+    (T.scratch(folder) / "t.tg").write_text(ROWS)
+    for triple, width in (("x86_64-linux-gnu", 64), ("aarch64-linux-gnu", 64), ("armv7-linux-gnueabihf", 32)):
+        text = T.must(T.run([tgc, "compile", "t.tg", "-o", "-", "--emit=ll", "--name=m", LLVM, f"--triple={triple}"], cwd=folder)).out.decode()
+        kernel = text.partition("@matmul_0(")[2].partition("\n}")[0]
+        places = set(re.findall(r"\w = getelementptr float, [^,]+, i(\d+) %", kernel))
+        expect(str(width) in places and (width == 32 or len(places) == 1), f"{triple}: places of {places} bits in {kernel}")
 
 
 def check_weights(tgc, folder):
@@ -473,6 +491,7 @@ def main():
     suite.add("refusals", check_refusals, tgc, scratch / "refusals")
     suite.add("loader", check_loader, tgc, scratch / "loader")
     suite.add("texts", check_texts, tgc, scratch / "texts")
+    suite.add("places as wide as addresses", check_offsets, tgc, scratch / "offsets")
     suite.add("weights", check_weights, tgc, scratch / "weights")
     suite.add("weights of the other order of bytes", check_other_order, tgc, scratch / "order")
     suite.add("interface", check_interface, tgc, scratch / "interface")
