@@ -186,6 +186,14 @@ static bool stage_suits(const struct machine *m, const struct segment *s, const 
     return prefix && !columns && footprint <= most;
 }
 
+/* Elements of a stage: a device's blocks keep rows of scores and of their exponentials in local memory, with
+ * what their sums need; without local memory, each of its threads keeps them on its stack. */
+static double most_staged(const struct tgc *t)
+{
+    double floats = t->no_locals ? STACK_SCRATCH_NBYTES / 4 : device_has_grid(t) ? (double)t->device->local_nbytes / 12 : STAGE_NELEM;
+    return floats < STAGE_NELEM ? floats : STAGE_NELEM;
+}
+
 bool plan_stage(struct plan *p, struct node *n)
 {
     struct uop *v = n->u;
@@ -208,7 +216,7 @@ bool plan_stage(struct plan *p, struct node *n)
             rows = v->dim[a];
     }
     double evaluations = segment_extent(s, st.prefix) * nlocal;
-    if ((nlocal > STAGE_NELEM && !n->online) || evaluations > 1.01 * value_nelem(v) ||
+    if ((nlocal > most_staged(p->t) && !n->online) || evaluations > 1.01 * value_nelem(v) ||
         !segment_accepts(s, st.prefix))
         return false;
     /* under a value that is normalized by its row, the row's producer has several uses and is
