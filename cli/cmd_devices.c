@@ -20,13 +20,14 @@ static void put_words(struct text *x, const char *s)
 
 static void put_device(struct text *x, const struct device_facts *d)
 {
-    text_printf(x, "opencl %d: ", d->number);
+    text_printf(x, "%s %d: ", d->target, d->number);
     put_words(x, mem_printf(x->t, "%s, %s", d->name, d->vendor));
     text_printf(x, "\n    %s, ", d->kind);
     put_words(x, mem_printf(x->t, "%s, driver %s", d->version, d->driver));
     text_printf(x, "\n    %llu unit%s", (unsigned long long)d->units, d->units == 1 ? "" : "s");
     put_bytes(x, "", d->memory_bytes);
-    put_bytes(x, " in a buffer", d->buffer_bytes);
+    if (d->buffer_bytes != d->memory_bytes)
+        put_bytes(x, " in a buffer", d->buffer_bytes);
     put_bytes(x, " of local memory", d->local_bytes);
     text_printf(x, ", work-groups of %llu\n    ", (unsigned long long)d->work_group);
     if (d->image_width)
@@ -47,7 +48,7 @@ static void put_json(struct text *x, const struct device_facts *d)
         {"units", d->units}, {"work_group", d->work_group}, {"memory_bytes", d->memory_bytes},
         {"buffer_bytes", d->buffer_bytes}, {"local_bytes", d->local_bytes}, {"image_width", d->image_width},
         {"image_height", d->image_height}, {"image_pitch", d->image_pitch}};
-    text_printf(x, "{\"target\":\"opencl\",\"number\":%d", d->number);
+    text_printf(x, "{\"target\":\"%s\",\"number\":%d", d->target, d->number);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         text_printf(x, ",\"%s\":", texts[i].key);
         text_json(x, texts[i].text);
@@ -61,7 +62,7 @@ enum exit_status cmd_devices(struct tgc *t, const struct options *o)
 {
     struct device_facts *list;
     int n;
-    const char *none = devices_list(t, &list, &n);
+    const char *none = devices_list(t, &list, &n), *no_cuda = devices_add_cuda(t, &list, &n);
     struct text x = {.t = t};
     text_puts(&x, o->json ? "[" : "");
     for (int i = 0; i < n; i++) {
@@ -70,8 +71,12 @@ enum exit_status cmd_devices(struct tgc *t, const struct options *o)
     }
     if (o->json)
         text_puts(&x, "]\n");
-    else if (none)
-        text_printf(&x, "no device of OpenCL: %s\n", none);
+    else {
+        if (none)
+            text_printf(&x, "no device of OpenCL: %s\n", none);
+        if (no_cuda)
+            text_printf(&x, "no device of CUDA: %s\n", no_cuda);
+    }
     for (const char *line = x.s, *end; *line; line = end + 1) {
         end = strchr(line, '\n');
         print_escaped(stdout, mem_printf(t, "%.*s", (int)(end - line), line));

@@ -68,6 +68,7 @@ static struct device_facts facts_of(struct tgc *t, const struct driver *d, void 
     uint64_t type = number_of(d, device, TYPE);
     const char *extensions = text_of(t, d, device, EXTENSIONS);
     return (struct device_facts){
+        .target = "opencl",
         .number = number,
         .kind = type & 1u << 2 ? "GPU" : type & 1u << 1 ? "CPU" : type & 1u << 3 ? "accelerator" : "device",
         .name = text_of(t, d, device, NAME),

@@ -415,16 +415,19 @@ struct instance {
     struct tgc *t;
     const char *why;                /* what a device has said, with t's memory; NULL: nothing */
 };
-/* A device of OpenCL's. Sizes 0: there are none, or the driver does not tell; image_pitch: pixels. */
+/* A device of a target's. Sizes 0: there are none, or the driver does not tell; image_pitch: pixels. */
 struct device_facts {
+    const char *target;             /* "opencl" */
     int number;                     /* in NAME_options.device, from 1 */
     const char *kind, *name, *vendor, *version, *driver;
     uint64_t units, work_group, memory_bytes, buffer_bytes, local_bytes;
     uint64_t image_width, image_height, image_pitch;
     bool halves, doubles;
 };
-/* devices.c: those that are here. Returns NULL, or why there are none, as a sentence. */
+/* devices.c, devices_cuda.c: those of OpenCL that are here; the same behind `n` others, of CUDA. Each returns
+ * NULL, or why there are none, as a sentence. */
 const char *devices_list(struct tgc *t, struct device_facts **list, int *n);
+const char *devices_add_cuda(struct tgc *t, struct device_facts **list, int *n);
 
 /* The entry that --entry names; without it each in turn, or an error where needs_one. false: reported, with
  * their names. */

@@ -42,6 +42,7 @@ static const char *bind(struct nvrtc *c)
     return NULL;
 }
 
+/* It keeps state of the process, and does not survive to be unloaded and loaded again: it stays. */
 static void *open_library(void)
 {
     static const char *const name[] = {
@@ -49,9 +50,9 @@ static void *open_library(void)
         "/usr/local/cuda/lib64/libnvrtc.so"};
     const char *wanted = getenv("TGC_NVRTC");
     if (wanted)
-        return dlopen(wanted, RTLD_NOW | RTLD_LOCAL);
+        return dlopen(wanted, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
-        void *library = dlopen(name[i], RTLD_NOW | RTLD_LOCAL);
+        void *library = dlopen(name[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         if (library)
             return library;
     }

@@ -167,6 +167,18 @@ def recorded(device, tgc, folder):
         gc.collect()
 
 
+def commands(tgc, folder, build):
+    """tgc devices, and tgc run by the device."""
+    T.scratch(folder)
+    cuda.need_nvrtc()
+    T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "digits.cu", "--target=cuda"], cwd=folder))
+    environment = {**emulator.cuda_environment(build, folder / "digits.cu", cache=folder / "kernels", device="arch=90 name=Emulated"), "TGC_CACHE": "0"}
+    done = T.must(T.run([tgc, "devices"], env=environment))
+    expect("cuda 1: Emulated, NVIDIA\n    GPU, sm_90, driver of CUDA 13.0" in done.out.decode(), done.out)
+    done = T.must(T.run([tgc, "run", ROOT / "models" / "digits.tg", "--target=cuda"], env=environment))
+    expect("probabilities" in done.out.decode() and "and CUDA" in done.out.decode() and "emulator:" not in done.err, done.out.decode() + done.err)
+
+
 def without_driver(tgc, folder):
     T.scratch(folder)
     cuda.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
@@ -231,6 +243,7 @@ def main():
         suite.add(f"ptxas: {path.name}", check_assembly, tgc, path, scratch / f"{path.stem}-ptx")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
+    suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands", build)
     suite.add("no driver", without_driver, tgc, scratch / "no_driver")
     suite.add("a grid that is too large", large_grid, tgc, scratch / "grid")
     suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
