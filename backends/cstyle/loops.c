@@ -66,7 +66,7 @@ static void write_place(struct writer *w, const struct uop *u, const char *type,
     bool whole = true;
     const char *at = NULL;
     if (range_is_grid(u)) {
-        at = w->p->backend->place[k->block > 0][dim];
+        at = w->p->backend->place(w->p, k, dim);
         /* the blocks of one store, or of stores in the same bands, are the grid: no condition stands
          * around their barriers then */
         whole = k->block && (k->ast->nsrc == 1 || range_is(u, AXIS_BAND));

@@ -31,6 +31,14 @@ static void cuda_head(const int block[GRID_RANK], struct text *out)
     text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d)\n", block[0] * block[1] * block[2]);
 }
 
+static const char *cuda_place(struct program *p, const struct kernel *k, int d)
+{
+    const char axis = "xyz"[device_axis(p, k, d)], own = "xyz"[d];
+    if (k->block)
+        return mem_printf(p->t, "blockIdx.%c", axis);
+    return mem_printf(p->t, "(blockIdx.%c * blockDim.%c + threadIdx.%c)", axis, own, own);
+}
+
 static const char *cuda_text(struct program *p, const char *pieces, const char *kernels)
 {
     return mem_printf(p->t, "%s%s", pieces, kernels);
@@ -87,17 +95,19 @@ static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc 
 }
 
 /* A grid's second and third sizes have 16 bits. */
+static const int64_t most_blocks[GRID_RANK] = {INT32_MAX, 65535, 65535};
+
 static bool check_grids(struct program *p)
 {
-    enum { MOST = 65535 };
     for (int i = 0; i < p->s->nkernel; i++)
-        for (int d = 1; d < GRID_RANK; d++) {
-            int64_t n = device_most_groups(p, p->s->kernel[i], d);
-            if (n > MOST)
+        for (int a = 0; a < GRID_RANK; a++) {
+            const struct kernel *k = p->s->kernel[i];
+            int64_t n = device_most_groups(p, k, device_axis(p, k, a));
+            if (n > most_blocks[a])
                 return diag_error(p->t, NULL,
-                                  "kernel %s needs a grid of %lld blocks in dimension %d, and CUDA has at most %d "
+                                  "kernel %s needs a grid of %lld blocks along axis %d, and CUDA has at most %lld "
                                   "there: give smaller bounds by --dim, or another shape",
-                                  program_kernel_name(p, p->s->kernel[i]), (long long)n, d + 1, MOST);
+                                  program_kernel_name(p, k), (long long)n, a + 1, (long long)most_blocks[a]);
         }
     return true;
 }
@@ -204,7 +214,7 @@ static const struct driver driver = {
     .part = {"blockIdx.x", "blockIdx.x"}, .parts = {"gridDim.x", "gridDim.x"},
     .file = file,
     .text = cuda_text, .compile = cuda_compile, .embed = cuda_embed, .open = cuda_open, .fields = cuda_fields,
-    .tables = cuda_tables};
+    .tables = cuda_tables, .most_groups = most_blocks};
 static const struct text_word word[] = {
     {"HANDLES", "CUcontext and CUstream"},
     {"END_HANDLE", "CUevent of its end, which the caller destroys"},
@@ -214,6 +224,4 @@ static const struct text_word word[] = {
 const struct backend backend_cuda = {
     .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
     .barrier = "__syncthreads();", .unroll = "#pragma unroll",
-    .place = {{"(blockIdx.x * blockDim.x + threadIdx.x)", "(blockIdx.y * blockDim.y + threadIdx.y)",
-               "(blockIdx.z * blockDim.z + threadIdx.z)"},
-              {"blockIdx.x", "blockIdx.y", "blockIdx.z"}}};
+    .place = cuda_place};

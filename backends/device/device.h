@@ -21,6 +21,7 @@ struct driver {
     /* A thread's number in its block, how many there are; of what blocks share, the part that is
      * this block's (a block may be one thread), how many parts there are. */
     const char *thread, *threads, *part[2], *parts[2];
+    const int64_t *most_groups;  /* blocks along each axis of a grid; NULL: as many as there are */
     /* The files of runtime/ whose pieces kernels use, in order, up to NULL. */
     const char *const *file;
     /* The text for the compiler; what it makes of it, to p->device_code, NULL: the driver has the
@@ -58,6 +59,9 @@ int device_count_places(const struct schedule *s);
 void device_block(const struct kernel *k, int block[GRID_RANK]);
 /* The blocks in dimension d, at the bounds of run-time sizes. */
 int64_t device_most_groups(struct program *p, const struct kernel *k, int d);
+/* The axis of the driver's grid that dimension d is, and the other way round: itself, unless a dimension
+ * has more blocks than the driver allows there; that one and the first change places. */
+int device_axis(struct program *p, const struct kernel *k, int d);
 /* launch_of[] and argument_of[] */
 void device_write_list(struct program *p, struct text *out);
 /* The statements for the kernels from this step on that are launched together; returns their number. */

@@ -108,6 +108,25 @@ int64_t device_most_groups(struct program *p, const struct kernel *k, int d)
     return groups_of(p, k, d)->vmax;
 }
 
+int device_axis(struct program *p, const struct kernel *k, int d)
+{
+    const int64_t *most = p->backend->driver->most_groups;
+    int largest = 0;
+    bool fits = true;
+    for (int i = 0; i < GRID_RANK && most; i++) {
+        fits &= device_most_groups(p, k, i) <= most[i];
+        if (device_most_groups(p, k, i) > device_most_groups(p, k, largest))
+            largest = i;
+    }
+    return fits ? d : d == largest ? 0 : d == 0 ? largest : d;
+}
+
+/* The blocks along axis a. */
+static struct uop *blocks_along(struct program *p, const struct kernel *k, int a)
+{
+    return groups_of(p, k, device_axis(p, k, a));
+}
+
 static bool grid_varies(struct program *p, const struct kernel *k)
 {
     int64_t n;
@@ -126,7 +145,7 @@ static const char *write_groups(struct program *p, const struct kernel *k, struc
     text_puts(out, "    const size_t groups[] = {");
     for (int d = 0; d < GRID_RANK; d++)
         text_printf(out, "%s(size_t)(%s)", d ? ", " : "",
-                    program_scalar(p, sym_max(p->t, groups_of(p, k, d), uop_int(p->t, 0))));
+                    program_scalar(p, sym_max(p->t, blocks_along(p, k, d), uop_int(p->t, 0))));
     text_puts(out, "};\n");
     return "groups";
 }
@@ -151,7 +170,7 @@ void device_write_list(struct program *p, struct text *out)
         int64_t groups[GRID_RANK];
         device_block(k, block);
         for (int d = 0; d < GRID_RANK; d++)
-            if (!uop_const_int(groups_of(p, k, d), &groups[d]))
+            if (!uop_const_int(blocks_along(p, k, d), &groups[d]))
                 groups[d] = 1;               /* the run tells */
         text_printf(out, "    {\"%s_%s\", %d, %d, {%lld, %lld, %lld}, {%d, %d, %d}},\n", p->name,
                     program_kernel_name(p, k), first, n, (long long)groups[0], (long long)groups[1],

@@ -11,6 +11,11 @@ static void opencl_head(const int block[GRID_RANK], struct text *out)
     text_puts(out, "kernel void ");
 }
 
+static const char *opencl_place(struct program *p, const struct kernel *k, int d)
+{
+    return mem_printf(p->t, "%s(%d)", k->block ? "get_group_id" : "get_global_id", d);
+}
+
 static const char *opencl_text(struct program *p, const char *pieces, const char *kernels)
 {
     return mem_printf(p->t, "%s%s%s",
@@ -69,5 +74,4 @@ static const struct text_word word[] = {
 const struct backend backend_opencl = {
     .name = "opencl", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
     .barrier = "barrier(CLK_LOCAL_MEM_FENCE);", .unroll = "#pragma unroll",
-    .place = {{"get_global_id(0)", "get_global_id(1)", "get_global_id(2)"},
-              {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"}}};
+    .place = opencl_place};

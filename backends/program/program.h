@@ -216,8 +216,8 @@ struct backend {
     const struct driver *driver; /* of a device: backends/device/device.h */
     const char *barrier;         /* where a block's threads wait; NULL: it has one thread */
     const char *unroll;          /* a line before a loop that becomes straight-line code; NULL: none */
-    /* in each dimension, where in the grid a thread is; its block */
-    const char *place[2][GRID_RANK];
+    /* where in dimension d of a kernel's grid a thread is; if the kernel has blocks, its block */
+    const char *(*place)(struct program *p, const struct kernel *k, int d);
     /* Of devices, words of the header's text: HANDLES, END_HANDLE, BUFFER_HANDLE, CACHE_NOTE. */
     const struct text_word *word;
 };
