@@ -35,6 +35,8 @@ enum code {
     CODE_RAMP,
     CODE_SKIP_UNLESS,
     CODE_BARRIER,
+    CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind the end of the phase */
+    CODE_TAKE,                   /* likewise: another thread's value */
     CODE_LANES_INIT,
     CODE_LANES_GET,
     CODE_LANES_SET
@@ -58,6 +60,7 @@ struct linstr {
     bool grid; int outer[2], nouter;
     bool place;                  /* OPEN, CLOSE: iterations are places of a grid, each with memory of its own */
     int64_t item;
+    int mask;                    /* TAKE */
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
      * instruction inside; INTRINSIC: index into meaning[]; PICK: the least index that takes the
@@ -98,6 +101,7 @@ struct linear_eval {
     bool failed;
     int thread, threads;         /* of the block */
     int phase;                   /* barriers that were passed */
+    union scalar offered[2];     /* in this phase and the one before, by the last bit of its number */
     int pc;                      /* where it goes on: behind a barrier, or at the end */
     struct uop *const *program; int nprogram, at;    /* what is compiled, and how far */
 };
@@ -327,6 +331,29 @@ static void compile_range(struct linear_eval *e, const struct uop *u)
     open_region(e);
 }
 
+static void compile_elementwise(struct linear_eval *e, const struct uop *u)
+{
+    emit(e,
+         (struct linstr){.code = CODE_ALU, .op = u->op, .plain = u->arg.i & ARG_PLAIN,
+                         .sdtype = u->src[u->nsrc - 1]->dtype},
+         u, 0);
+}
+
+/* acc op= the acc of another thread. */
+static void compile_shuffle(struct linear_eval *e, const struct uop *u)
+{
+    struct uop *acc = u->src[0], *both[2] = {acc, (struct uop *)(uintptr_t)u};
+    if (e->threads < 2)
+        return;
+    e->failed |= SHUFFLE_MASK(u->arg.i) >= e->threads;
+    append(e, (struct linstr){.code = CODE_OFFER, .dst = reg_of(e, acc)});
+    append(e, (struct linstr){.code = CODE_TAKE, .dst = reg_of(e, u), .mask = SHUFFLE_MASK(u->arg.i)});
+    struct uop *sum = uop_intern(e->t, SHUFFLE_OP(u->arg.i), acc->dtype, both, 2, (union arg){0});
+    compile_elementwise(e, sum);
+    append(e, (struct linstr){.code = CODE_COPY, .dst = reg_of(e, acc), .src = {reg_of(e, sum)}, .nsrc = 1,
+                              .lanes = 1, .period = 1});
+}
+
 static void compile_one(struct linear_eval *e, const struct uop *u)
 {
     bool table;
@@ -335,6 +362,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         break;
     case OP_RANGE:
         compile_range(e, u);
+        break;
+    case OP_SHUFFLE:
+        compile_shuffle(e, u);
         break;
     case OP_BARRIER:
         append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
@@ -414,10 +444,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     default:
         if (!op_is_elementwise(u->op))
             TGC_BUG(e->t, "%s in a linear program", op_name(u->op));
-        emit(e,
-             (struct linstr){.code = CODE_ALU, .op = u->op, .plain = u->arg.i & ARG_PLAIN,
-                             .sdtype = u->src[u->nsrc - 1]->dtype},
-             u, 0);
+        compile_elementwise(e, u);
     }
 }
 
@@ -742,6 +769,14 @@ static bool run(struct linear_eval *e)
             if (!in->place || e->threads < 2)
                 break;
             e->pc = pc;          /* the next place begins when all threads have left this one */
+            e->phase++;
+            return true;
+        case CODE_TAKE:
+            e->reg[in->dst] = (e - e->thread + (e->thread ^ in->mask))->offered[(e->phase - 1) & 1];
+            break;
+        case CODE_OFFER:
+            e->offered[e->phase & 1] = e->reg[in->dst];
+            e->pc = pc;
             e->phase++;
             return true;
         case CODE_BARRIER:

@@ -284,6 +284,9 @@ int64_t perm_pack(const int *perm, int n);
 /* ADD MUL MAX MIN AND OR XOR; kernel: the same, mask 0 */
 #define REDUCE_OP(bits) ((enum op)((bits) & 255))
 #define REDUCE_AXES(bits) ((uint32_t)((bits) >> 8) & 0xffff)
+#define SHUFFLE_OP(bits) REDUCE_OP(bits)
+#define SHUFFLE_MASK(bits) ((int)((bits) >> 8 & 255))
+#define SHUFFLE_BITS(op, mask) ((int64_t)(op) | (int64_t)(mask) << 8)
 #define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
 /* RANGE: its number, what its loop becomes (the axis), and who runs its iterations (the worker).
  * The two are independent: a loop, a band or a part of a panel may be shared, and later passes

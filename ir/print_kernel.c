@@ -178,6 +178,9 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_INTRINSIC:
         print_params(out, u);
         break;
+    case OP_SHUFFLE:
+        text_printf(out, " {op=%s, stride=%d}", op_name(SHUFFLE_OP(bits)), SHUFFLE_MASK(bits));
+        break;
     case OP_ACC:
     case OP_GUARD:
     case OP_BARRIER:
@@ -216,7 +219,7 @@ static void print_line(struct printer *p, const struct uop *u)
         return;
     }
     bool result = u->op != OP_STORE && u->op != OP_PREFETCH && u->op != OP_ASSIGN &&
-                  u->op != OP_ENDGUARD && u->op != OP_BARRIER;
+                  u->op != OP_ENDGUARD && u->op != OP_BARRIER && u->op != OP_SHUFFLE;
     if (result && !map_get(&p->number, u))
         map_set(&p->number, u, (void *)++p->next);
     if (result) {

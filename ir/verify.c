@@ -567,7 +567,7 @@ static void find_updates(struct linear_verifier *l, struct uop *const *u, int n)
             open_region(l, u[i]);
         else if (u[i]->op == OP_END || u[i]->op == OP_ENDGUARD)
             close_region(l, u[i]);
-        else if (u[i]->op == OP_ASSIGN)
+        else if (u[i]->op == OP_ASSIGN || u[i]->op == OP_SHUFFLE)
             for (int r = l->current; r > 0; r = l->region[r].parent) {
                 bool known = false;
                 for (int k = 0; k < l->nupdate && !known; k++)
@@ -749,6 +749,16 @@ static bool is_uniform(const struct linear_verifier *l, const struct uop *range)
     return uniform;
 }
 
+/* All threads of a block come here. */
+static void check_meeting(struct linear_verifier *l, const struct uop *u)
+{
+    for (int r = l->current; r > 0; r = l->region[r].parent)
+        require(&l->v, u,
+                l->region[r].opener->op == OP_RANGE && !range_is_of_block(l->region[r].opener) &&
+                    is_uniform(l, l->region[r].opener),
+                "not all threads of a block come here equally often");
+}
+
 static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
 {
     bool unfinished = false,
@@ -801,12 +811,13 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
                 "the condition is no bool, or not yet known");
         open_region(l, u);
         break;
+    case OP_SHUFFLE:
+        require(&l->v, u, u->src[0]->op == OP_ACC && u->src[0]->nsrc == 1 && u->src[0]->dtype == DTYPE_F32 &&
+                              u->src[0]->lanes == 1, "exchanges what is no sum of f32");
+        check_meeting(l, u);
+        break;
     case OP_BARRIER:
-        for (int r = l->current; r > 0; r = l->region[r].parent)
-            require(&l->v, u,
-                    l->region[r].opener->op == OP_RANGE &&
-                        !range_is_of_block(l->region[r].opener) && is_uniform(l, l->region[r].opener),
-                    "not all threads of a block come here equally often");
+        check_meeting(l, u);
         return;
     case OP_ACC:
         require(&l->v, u, !unfinished, "starts from a sum that is still under way");

@@ -263,6 +263,19 @@ static void check_stage_of(const struct kernel_verifier *k, const struct uop *st
         require(&k->v, stage, left[w] == 0, "a block's threads come to its barrier at other times");
 }
 
+/* A sum whose terms a block's threads share and exchange: all of them, a power of two, at the same time. */
+static void check_shared_sum(const struct kernel_verifier *k, const struct uop *sum, int64_t threads)
+{
+    int64_t n = 0;
+    for (int i = 1; i < sum->nsrc; i++)
+        if (range_is_of_block(sum->src[i]))
+            n = sum->src[i]->src[0]->op == OP_CONST ? sum->src[i]->src[0]->arg.i : 0;
+    require(&k->v, sum, count_block_loops(sum) == 1 && n == threads && n > 1 && !(n & (n - 1)),
+            "a sum is shared by others than the block's threads, a power of two");
+    require(&k->v, sum, sum->dtype == DTYPE_F32, "what threads exchange is f32");
+    require(&k->v, sum, !has_thread_ranges(k, free_of(k, sum)), "a block's threads come to its exchange at other times");
+}
+
 /* Grids, and threads that are iterations. */
 static void check_workers(const struct kernel_verifier *k, const struct uop *sink)
 {
@@ -308,9 +321,8 @@ static void check_block(const struct kernel_verifier *k, const struct uop *sink)
         for (int j = 0; j < n; j++)
             if (order[j]->op == OP_STAGE)
                 check_stage_of(k, store, order[j]);
-            else
-                require(&k->v, order[j], order[j]->op != OP_REDUCE || !count_block_loops(order[j]),
-                        "a block's threads share a sum");
+            else if (order[j]->op == OP_REDUCE && count_block_loops(order[j]))
+                check_shared_sum(k, order[j], items ? threads : 0);
         scratch_release(k->v.t, mark);
     }
 }

@@ -626,6 +626,25 @@ typedef half stored_half;
 #define KEEP_LOOP
 #define KEPT_TWICE 2
 
+//@ opencl_shuffle_f32
+/* What the thread has whose number is t ^ m: by the sub-group if that is the whole work-group, and
+ * otherwise through `exchanged`. */
+#if defined cl_khr_subgroups && defined cl_khr_subgroup_shuffle
+#pragma OPENCL EXTENSION cl_khr_subgroups : enable
+#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable
+#endif
+float shuffle_f32(local float *exchanged, float x, uint m)
+{
+#if defined cl_khr_subgroups && defined cl_khr_subgroup_shuffle
+    if (get_num_sub_groups() == 1)
+        return sub_group_shuffle_xor(x, m);
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    exchanged[get_local_id(0)] = x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return exchanged[get_local_id(0) ^ m];
+}
+
 //@ opencl_bits_f32
 uint32_t bits_f32(float v) { return as_uint(v); }
 

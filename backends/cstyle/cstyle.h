@@ -94,6 +94,7 @@ struct function {
     struct names *names;         /* of parameters and locals */
     const char **buffer_name;    /* by position: the kernel's buffers, then its scratch */
     bool *is_used;               /* likewise: the body reads or writes it */
+    const char *exchanged;       /* local memory for what threads exchange; NULL: none is needed */
     /* tiles.c: what registers for tiles hold; rows 0: they are not used */
     struct tile_shape { int rows, nbytes; } tile[TILE_REGISTERS];
 };

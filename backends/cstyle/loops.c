@@ -263,3 +263,18 @@ void loops_assign(struct writer *w, const struct uop *u)
     }
     writer_put(w, mem_printf(w->t, "%s %s %s;", name, sign, e.s), false);
 }
+
+void loops_shuffle(struct writer *w, const struct uop *u)
+{
+    struct uop *acc = u->src[0], *both[2] = {acc, acc};
+    const struct expr *sum = &writer_value(w, acc)->e;
+    const char *shuffle = w->p->backend->shuffle;
+    if (!shuffle)                /* a block has one thread */
+        return;
+    const char *args = mem_printf(w->t, "%s%s, %d", w->f->exchanged ? mem_printf(w->t, "%s, ", w->f->exchanged) : "",
+                                  sum->s, SHUFFLE_MASK(u->arg.i));
+    struct expr operand[2] = {*sum, expr_call(w->p, shuffle, args, expr_kind(u->dtype))};
+    struct uop *op = uop_intern(w->t, SHUFFLE_OP(u->arg.i), u->dtype, both, 2, (union arg){0});
+    struct expr e = expr_resolve(w->p, expr_apply(w->p, op, operand));
+    writer_put(w, mem_printf(w->t, "%s = %s;", sum->s, e.s), false);
+}

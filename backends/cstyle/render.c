@@ -239,6 +239,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_INTRINSIC: write_intrinsic(w, u); break;
     case OP_ACC: loops_acc(w, u); break;
     case OP_ASSIGN: loops_assign(w, u); break;
+    case OP_SHUFFLE: loops_shuffle(w, u); break;
     case OP_LOAD: write_load(w, u); break;
     case OP_STORE: write_store(w, u); break;
     case OP_PREFETCH: write_prefetch(w, u); break;

@@ -82,5 +82,6 @@ void loops_range(struct writer *w, const struct uop *u);
 void loops_guard(struct writer *w, const struct uop *u);
 void loops_acc(struct writer *w, const struct uop *u);
 void loops_assign(struct writer *w, const struct uop *u);
+void loops_shuffle(struct writer *w, const struct uop *u);
 
 #endif

@@ -15,6 +15,7 @@ struct driver {
     /* With a blank behind, or "": before the type of what lies in global memory, or in local memory;
      * after the asterisk of a pointer that no other one aliases. */
     const char *global, *local, *restrict_;
+    bool keeps_exchanged;        /* backend->shuffle takes local memory, an f32 for each thread, first */
     /* Types of arguments: a buffer's bytes, NULL: a tensor is one pointer; its offset there; a run-time
      * size; and of what threads count. */
     const char *byte, *offset, *symbol, *count;

@@ -122,6 +122,16 @@ static void write_locals(const struct signature *s, struct text *out)
                         k->scratch[i]->nbytes / dtype_nbytes(k->scratch[i]->dtype),
                         /* vectors of it are loaded at once */
                         k->scratch[i]->is_local && f->v ? " __attribute__((aligned(16)))" : "");
+    if (f->exchanged)
+        text_printf(out, "    %sfloat %s[%d];\n", s->d->local, f->exchanged, k->block);
+}
+
+static bool exchanges(struct uop *const *u, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (u[i]->op == OP_SHUFFLE)
+            return true;
+    return false;
 }
 
 static bool has_doubles(struct uop *const *u, int n)
@@ -170,6 +180,10 @@ void device_kernel(struct program *p, const struct kernel *k, const struct varia
         name_parameter(&s, i);
     if (v)
         snippet_use(&p->snippets, mem_printf(p->t, "f32x%d", isa_lanes(v->isa)));
+    if (exchanges(k->linear, k->nlinear)) {
+        snippet_use(&p->snippets, mem_printf(p->t, "%s_%s", p->backend->name, p->backend->shuffle));
+        s.f.exchanged = s.d->keeps_exchanged ? parameter_name(&s.f, "exchanged") : NULL;
+    }
     const char *body = render_body(&s.f);
     kernel_write_comment(&s.f, &kernel);
     write_signature(&s, &kernel);

@@ -58,6 +58,7 @@ static void opencl_fields(struct program *p, struct text *out)
 static const char *const file[] = {"opencl", "number", "math", "vector_opencl", "vector_math", NULL};
 static const struct driver driver = {
     .head = opencl_head,
+    .keeps_exchanged = true,
     .global = "global ", .local = "local ", .restrict_ = "restrict",
     .byte = "uchar", .offset = "ulong", .symbol = "long", .count = "uint",
     .thread = "(uint)get_local_id(0)", .threads = "(uint)get_local_size(0)",
@@ -73,5 +74,5 @@ static const struct text_word word[] = {
     {NULL, NULL}};
 const struct backend backend_opencl = {
     .name = "opencl", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
-    .barrier = "barrier(CLK_LOCAL_MEM_FENCE);", .unroll = "#pragma unroll",
+    .barrier = "barrier(CLK_LOCAL_MEM_FENCE);", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
     .place = opencl_place};

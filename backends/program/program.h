@@ -215,6 +215,8 @@ struct backend {
     const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
     const struct driver *driver; /* of a device: backends/device/device.h */
     const char *barrier;         /* where a block's threads wait; NULL: it has one thread */
+    /* A function of runtime/: of an f32, and of m, that of the block's thread whose number is t ^ m; NULL: there is one thread */
+    const char *shuffle;
     const char *unroll;          /* a line before a loop that becomes straight-line code; NULL: none */
     /* where in dimension d of a kernel's grid a thread is; if the kernel has blocks, its block */
     const char *(*place)(struct program *p, const struct kernel *k, int d);

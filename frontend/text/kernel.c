@@ -609,6 +609,9 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_FOLD:
         *bits = a->op;
         return folds;
+    case OP_SHUFFLE:
+        *bits = SHUFFLE_BITS(a->op, a->stride);
+        return folds && is_between(a->stride, 1, 128) && !(a->stride & (a->stride - 1));
     case OP_LOAD:
     case OP_STORE:
         if (a->rows || a->columns) {
@@ -647,7 +650,7 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
 
 static enum dtype result_dtype(enum op op, struct uop *const *src)
 {
-    return op == OP_STORE && src[2] ? src[2]->dtype : op == OP_ASSIGN ? src[0]->dtype : DTYPE_VOID;
+    return op == OP_STORE && src[2] ? src[2]->dtype : op == OP_ASSIGN || op == OP_SHUFFLE ? src[0]->dtype : DTYPE_VOID;
 }
 
 /* op "(" operands ")" arguments; `name`: of the result, or END. A stage's first operand is its
@@ -681,7 +684,7 @@ static bool read_op(struct kernel_reader *k, const struct token *name, enum dtyp
     if (op != OP_STAGE && !pack_argument(op, &a, &arg.i))
         return read_error(&k->r, &at, "%s with arguments that are none of its own", op_name(op));
     bool results = op != OP_STORE && op != OP_PREFETCH && op != OP_ASSIGN && op != OP_ENDGUARD &&
-                   op != OP_BARRIER;
+                   op != OP_BARRIER && op != OP_SHUFFLE;
     if (results != (name->kind == TOKEN_REF) || (let && !op_is_elementwise(op)))
         return read_error(&k->r, &at, "%s %s", op_name(op),
                           results ? "whose result has no name" : "has no result here");

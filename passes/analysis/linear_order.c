@@ -245,6 +245,15 @@ static int lanes_in(struct linear *l, uint64_t bits, struct uop **lane)
     return n;
 }
 
+/* How many threads of a block share the sum: each has its own terms' then, and all exchange them. */
+static int64_t threads_of(const struct uop *reduce)
+{
+    for (int k = 1; k < reduce->nsrc; k++)
+        if (range_is_of_block(reduce->src[k]))
+            return reduce->src[k]->src[0]->arg.i;
+    return 1;
+}
+
 static void emit_reduce(struct linear *l, struct uop *u)
 {
     struct tgc *t = l->t;
@@ -271,6 +280,8 @@ static void emit_reduce(struct linear *l, struct uop *u)
         close_range(l, acc_src[k]);
     for (int k = u->nsrc - 1; k >= 1; k--)
         close_range(l, u->src[k]);
+    for (int64_t m = 1; m < threads_of(u); m *= 2)
+        push(l, uop_intern(t, OP_SHUFFLE, u->dtype, &acc, 1, (union arg){.i = SHUFFLE_BITS(op, m)}));
     l->trips = trips;
     map_set(&l->made, u, acc);
 }

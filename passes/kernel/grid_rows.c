@@ -6,7 +6,8 @@
  *        for c < C   y[r, c] = f(x[r, c], m, s)      each thread: every T-th column
  *
  * What is staged for a row, elements that several loops read, is computed anew where it is read, if that
- * is no sum, or else kept in local memory. A sum of T results goes in two steps if they are many. So that
+ * is no sum, or else kept in local memory. A sum of T results goes in two steps if they are many; threads that are one wave
+ * exchange theirs by shuffles instead, where the device's row has them, without a barrier. So that
  * sums do not wait for each other there are threads for a part of the row alone.
  */
 #include "passes/kernel/grid.h"
@@ -110,12 +111,15 @@ static int share_sums(struct tgc *t, struct kernel *k, int at, int threads)
                 sum = order[i];
         if (!sum)
             return shared;
-        struct opt tree[2] = {{.op = OPT_TREE, .store = at, .of = OF_SUM, .number = number,
+        bool exchanged = threads == t->device->shuffle && sum->dtype == DTYPE_F32;
+        struct opt tree[2] = {{.op = exchanged ? OPT_SHUFFLE : OPT_TREE, .store = at, .of = OF_SUM, .number = number,
                                .axis = longest_loop(sum), .n = threads}};
         int64_t turns = sum->src[tree[0].axis + 1]->src[0]->vmax;
         if ((double)turns < RATIO_GRID_SUM * threads || !opt_apply(t, k, NULL, tree, 1, NULL))
             continue;
         shared++;
+        if (exchanged)
+            continue;
         number++;                                    /* the parts, then all of them */
         tree[1] = tree[0];
         tree[1].number = number, tree[1].axis = 0, tree[1].n = STEP;

@@ -489,6 +489,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_COVER: return apply_cover(w, o);
     case OPT_LOCAL: return apply_local(w, o);
     case OPT_TREE: return apply_tree(w, o);
+    case OPT_SHUFFLE: return apply_shuffle(w, o);
     case OPT_FIRST: return apply_first(w, o);
     case OPT_INLINE: return apply_inline(w, o);
     case OPT_SHARE: return apply_share(w, o);

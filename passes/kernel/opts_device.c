@@ -4,6 +4,7 @@
  *      cover 0 axis=0 n=64                     i < 100           i = 64*q + p, nothing where i >= 100
  *      local 0.sum0 axis=0 n=4 to=4 operand=0  sum over ko, ki   ko: copy[ki][i] by all threads, barrier
  *      tree 0.sum0 axis=0 n=64                 sum over k        part[p] = sum over q of 64*q + p; sum over p
+ *      shuffle 0.sum0 axis=0 n=64              sum over k        sum over thread p, q: threads exchange their sums
  *
  * A copy in local memory has what a block's threads read of an operand in the loops of its sum that
  * are inside of `axis`; the threads copy neighbours of the operand's memory, each as many at a time as
@@ -348,10 +349,15 @@ bool apply_local(struct work *w, const struct opt *opt)
 
 /* ------------------------------------------------------------------------- sums of many threads */
 
-bool apply_tree(struct work *w, const struct opt *opt)
+/* A sum of which each of n threads has every n-th term: what is summed up, the loops that are left of it, and
+ * the thread, a range of n turns. */
+struct shared_sum { struct uop *sum, *value, *loop[MAX_RANK + 8], *thread; int nloop; };
+
+static bool take_shared_sum(struct work *w, const struct opt *opt, struct shared_sum *x)
 {
     struct tgc *t = w->t;
-    struct uop *sum, *q, *p, *valid, *src[MAX_RANK + 8], *load[2], *stage[3];
+    struct uop *sum, *q, *valid;
+    *x = (struct shared_sum){.nloop = 0};
     if (!work_take_sum(w, opt, opt->axis, &sum))
         return false;
     struct uop *store = w->ast->src[opt->store], *r = sum->src[opt->axis + 1];
@@ -363,33 +369,68 @@ bool apply_tree(struct work *w, const struct opt *opt)
         return work_refuse(w, "the sum is a term of another one");
     if (opt->n > BLOCK_MAX || sum->nsrc > MAX_RANK + 4)
         return work_refuse(w, "a block has no more than 256 threads");
-    if (!cut_in_blocks(w, r, opt->n, &q, &p, &valid))
+    if (!cut_in_blocks(w, r, opt->n, &q, &x->thread, &valid))
         return false;
-    struct uop *value = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), p));
+    struct uop *value = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), x->thread));
     if (valid) {
         enum op op = REDUCE_OP(sum->arg.i);
-        struct uop *choice[3] = {valid, loads_if(t, value, valid, q, p),
+        struct uop *choice[3] = {valid, loads_if(t, value, valid, q, x->thread),
                                  uop_const(t, sum->dtype, reduce_identity(op, sum->dtype))};
         value = uop_intern(t, OP_WHERE, sum->dtype, choice, 3, (union arg){0});
     }
-    int n = 1;
-    src[0] = value;
+    x->sum = sum;
+    x->value = value;
     for (int i = 1; i < sum->nsrc; i++)
         if (i != opt->axis + 1 || q->op == OP_RANGE)
-            src[n++] = i == opt->axis + 1 ? q : sum->src[i];
-    struct uop *thread = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_BLOCK);
-    struct uop *part = n > 1 ? uop_intern(t, OP_REDUCE, sum->dtype, src, n, sum->arg) : value;
-    stage[0] = uop_substitute(t, part, p, thread);
-    stage[1] = stage[2] = thread;
-    union arg memory = {.p = work_new_memory(w, sum->dtype, opt->n, SPACE_LOCAL)};
-    load[0] = uop_intern(t, OP_STAGE, sum->dtype, stage, 3, memory);
-    load[1] = p;
-    src[0] = uop_intern(t, OP_LOAD, sum->dtype, load, 2, (union arg){0});
-    src[1] = p;
-    struct uop *all = uop_intern(t, OP_REDUCE, sum->dtype, src, 2, sum->arg);
-    uop_set_origin(t, all, sum);
-    struct uop *now = uop_substitute(t, store, sum, all);
+            x->loop[x->nloop++] = i == opt->axis + 1 ? q : sum->src[i];
+    return true;
+}
+
+static void put_sum(struct work *w, const struct opt *opt, struct uop *sum, struct uop *all)
+{
+    uop_set_origin(w->t, all, sum);
+    struct uop *now = uop_substitute(w->t, w->ast->src[opt->store], sum, all);
     work_put_stores(w, opt->store, &now, 1);
+}
+
+bool apply_tree(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct shared_sum x;
+    struct uop *src[MAX_RANK + 9], *load[2], *stage[3];
+    if (!take_shared_sum(w, opt, &x))
+        return false;
+    src[0] = x.value;
+    memcpy(src + 1, x.loop, (size_t)x.nloop * sizeof *src);
+    struct uop *thread = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_BLOCK);
+    struct uop *part = x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
+    stage[0] = uop_substitute(t, part, x.thread, thread);
+    stage[1] = stage[2] = thread;
+    union arg memory = {.p = work_new_memory(w, x.sum->dtype, opt->n, SPACE_LOCAL)};
+    load[0] = uop_intern(t, OP_STAGE, x.sum->dtype, stage, 3, memory);
+    load[1] = x.thread;
+    src[0] = uop_intern(t, OP_LOAD, x.sum->dtype, load, 2, (union arg){0});
+    src[1] = x.thread;
+    put_sum(w, opt, x.sum, uop_intern(t, OP_REDUCE, x.sum->dtype, src, 2, x.sum->arg));
+    return true;
+}
+
+bool apply_shuffle(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct shared_sum x;
+    struct uop *src[MAX_RANK + 10];
+    if (!take_shared_sum(w, opt, &x))
+        return false;
+    if (x.sum->dtype != DTYPE_F32)
+        return work_refuse(w, "what threads exchange is f32");
+    struct uop *thread = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_BLOCK);
+    src[0] = x.value;
+    src[1] = x.thread;
+    memcpy(src + 2, x.loop, (size_t)x.nloop * sizeof *src);
+    struct uop *all = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2 + x.nloop, x.sum->arg);
+    put_sum(w, opt, x.sum, uop_substitute(t, all, x.thread, thread));
+    w->is_placed = true;
     return true;
 }
 

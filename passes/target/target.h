@@ -122,6 +122,7 @@ struct device_row {
     int registers;               /* of 32 bits, for a work-item, while others hide its latencies */
     int wave;                    /* work-items in step */
     int group;                   /* work-items of a work-group, at most */
+    int shuffle;                 /* work-items of a work-group that exchange values by shuffles; 0: none do */
     int64_t local_nbytes;        /* of a work-group; 0: local memory is not worth using */
     int units;                   /* compute units */
     double gflops, gbytes;       /* 1e9 operations on f32, bytes of memory, in a second */

@@ -128,7 +128,8 @@ static int32_t build(void *handle, uint32_t count, void *const *device, const ch
     p->is_tried = true;
     if (!p->text) /* a binary */
         return SUCCESS;
-    snprintf(words, sizeof words, "%s", options ? options : "");
+    snprintf(words, sizeof words, "%s%s", options ? options : "",
+             device_facts()->subgroup ? " -Dcl_khr_subgroups=1 -Dcl_khr_subgroup_shuffle=1" : "");
     build_flags(words, flag, MOST);
     module_close(p->module);
     p->module = build_module(&language_opencl, p->text, flag, p->log, sizeof p->log);

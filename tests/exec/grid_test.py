@@ -159,6 +159,38 @@ def at_random(device, tgc, scratch, seed, row):
     for name, value in want.items():
         scale = 1 + np.abs(value).max()
         expect(np.allclose(value, have[name], rtol=1e-4, atol=2e-5 * scale), f"{name} is off by {np.abs(value - have[name]).max()}, of {scale}:\n{text}")
+def many_rows():
+    """Many rows, so that a block of threads is one wave."""
+    return ("input %x : f32[300, 150]\nweight %s : f32[150] = normal(seed=1)\nweight %b : f32[150] = normal(seed=2)\n"
+            "%a = layer_norm(%x, %s, %b) {axis=-1, eps=1e-5}\n%y = softmax(%a) {axis=-1}\n")
+
+
+def shuffled(device, tgc, scratch, subgroup):
+    """Sums by shuffles: a work-group that is one sub-group exchanges them by that, others, and devices without, through local memory."""
+    folder = T.scratch(scratch / f"shuffles_{subgroup}")
+    want = compute(built(tgc, folder, many_rows(), "c"), {})
+    place = built(tgc, folder, many_rows(), "opencl", "--cpu=intel-xe")
+    expect("= sum + shuffle_f32(exchanged, sum, 8);" in (place / "net.c").read_text(), "no shuffles")
+    with device.watch(f"subgroup={subgroup}"):
+        compare(want, compute(place, {}))
+
+
+def divergent(device, tgc, scratch):
+    """A shuffle that some threads do not come to is found."""
+    folder = T.scratch(scratch / "divergent")
+    place = built(tgc, folder, many_rows(), "opencl", "--cpu=intel-xe")
+    source = (place / "net.c").read_text()
+    broken = source.replace("sum = sum + shuffle_f32(exchanged, sum, 4);", "if (thread < 12) sum = sum + shuffle_f32(exchanged, sum, 4);", 1)
+    expect(broken != source, "no shuffle to break")
+    (place / "net.c").write_text(broken)
+    T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-ldl"], cwd=place))
+    device.begin("subgroup=16")
+    library = Library(place / "net.so")
+    try:
+        library.run(inputs(library, {}), {}, 11)            # DEVICE_FAILED
+    finally:
+        found = device.found()
+    expect(any("divergent operation of a sub-group" in line for line in found), f"no report of it: {found}")
 
 
 def main():
@@ -173,6 +205,9 @@ def main():
         suite.add(f"six at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], slow=seed >= 4)
     for name in ("attention", "causal attention of a run's length", "softmax"):
         suite.add(f"{name}, without local memory", emulated, device, tgc, scratch, name, "adreno630", "--no-locals")
+    for subgroup in (16, 8, 0):
+        suite.add(f"sums by shuffles, sub-groups of {subgroup}", shuffled, device, tgc, scratch, subgroup)
+    suite.add("a divergent shuffle is found", divergent, device, tgc, scratch)
     suite.main()
 
 
