@@ -117,6 +117,7 @@ struct program_device_options {
     void (*save_program)(void *user, const char *key, const void *binary, size_t size);
     void (*on_kernel_time)(void *user, int index, const char *kernel, double ns);
     void (*on_error)(void *user, const char *text);
+    int images;                  /* of programs that have images */
 };
 
 /* Statuses of NAME_init and NAME_run, the same for every model; the emitted enum is generated from

@@ -87,6 +87,8 @@ bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar
                   union scalar *r);
 
 enum { MAX_RANK = 16 };
+/* Bytes: a row of 64 pixels of four floats, and where tensors begin that may be images. */
+enum { IMAGE_ALIGN = 1024 };
 union arg { int64_t i; double f; const void *p; };
 
 struct uop {
@@ -142,6 +144,7 @@ struct buffer {
     const void *data;
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
+    size_t placed;               /* and the bytes of the place: more than nbytes for images, and copies */
     /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order.
      * BUFFER_SCRATCH: the layout of the tensor of which it holds a band. BUFFER_TEMP: the layout,
      * where it is not contiguous */
@@ -155,6 +158,7 @@ struct buffer {
      * base_offset on */
     struct buffer *base;
     struct uop *base_offset;
+    bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
     bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
@@ -339,7 +343,10 @@ enum { ARG_PLAIN = 1 };
  * transaction of a device. */
 #define VECTOR_ALIGNED ((int64_t)0x8000)
 #define VECTOR_IS_ALIGNED(bits) (((bits) & VECTOR_ALIGNED) != 0)
-#define VECTOR_STRIDE(bits) (((bits) >> 16) + 1)
+#define VECTOR_STRIDE(bits) ((int64_t)(int32_t)((bits) >> 16) + 1)
+/* LOAD: a pixel of an image, four neighbours of a buffer from a multiple of four on. */
+#define VECTOR_IMAGE ((int64_t)1 << 48)
+#define VECTOR_IS_IMAGE(bits) (VECTOR_LANES(bits) == 4 && (bits) >> 48 == 1)
 /* The same of a tile, for units that multiply matrices: rows of neighbours, the rows `stride`
  * elements apart. */
 #define TILE_BITS(rows, columns, stride)                                                           \

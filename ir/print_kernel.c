@@ -160,9 +160,9 @@ static void print_argument(struct text *out, const struct uop *u)
             text_printf(out, " {rows=%d, columns=%d, stride=%lld}", TILE_ROWS(bits),
                         TILE_COLUMNS(bits), TILE_STRIDE(bits));
         else if (bits)
-            text_printf(out, " {lanes=%d, part=%d, stride=%lld, groups=%d%s}", VECTOR_LANES(bits),
+            text_printf(out, " {lanes=%d, part=%d, stride=%lld, groups=%d%s%s}", VECTOR_LANES(bits),
                         VECTOR_PART(bits), (long long)VECTOR_STRIDE(bits), VECTOR_IS_GROUPS(bits),
-                        VECTOR_IS_ALIGNED(bits) ? ", aligned=1" : "");
+                        VECTOR_IS_ALIGNED(bits) ? ", aligned=1" : "", VECTOR_IS_IMAGE(bits) ? ", image=1" : "");
         break;
     case OP_SPLAT:
     case OP_RAMP:

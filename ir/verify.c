@@ -729,6 +729,11 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
         require(&l->v, u, VECTOR_PART(u->arg.i) == 0 && VECTOR_STRIDE(u->arg.i) == 1 &&
                               !VECTOR_IS_GROUPS(u->arg.i),
                 "only whole vectors of neighbours are aligned");
+    if ((u->op == OP_LOAD || u->op == OP_STORE) && !TILE_IS(u->arg.i) && u->arg.i >> 48 == 1)
+        require(&l->v, u, VECTOR_IS_IMAGE(u->arg.i) && u->op == OP_LOAD && u->src[0]->op == OP_BUFFER &&
+                              VECTOR_PART(u->arg.i) == 0 && VECTOR_STRIDE(u->arg.i) == 1 &&
+                              !VECTOR_IS_GROUPS(u->arg.i),
+                "a pixel is four neighbours of a buffer");
     if (u->op == OP_LOAD && u->nsrc == 4)
         require(&l->v, u, u->src[2]->lanes == 1 && u->src[3]->lanes == u->lanes,
                 "the alternative has other lanes");

@@ -61,6 +61,8 @@ struct kernel {
     bool counts_down;            /* the outermost loop of each nest counts down to 0 */
     double shared_ns;            /* the time that this is estimated to save; 0 to 1e9 */
     double flop, nbytes;         /* at the dimensions' upper bounds */
+    /* of buffer[], whether it is read as an image, see vector/images.c; NULL: none is */
+    bool *is_image;
     struct likeness *like;       /* NULL: the programs are its own, and name its buffers */
     /* a RANGE's loop is named uop_get_axes(t, range), unless that is NULL; names can repeat within
      * a kernel */
@@ -282,6 +284,10 @@ bool pass_align(struct tgc *t, struct schedule *s, struct kernel *k);
 /* prefetch.c: PREFETCH behind loads of weights; of weights that are read once only if the model's
  * weights exceed the cache from one run to the next */
 bool pass_prefetch(struct tgc *t, struct schedule *s, struct kernel *k);
+/* unroll_sums.c: with --image, sums whose terms are neighbours in memory go by four */
+bool pass_unroll_sums(struct tgc *t, struct schedule *s, struct kernel *k);
+/* images.c: with --image, which tensors kernels read as images */
+bool pass_images(struct tgc *t, struct schedule *s);
 /* drops variants without vectors, which would equal the portable kernel */
 bool pass_drop_plain(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_legalize(struct tgc *t, struct schedule *s, struct kernel *k);

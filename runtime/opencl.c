@@ -18,6 +18,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+struct image_shape {
+    uint32_t type;
+    size_t width, height, depth, count, row_pitch, slice_pitch;
+    uint32_t levels, samples;
+    void *buffer;
+};
+
 /* OpenCL's functions that are called, and what they return and take. */
 struct opencl {
     int32_t (*get_platforms)(uint32_t most, void **platform, uint32_t *count);
@@ -69,6 +76,14 @@ struct opencl {
     int32_t (*release_queue)(void *queue);
     int32_t (*retain_context)(void *context);
     int32_t (*release_context)(void *context);
+    int32_t (*get_formats)(void *context, uint64_t flags, uint32_t type, uint32_t most,
+                           uint32_t format[][2], uint32_t *n);
+    void *(*create_part)(void *buffer, uint64_t flags, uint32_t type, const size_t region[2],
+                         int32_t *error);
+    void *(*create_image)(void *context, uint64_t flags, const uint32_t format[2],
+                          const struct image_shape *shape, void *host, int32_t *error);
+    int32_t (*fill_image)(void *queue, void *from, void *image, size_t at, const size_t *origin,
+                          const size_t *region, uint32_t waits, void *const *wait, void **event);
     void *library;                  /* open as long as the model is */
     void *device, *context, *queue, *program, *memory, *weights;
     unsigned char *seen[MODEL_SPANS];       /* where the host sees parts of the memory */
@@ -90,7 +105,8 @@ static bool opencl_load(struct opencl *cl)
         "clEnqueueReadBuffer", "clFinish", "clFlush", "clGetEventProfilingInfo", "clReleaseEvent",
         "clReleaseKernel", "clReleaseProgram", "clGetMemObjectInfo", "clRetainMemObject",
         "clReleaseMemObject", "clRetainCommandQueue", "clReleaseCommandQueue", "clRetainContext",
-        "clReleaseContext"};
+        "clReleaseContext", "clGetSupportedImageFormats", "clCreateSubBuffer", "clCreateImage",
+        "clEnqueueCopyBufferToImage"};
     cl->library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!cl->library)
         cl->library = dlopen("libOpenCL.so", RTLD_NOW | RTLD_LOCAL);
@@ -142,11 +158,12 @@ static uint64_t hash_bytes(uint64_t hash, const void *p, size_t nbytes)
 
 /* Names a program built for this device by this driver: 32 digits. false: the driver does not say who
  * it is. */
-static bool opencl_key(const struct opencl *cl, const char *const *text, uint32_t count, char key[33])
+static bool opencl_key(const struct opencl *cl, const char *const *text, uint32_t count, const char *flags,
+                       char key[33])
 {
     static const uint32_t fact[] = {0x102b /* NAME */, 0x102c /* VENDOR */, 0x102d /* DRIVER */,
                                     0x102f /* VERSION */};
-    uint64_t hash[2] = {UINT64_C(14695981039346656037), 97};
+    uint64_t hash[2] = {hash_bytes(UINT64_C(14695981039346656037), flags, strlen(flags)), 97};
     char value[512];
     for (uint32_t i = 0; i < count + sizeof fact / sizeof *fact; i++) {
         const char *s = i < count ? text[i] : value;
@@ -224,15 +241,11 @@ static void opencl_keep(const model_self *self, const char *key)
 static bool hold_buffer(const model_self *self, void *buffer) { return self->device.retain_buffer(buffer) == 0; }
 static void let_buffer(const model_self *self, void *buffer) { self->device.release_buffer(buffer); }
 
-//@ opencl_driver_open load binary hold
+//@ opencl_driver_memory load hold
 /* Ends what has been begun. */
-static void device_close(model_self *self)
+static void end_device(model_self *self)
 {
     struct opencl *cl = &self->device;
-    for (int i = 0; i < cl->nseen; i++)
-        cl->unmap(cl->queue, cl->memory, cl->seen[i], 0, NULL, NULL);
-    if (cl->queue)
-        cl->finish(cl->queue);
     for (int i = 0; i < MODEL_KERNELS; i++)
         if (self->kernel[i])
             cl->release_kernel(self->kernel[i]);
@@ -332,44 +345,8 @@ static int check_device(const model_self *self, bool doubles, size_t memory, siz
     return MODEL_DEVICE_LACKS;
 }
 
-/* Says what the compiler of the driver has said. */
-static int complain_of_build(const model_self *self)
-{
-    const struct opencl *cl = &self->device;
-    size_t n = 0;
-    cl->get_build_info(cl->program, cl->device, 0x1183 /* LOG */, 0, NULL, &n);
-    char *log = n > 0 && n < SIZE_MAX ? (char *)malloc(n + 1) : NULL;
-    if (log) {
-        memset(log, 0, n + 1);
-        cl->get_build_info(cl->program, cl->device, 0x1183 /* LOG */, n, log, NULL);
-    }
-    complain(self, log && *log ? log : "the driver does not compile the kernels, and does not say why");
-    free(log);
-    return MODEL_DEVICE_FAILED;
-}
-
-static int open_program(model_self *self, const char *const *text, uint32_t count)
-{
-    struct opencl *cl = &self->device;
-    char key[33];
-    int32_t error = 0;
-    const bool is_known = opencl_key(cl, text, count, key);
-    cl->program = is_known ? opencl_cached(self, key) : NULL;
-    if (cl->program)
-        return MODEL_OK;
-    cl->program = cl->create_program(cl->context, count, text, NULL, &error);
-    if (!cl->program)
-        return MODEL_DEVICE_FAILED;
-    if (cl->build(cl->program, 1, &cl->device, "-cl-std=CL1.2", NULL, NULL) != 0)
-        return complain_of_build(self);
-    if (is_known)
-        opencl_keep(self, key);
-    return MODEL_OK;
-}
-
-/* The kernels, built for the device; its memory. doubles: the kernels have 64-bit floats. */
-static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles,
-                       size_t weights)
+/* The driver, the queue, the memory. doubles: the kernels have 64-bit floats. */
+static int open_memory(model_self *self, bool doubles, size_t weights)
 {
     enum { READ_WRITE = 1 << 0, READ_ONLY = 1 << 2, HOST_MEMORY = 1 << 4 };
     struct opencl *cl = &self->device;
@@ -394,10 +371,71 @@ static int device_open(model_self *self, const char *const *text, uint32_t count
     if (cl->get_device_info(cl->device, 0x1002 /* MAX_COMPUTE_UNITS */, sizeof cl->units, &cl->units,
                             NULL) != 0 || cl->units == 0)
         return MODEL_DEVICE_FAILED;
-    return open_program(self, text, count);
+    return MODEL_OK;
 }
 
-//@ opencl_driver_record
+/* Waits for what has been begun. */
+static void end_runs(model_self *self)
+{
+    struct opencl *cl = &self->device;
+    for (int i = 0; i < cl->nseen; i++)
+        cl->unmap(cl->queue, cl->memory, cl->seen[i], 0, NULL, NULL);
+    if (cl->queue)
+        cl->finish(cl->queue);
+}
+
+//@ opencl_driver_build memory binary
+/* Says what the compiler of the driver has said. */
+static int complain_of_build(const model_self *self)
+{
+    const struct opencl *cl = &self->device;
+    size_t n = 0;
+    cl->get_build_info(cl->program, cl->device, 0x1183 /* LOG */, 0, NULL, &n);
+    char *log = n > 0 && n < SIZE_MAX ? (char *)malloc(n + 1) : NULL;
+    if (log) {
+        memset(log, 0, n + 1);
+        cl->get_build_info(cl->program, cl->device, 0x1183 /* LOG */, n, log, NULL);
+    }
+    complain(self, log && *log ? log : "the driver does not compile the kernels, and does not say why");
+    free(log);
+    return MODEL_DEVICE_FAILED;
+}
+
+static int open_program(model_self *self, const char *const *text, uint32_t count, const char *flags)
+{
+    struct opencl *cl = &self->device;
+    char key[33];
+    int32_t error = 0;
+    const bool is_known = opencl_key(cl, text, count, flags, key);
+    cl->program = is_known ? opencl_cached(self, key) : NULL;
+    if (cl->program)
+        return MODEL_OK;
+    cl->program = cl->create_program(cl->context, count, text, NULL, &error);
+    if (!cl->program)
+        return MODEL_DEVICE_FAILED;
+    if (cl->build(cl->program, 1, &cl->device, flags, NULL, NULL) != 0)
+        return complain_of_build(self);
+    if (is_known)
+        opencl_keep(self, key);
+    return MODEL_OK;
+}
+
+//@ opencl_driver_open memory build
+/* The kernels, built for the device; its memory. */
+static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles,
+                       size_t weights)
+{
+    int status = open_memory(self, doubles, weights);
+    return status == MODEL_OK ? open_program(self, text, count, "-cl-std=CL1.2") : status;
+}
+
+static void device_close(model_self *self)
+{
+    end_runs(self);
+    end_device(self);
+}
+
+//@ opencl_driver_argument
 /* Tells a kernel object its i-th argument, whose byte or number is `value`. A tensor is two of OpenCL's
  * arguments. */
 static bool set_argument(model_self *self, int index, int i, uint64_t value)
@@ -412,6 +450,9 @@ static bool set_argument(model_self *self, int index, int i, uint64_t value)
     return (!p || cl->set_argument(self->kernel[index], at++, sizeof p->buffer, &p->buffer) == 0) &&
            cl->set_argument(self->kernel[index], at, sizeof number, &number) == 0;
 }
+
+//@ opencl_driver_record argument
+static bool set_argument(model_self *self, int index, int i, uint64_t value);
 
 /* Whether the device has the work-items and the local memory that a kernel object needs. */
 static int check_kernel(const model_self *self, int index)
@@ -490,7 +531,7 @@ static int to_device(model_self *self)
     return MODEL_OK;
 }
 
-//@ opencl_driver_start
+//@ opencl_driver_kernel
 /* The kernel's time by the device's clock, told to the caller. */
 static int32_t tell_time(const model_self *self, int index, void *event)
 {
@@ -535,6 +576,7 @@ static bool start_one(model_self *self, int index)
     return error == 0;
 }
 
+//@ opencl_driver_start kernel
 static bool start(model_self *self, int from, int to)
 {
     for (int i = from; i < to; i++)
@@ -559,6 +601,8 @@ static bool read_buffer(const model_self *self, void *buffer, size_t at, size_t 
 }
 
 //@ opencl_driver_end to_device
+static int to_device(model_self *self);
+
 /* The end of a run's list: an event of the caller's, if it asks for one. */
 static int mark(model_self *self, void **event)
 {
@@ -644,6 +688,32 @@ float shuffle_f32(local float *exchanged, float x, uint m)
     barrier(CLK_LOCAL_MEM_FENCE);
     return exchanged[get_local_id(0) ^ m];
 }
+
+//@ opencl_image_f32x4 f32x4 pixels
+/* Four elements from element `at` on, a multiple of 4, of an image whose rows have 2^shift pixels. */
+#ifdef PIXELS_IN_LINE
+#define image_f32x4(i, at, shift) read_imagef(i, (int)(at) >> 2)
+#else
+#define image_f32x4(i, at, shift) \
+    read_imagef(i, outside_is_zero, (int2)((int)(at) >> 2 & ((1 << shift) - 1), (int)(at) >> (shift + 2)))
+#endif
+
+//@ opencl_image_where_f32x4 image_f32x4
+/* The same, zeros unless `valid`: there is no row -1. */
+#ifdef PIXELS_IN_LINE
+#define image_where_f32x4(i, valid, at, shift) ((valid) ? image_f32x4(i, at, shift) : (float4)(0.0f))
+#else
+#define image_where_f32x4(i, valid, at, shift) image_f32x4(i, (valid) ? (int)(at) : -4, shift)
+#endif
+
+//@ opencl_pixels
+/* PIXELS_IN_LINE: images are of one axis, as NAME_init() decides. */
+#ifdef PIXELS_IN_LINE
+#define image2d_pixels image1d_buffer_t
+#else
+#define image2d_pixels image2d_t
+constant sampler_t outside_is_zero = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
+#endif
 
 //@ opencl_bits_f32
 uint32_t bits_f32(float v) { return as_uint(v); }

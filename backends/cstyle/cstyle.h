@@ -66,6 +66,12 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
  * memory is, in a device's language. */
 struct expr expr_load_vector(struct program *p, enum dtype d, const char *space, const char *place,
                              int64_t bits);
+/* The floats of an lvalue of halves (kind P). */
+struct expr expr_load_halves(struct program *p, const struct expr *e);
+/* The pixel of an image `place`, whose rows have 2^shift pixels, from element `at` on; valid NULL:
+ * always, otherwise zeros where it does not hold. */
+struct expr expr_load_pixel(struct program *p, const char *place, const struct expr *at,
+                            const struct expr *valid, int shift);
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes);
 struct expr expr_ramp(struct program *p, const struct expr *e, int lanes);
 /* OP_LANES; OP_NARROW; OP_GATHER of elements at[0], relative to `from`, where at[1] holds,

@@ -228,6 +228,8 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
         return vector_call(p, "from_bool", src->s, kind, u->lanes);
     if (src->kind == 'W')
         return vector_call(p, "from_i32", src->s, kind, u->lanes);
+    if (u->src[0]->dtype == DTYPE_F16 && u->src[0]->op == OP_LOAD)      /* floats already */
+        return e;
     if (u->src[0]->dtype == DTYPE_F16)
         return vector_call(p, "round_f16", src->s, kind, u->lanes);
     e.of = u->dtype;
@@ -350,6 +352,19 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *space,
         return (struct expr){.s = args, .prec = PREC_UNARY, .kind = 'P', .of = d, .lanes = lanes};
     const char *name = vector_access(p, "load", bits, &args);
     return vector_call(p, name, args, vector_kind(d), lanes);
+}
+
+struct expr expr_load_halves(struct program *p, const struct expr *e)
+{
+    return vector_call(p, "load_f16", e->s, 'X', e->lanes);
+}
+
+struct expr expr_load_pixel(struct program *p, const char *place, const struct expr *at,
+                            const struct expr *valid, int shift)
+{
+    const char *args = valid ? mem_printf(p->t, "%s, %s, %s, %d", place, valid->s, at->s, shift)
+                             : mem_printf(p->t, "%s, %s, %d", place, at->s, shift);
+    return vector_call(p, valid ? "image_where" : "image", args, 'X', 4);
 }
 
 struct expr expr_splat(struct program *p, const struct expr *e, int lanes)

@@ -14,6 +14,7 @@
  * Bodies are written into blocks of their own, so that a loop with one statement needs no braces.
  */
 #include "backends/cstyle/writer.h"
+#include "passes/analysis/access.h"
 
 /* --------------------------------------------------------------------------------------- memory */
 
@@ -36,6 +37,11 @@ static const char *use_place(struct writer *w, const struct buffer *b)
     return writer_place_name(w, b);
 }
 
+static int image_shift(const struct writer *w, const struct buffer *b)
+{
+    return device_image_shift(w->t, b->nbytes / dtype_nbytes(b->dtype));
+}
+
 /* Where a pointer to it points, in languages of devices. */
 static const char *space_of(const struct buffer *b)
 {
@@ -50,9 +56,15 @@ static void write_load(struct writer *w, const struct uop *u)
     const char *name = use_place(w, b);
     writer_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, space_of(b), place, u->arg.i)
+    bool image = VECTOR_IS_IMAGE(u->arg.i), or_zeros = image && u->nsrc > 2 && load_is_zero_elsewhere(u);
+    if (image)
+        v->e = expr_load_pixel(w->p, name, &src[1], or_zeros ? &src[2] : NULL, image_shift(w, b));
+    else
+        v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, space_of(b), place, u->arg.i)
                         : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
-    if (u->nsrc > 2) {
+    if (w->p->backend->device && v->e.kind == 'P' && v->e.of == DTYPE_F16)   /* a pointer would name its memory */
+        v->e = expr_load_halves(w->p, &v->e);
+    if (u->nsrc > 2 && !or_zeros) {
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
                                             : expr_const(w->p, u->dtype, (union arg){.i = 0});
         v->e = expr_choose(w->p, &src[2], &v->e, &otherwise);

@@ -30,6 +30,12 @@ struct driver {
     const char *(*text)(struct program *p, const char *pieces, const char *kernels);
     bool (*compile)(struct program *p, const char *text);
     void (*embed)(struct program *p, const char *text, struct text *out);
+    /* The type of an argument that is an image, with a blank behind; the pieces of the driver that
+     * programs with images have instead of others; and the types and tables of those, before struct NAME.
+     * NULL: there are no images. */
+    const char *image;
+    void (*use_images)(struct program *p);
+    void (*image_tables)(struct program *p, struct text *out);
     /* Fields of struct NAME: handles of the kernels, and what else a recorded list is; tables that its
      * functions read, NULL: none; the arguments of device_open() behind `self`, with ", " behind each. */
     void (*fields)(struct program *p, struct text *out);
@@ -55,7 +61,9 @@ enum { PLACE_MEMORY, PLACE_WEIGHTS, PLACE_FIRST_INPUT };
 enum { DEVICE_SPANS = 32 };
 int device_place(const struct program *p, const struct buffer *b);
 const char *device_offset(struct program *p, const struct buffer *b, bool *varies);
-int device_count_places(const struct schedule *s);
+int device_count_places(const struct program *p);
+/* Of a tensor that kernels read as an image, its number, from 0 on. */
+int device_image(const struct program *p, const struct buffer *b);
 /* The threads of a block, in each dimension. */
 void device_block(const struct kernel *k, int block[GRID_RANK]);
 /* The blocks in dimension d, at the bounds of run-time sizes. */

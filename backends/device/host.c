@@ -72,6 +72,8 @@ static void device_to_host(struct program *p, const struct step *step, struct te
         const struct buffer *root = s.v[i].root;
         bool varies;
         const char *at = root->state ? device_offset(p, root, &varies) : mem_printf(p->t, "%zu", p->place[root->id]);
+        if (root->state && p->place_of_states)
+            at = mem_printf(p->t, "%zu + %s", p->device_states, at);
         text_printf(&list, "%s{%s, %s, %d}", i ? ", " : "", at, s.v[i].nbytes, s.v[i].how);
         p->span[root->id] = i + 1;
     }
@@ -174,13 +176,15 @@ static void device_types(struct program *p, struct text *out)
     text_putc(out, '\n');
     program_write_text(p, out, snippet_find("device_types")->text);
     text_putc(out, '\n');
+    if (p->nimage > 0)
+        p->backend->driver->image_tables(p, out);
     device_write_list(p, out);
 }
 
 static void device_fields(struct program *p, struct text *out)
 {
     text_printf(out, "    struct %s device;\n    struct place place[%d];\n    size_t groups[%d][3];\n",
-                p->backend->name, device_count_places(p->s), p->s->nkernel + 1);
+                p->backend->name, device_count_places(p), p->s->nkernel + 1);
     p->backend->driver->fields(p, out);
 }
 
@@ -238,6 +242,11 @@ static void write_places(struct program *p, struct text *out)
             text_printf(out, "    {%zu, %zu, %s},\n", p->place[b->id], needed(b),
                         p->buffer_used[b->id] ? "true" : "false");
         }
+    for (int i = 0; i < s->nbuffer; i++)             /* what no caller binds */
+        if (p->own_place[s->buffer[i]->id])
+            text_printf(out, "    {%zu, %zu, true},\n", p->place[s->buffer[i]->id], s->buffer[i]->nbytes);
+    if (p->place_of_states)
+        text_printf(out, "    {%zu, %zu, true},\n", p->device_states, s->state_nbytes);
     text_puts(out, "};\n\n");
 }
 
@@ -259,6 +268,8 @@ static void device_functions(struct program *p, struct text *out)
     if (p->backend->driver->tables)
         p->backend->driver->tables(p, out);
     snippets_write(p, out, p->backend->name, NULL);
+    if (p->nimage > 0)
+        snippets_write(p, out, mem_printf(p->t, "%s_image", p->backend->name), NULL);
     snippets_write(p, out, "device", NULL);
     write_weight_table(p, out);
 }

@@ -33,11 +33,18 @@ static const char *pointer_to(const struct signature *s, const struct parameter 
                       parameter_is_restrict(s->f.k, a) ? " " : "");
 }
 
+static bool is_image(const struct signature *s, const struct parameter *a)
+{
+    return a->b && a->at < s->f.k->nbuffer && s->f.k->is_image && s->f.k->is_image[a->at];
+}
+
 static void put_parameter(const struct signature *s, int i, struct text_list *list)
 {
     const struct parameter *a = &s->parameter[i];
     struct tgc *t = s->f.p->t;
-    if (a->b && !s->d->byte)
+    if (is_image(s, a))
+        list_put(list, mem_printf(t, "%s%s", s->d->image, s->in[i]));
+    else if (a->b && !s->d->byte)
         list_put(list, mem_printf(t, "%s%s", pointer_to(s, a), s->in[i]));
     else if (a->b)
         list_put(list, mem_printf(t, "%s%s *%s", global_of(s, a), s->d->byte, s->in[i]));
@@ -109,7 +116,7 @@ static void write_locals(const struct signature *s, struct text *out)
             const char *type = var_is_int(a->v) ? "int" : s->d->symbol;
             text_printf(out, "    const %s %s = (%s)%s;\n", type, program_var(f->p, a->v), type,
                         s->at[i]);
-        } else if (f->is_used[a->at]) {
+        } else if (f->is_used[a->at] && !is_image(s, a)) {
             write_pointer(s, i, out);
         }
     }
@@ -155,7 +162,7 @@ static void name_parameter(struct signature *s, int i)
     const struct parameter *a = &s->parameter[i];
     struct tgc *t = s->f.p->t;
     const char *name = a->b ? s->f.buffer_name[a->at] : program_var(s->f.p, a->v);
-    if (a->b && !s->d->byte && !is_of_thread(s->f.k, a)) {
+    if (is_image(s, a) || (a->b && !s->d->byte && !is_of_thread(s->f.k, a))) {
         s->in[i] = name;
         return;
     }

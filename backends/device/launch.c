@@ -18,9 +18,16 @@ static int position_of(struct buffer *const *b, int n, const struct buffer *of)
     return -1;
 }
 
-int device_count_places(const struct schedule *s)
+int device_count_places(const struct program *p)
 {
-    return PLACE_FIRST_INPUT + s->ninput + s->noutput;
+    return PLACE_FIRST_INPUT + p->s->ninput + p->s->noutput + p->nown;
+}
+
+/* A place behind those of inputs and outputs, or the memory's. */
+static int own_place(const struct program *p, const struct buffer *root)
+{
+    int own = root->state ? p->place_of_states : p->own_place[root->id];
+    return own ? PLACE_FIRST_INPUT + p->s->ninput + p->s->noutput + own - 1 : PLACE_MEMORY;
 }
 
 int device_place(const struct program *p, const struct buffer *b)
@@ -31,21 +38,21 @@ int device_place(const struct program *p, const struct buffer *b)
     return root->kind == BUFFER_WEIGHT ? PLACE_WEIGHTS
            : input >= 0                ? PLACE_FIRST_INPUT + input
            : output >= 0               ? PLACE_FIRST_INPUT + s->ninput + output
-                                       : PLACE_MEMORY;
+                                       : own_place(p, root);
 }
 
 const char *device_offset(struct program *p, const struct buffer *b, bool *varies)
 {
     const struct buffer *root = buffer_root(b);
     const struct state *st = root->state;
-    bool at_begin = device_place(p, b) >= PLACE_FIRST_INPUT;
-    size_t at = at_begin ? 0 : p->place[root->id];
+    bool at_begin = device_place(p, b) >= PLACE_FIRST_INPUT, of_states = st && p->place_of_states;
+    size_t at = of_states ? p->place[root->id] - p->device_states : at_begin ? 0 : p->place[root->id];
     struct text s = {.t = p->t}, more = {.t = p->t};
     *varies = false;
     if (st && state_has_two_places(st)) {
         bool next = root != st->in;
         *varies = true;
-        at = p->device_states;
+        at = of_states ? 0 : p->device_states;
         text_printf(&more, " + (%s ? %zu : %zu)", state_is_odd(p, st), st->place[!next], st->place[next]);
     }
     for (; b->base; b = b->base) {
@@ -63,6 +70,16 @@ const char *device_offset(struct program *p, const struct buffer *b, bool *varie
     return s.s;
 }
 
+int device_image(const struct program *p, const struct buffer *b)
+{
+    return p->image_number[b->same ? b->same->id : b->id] - 1;
+}
+
+static bool is_image(const struct kernel *k, const struct parameter *a)
+{
+    return a->b && a->at < k->nbuffer && k->is_image && k->is_image[a->at];
+}
+
 static void write_arguments(struct program *p, const struct kernel *k, struct text *out)
 {
     int n;
@@ -71,6 +88,10 @@ static void write_arguments(struct program *p, const struct kernel *k, struct te
     text_puts(out, "    ");
     for (int i = 0; i < n; i++) {
         bool varies = true;
+        if (is_image(k, &a[i])) {
+            list_put(&list, mem_printf(p->t, "{%d, 0, 0}", device_count_places(p) + device_image(p, a[i].b)));
+            continue;
+        }
         const char *at = a[i].b ? device_offset(p, a[i].b, &varies) : NULL;
         list_put(&list, mem_printf(p->t, "{%d, %d, %s}", a[i].b ? device_place(p, a[i].b) : -1, varies,
                                    varies ? "0" : at));
@@ -155,10 +176,12 @@ void device_write_list(struct program *p, struct text *out)
     const struct schedule *s = p->s;
     int first = 0;
     text_printf(out, "enum { %s_KERNELS = %d, %s_PLACES = %d, %s_INPUTS = %d };\n", p->upper,
-                s->nkernel, p->upper, device_count_places(s), p->upper, s->ninput);
+                s->nkernel, p->upper, device_count_places(p), p->upper, s->ninput);
     text_printf(out, "/* On a processor a kernel has a work-group for each core, at most those of launch_of[]. */\n"
                      "enum { %s_PER_CORE = %d };\n\n", p->upper, p->t->device && p->t->device->is_processor);
-    text_puts(out, "/* Where tensors lie: 0, the memory; 1, the weights; from 2 on the inputs, then the outputs. */\n"
+    text_printf(out, "/* Where tensors lie: 0, the memory; 1, the weights; from 2 on the inputs, then the outputs%s. */\n",
+                p->nown ? ", then\n * all else, then what is read as an image" : "");
+    text_puts(out,
                    "static const struct argument argument_of[] = {\n");
     for (int i = 0; i < s->nkernel; i++)
         write_arguments(p, s->kernel[i], out);
@@ -194,6 +217,8 @@ static const char *varying(struct program *p, const struct kernel *k)
     bool any = false;
     for (int i = 0; i < n; i++) {
         bool varies = true;
+        if (is_image(k, &a[i]))
+            continue;
         const char *at = a[i].b ? device_offset(p, a[i].b, &varies)
                                 : mem_printf(p->t, "(uint64_t)(%s)", program_var_in_run(p, a[i].v));
         if (varies)

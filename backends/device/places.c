@@ -16,16 +16,16 @@
  */
 #include "backends/device/device.h"
 
-static bool grow(size_t *end, size_t nbytes)
+static bool grow(const struct program *p, size_t *end, size_t nbytes)
 {
-    return size_add(*end, nbytes, end) && size_align(*end, 128, end);
+    return size_add(*end, nbytes, end) && size_align(*end, p->t->image ? IMAGE_ALIGN : 128, end);
 }
 
 static bool place_all(struct program *p, struct buffer *const *b, int n, size_t *end)
 {
     for (int i = 0; i < n; i++) {
         p->place[b[i]->id] = *end;
-        if (!grow(end, b[i]->nbytes))
+        if (!grow(p, end, b[i]->nbytes))
             return false;
     }
     return true;
@@ -65,6 +65,31 @@ static void place_states(struct program *p)
     }
 }
 
+/* Where a kernel reads an image of a part of the memory, what it stores is no part of that: with images
+ * the intermediates have places of their own, and the states one. */
+static void give_own_places(struct program *p)
+{
+    const struct schedule *s = p->s;
+    p->own_place = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->own_place);
+    p->nown = 0;
+    if (p->nimage == 0)
+        return;
+    for (int i = 0; i < s->nbuffer; i++)
+        if (!s->buffer[i]->base && !s->buffer[i]->state)
+            p->own_place[s->buffer[i]->id] = ++p->nown;
+    p->place_of_states = s->state_nbytes > 0 ? ++p->nown : 0;
+}
+
+/* Equal weights are one image. */
+static void number_images(struct program *p, struct buffer *const *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct buffer *of = b[i]->same ? b[i]->same : b[i];
+        if (b[i]->is_image && !p->image_number[of->id])
+            p->image_number[of->id] = ++p->nimage;
+    }
+}
+
 bool device_begin(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -85,10 +110,17 @@ bool device_begin(struct program *p)
     for (int i = 0; i < s->nweight; i++)
         p->place[s->weight[i]->id] = s->weight[i]->offset;
     p->device_nbytes = 128;      /* no device has buffers of 0 bytes */
-    if (!grow(&p->device_nbytes, s->arena_nbytes))
+    if (!grow(p, &p->device_nbytes, s->arena_nbytes))
         return complain_of_size(p);
     place_states(p);
-    return (grow(&p->device_nbytes, s->state_nbytes) &&
+    p->image_number = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->image_number);
+    p->nimage = 0;
+    number_images(p, s->buffer, s->nbuffer);
+    number_images(p, s->weight, s->nweight);
+    give_own_places(p);
+    if (p->nimage > 0)
+        p->backend->driver->use_images(p);
+    return (grow(p, &p->device_nbytes, s->state_nbytes) &&
             place_all(p, s->input, s->ninput, &p->device_nbytes) &&
             place_all(p, s->output, s->noutput, &p->device_nbytes)) ||
            complain_of_size(p);

@@ -1,6 +1,6 @@
 /* opencl.c - the OpenCL target: what backends/device/ needs to know of OpenCL C 1.2, which the driver
  * compiles, from strings in NAME.c. */
-#include "backends/device/device.h"
+#include "backends/opencl/opencl.h"
 
 #include <string.h>
 
@@ -53,6 +53,9 @@ static const char *opencl_open(struct program *p)
 static void opencl_fields(struct program *p, struct text *out)
 {
     text_printf(out, "    void *kernel[%d];\n", p->s->nkernel + 1);
+    if (p->nimage > 0)
+        text_printf(out, "    void *part[%d];               /* of the memory, by places */\n"
+                         "    struct image image[%d];\n    int image_way;\n", device_count_places(p), p->nimage);
 }
 
 static const char *const file[] = {"opencl", "number", "math", "vector_opencl", "vector_math", NULL};
@@ -65,7 +68,9 @@ static const struct driver driver = {
     .part = {"(uint)get_global_id(0)", "(uint)get_group_id(0)"},
     .parts = {"(uint)get_global_size(0)", "(uint)get_num_groups(0)"},
     .file = file,
-    .text = opencl_text, .embed = opencl_embed, .open = opencl_open, .fields = opencl_fields};
+    .text = opencl_text, .embed = opencl_embed, .image = "read_only image2d_pixels ",
+    .use_images = opencl_use_images, .image_tables = opencl_image_tables, .open = opencl_open,
+    .fields = opencl_fields};
 static const struct text_word word[] = {
     {"HANDLES", "cl_context and cl_command_queue, which must be in order"},
     {"END_HANDLE", "cl_event of its end, which the caller releases"},

@@ -165,6 +165,11 @@ static const char device_options_text[] =
     "    /* Told what is wrong with the device, in a sentence, when a call fails. */\n"
     "    void (*on_error)(void *user, const char *text);\n";
 
+static const char image_options_text[] =
+    "    /* How tensors become images: 1 images of two axes over the memory, 2 of one axis, 3 images that\n"
+    "     * are filled by copies; 0: the first of these that the device has. */\n"
+    "    int images;\n";
+
 static const char functions_text[] =
     "/* Makes a model in the caller's arena: at least MODEL_ARENA_BYTES at a multiple of\n"
     " * MODEL_ARENA_ALIGN, untouched until model_close. options may be NULL. Several models may "
@@ -305,6 +310,8 @@ void header_write(struct program *p, struct text *out)
     program_write_text(p, out, options_text);
     if (p->backend->device)
         program_write_words(p, out, device_options_text, p->backend->word);
+    if (p->nimage > 0)
+        program_write_text(p, out, image_options_text);
     program_write_text(p, out, "} model_options;\n\n");
     write_statuses(p, out);
     program_write_text(p, out, functions_text);

@@ -85,6 +85,8 @@ struct snippet_set {
 };
 /* Whether there is a piece of that name, in the set's language or in C. */
 bool snippet_is_known(struct snippet_set *s, const char *name);
+/* Where the set would use the piece `name`, it uses `by`. needs: it does not use either yet */
+void snippet_replace(struct snippet_set *s, const char *name, const char *by);
 void snippet_use(struct snippet_set *s, const char *name);        /* TGC_BUG on an unknown name */
 struct program;
 /* the used pieces of one file, in its order; with a suffix only those whose names end so */
@@ -167,6 +169,11 @@ struct program {
     bool device_doubles;
     size_t *place, device_nbytes;
     size_t device_states;        /* where states begin in the memory */
+    /* tensors that have places of their own, behind those of inputs and outputs: by buffer id, from 1
+     * on, and of the states together; 0: the memory's */
+    int *own_place, place_of_states, nown;
+    /* by buffer id, of tensors that kernels read as images: its number, from 1 on */
+    int *image_number, nimage;
     void *device_code;           /* what the target's compiler has made */
     bool device_is_mapped;       /* the host accesses the memory */
     int device_arguments;        /* of all kernels */

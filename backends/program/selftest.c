@@ -219,6 +219,9 @@ static const char device_functions[] =
 static const char device_flags[] =
     "        else if (strcmp(argv[i], \"--device\") == 0 && i + 1 < argc)\n"
     "            options.device = atoi(argv[++i]);\n";
+static const char image_flags[] =
+    "        else if (strcmp(argv[i], \"--images\") == 0 && i + 1 < argc)\n"
+    "            options.images = atoi(argv[++i]);\n";
 static const char device_usage[] =
     "    fprintf(out, \"       --device N     the N-th that `tgc devices` lists; 0: the first GPU, else the first\\n\");\n";
 
@@ -258,7 +261,9 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     const struct text_word word[] = {{"MODEL_FILE", p->name},
                                      {"DEVICE_FUNCTIONS", d ? device_functions : ""},
                                      {"DEVICE_HOOKS", d ? "    options.on_error = on_error;\n" : ""},
-                                     {"DEVICE_FLAGS", d ? device_flags : ""},
+                                     {"DEVICE_FLAGS", p->nimage > 0 ? mem_printf(p->t, "%s%s", device_flags, image_flags)
+                                                     : d             ? device_flags
+                                                                     : ""},
                                      {"DEVICE_USAGE", d ? device_usage : ""},
                                      {NULL, NULL}};
     program_write_words(p, out, snippet_find("main")->text, word);

@@ -24,7 +24,7 @@ int program_threads(const struct schedule *s)
 
 /* Static assertions in the program check that these suffice: the sizes of a mutex, a condition and a
  * thread differ between POSIX systems. */
-enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 768, KERNEL = 64, ARGUMENT = 16, PLACE = 32 };
+enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 768, KERNEL = 64, ARGUMENT = 16, PLACE = 32, IMAGE = 24 };
 
 size_t program_team_offset(void) { return STRUCT; }
 
@@ -34,14 +34,27 @@ size_t program_team_bytes(const struct schedule *s)
     return workers ? TEAM + workers * WORKER : 0;
 }
 
+/* What programs have for images (runtime/opencl_image.c); *places: those of all tensors. */
+static size_t image_bytes(const struct schedule *s, size_t *places)
+{
+    size_t n = 0;
+    for (int i = 0; i < s->nbuffer; i++)
+        n += s->buffer[i]->is_image;
+    for (int i = 0; i < s->nweight; i++)
+        n += s->weight[i]->is_image;
+    *places += n > 0 ? (size_t)s->nbuffer + 1 : 0;
+    return n > 0 ? n * IMAGE + *places * KERNEL + 8 : 0;
+}
+
 size_t program_head_bytes(const struct schedule *s)
 {
     size_t places = (size_t)s->ninput + (size_t)s->noutput + 2, arguments = 1;
+    size_t images = image_bytes(s, &places);
     for (int i = 0; i < s->nkernel; i++)
         arguments += (size_t)(s->kernel[i]->nbuffer + s->kernel[i]->nscratch + s->kernel[i]->nvar);
     if (s->on_device)
         return (STRUCT + DEVICE + ((size_t)s->nkernel + 1) * KERNEL + arguments * ARGUMENT +
-                places * PLACE + state_head_bytes(s) + 63) / 64 * 64;
+                places * PLACE + images + state_head_bytes(s) + 63) / 64 * 64;
     return STRUCT + program_team_bytes(s) + state_head_bytes(s);
 }
 

@@ -65,6 +65,14 @@ static const struct snippet *find_in(struct snippet_set *s, const char *name)
     return found;
 }
 
+void snippet_replace(struct snippet_set *s, const char *name, const char *by)
+{
+    const struct snippet *piece = snippet_find(by);
+    if (!piece)
+        TGC_BUG(s->t, "no piece of runtime/ is called '%s'", by);
+    *dict_enter(s->t, &s->found, mem_str(s->t, name)) = (void *)(uintptr_t)piece;
+}
+
 bool snippet_is_known(struct snippet_set *s, const char *name) { return find_in(s, name) != NULL; }
 
 /* Closes the set by repeated sweeps instead of recursion: the table is small and needs are

@@ -530,7 +530,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t lanes, lane, part, stride, groups, aligned, rows, columns, limit, id, plain;
+    int64_t lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -553,7 +553,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
                  {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain},
-                 {"lane", &a->lane},     {"aligned", &a->aligned}};
+                 {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
     if (!accept(&k->r, '{'))
@@ -621,7 +621,7 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
         }
         if (a->lanes)
             *bits = VECTOR_BITS(a->lanes, a->part, a->stride) | (a->groups ? VECTOR_GROUPS : 0) |
-                    (a->aligned ? VECTOR_ALIGNED : 0);
+                    (a->aligned ? VECTOR_ALIGNED : 0) | (a->image ? VECTOR_IMAGE : 0);
         return !a->lanes || (is_between(a->lanes, 1, 127) && is_between(a->part, 0, 127) &&
                              is_between(a->stride, -(1 << 30), 1 << 30));
     case OP_SPLAT:

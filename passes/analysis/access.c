@@ -245,6 +245,14 @@ bool buffer_is_aligned(struct tgc *t, const struct buffer *b, int64_t n)
     return !b->state || b->state->npart < 2;
 }
 
+bool load_is_zero_elsewhere(const struct uop *load)
+{
+    const struct uop *v = load->nsrc > 3 ? load->src[3] : NULL;
+    if (v && v->op == OP_SPLAT)
+        v = v->src[0];
+    return load->nsrc == 3 || (v && v->op == OP_CONST && (dtype_is_float(v->dtype) ? v->arg.f == 0 : v->arg.i == 0));
+}
+
 int store_first_range(const struct uop *store)
 {
     return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;

@@ -19,6 +19,8 @@ int64_t index_divisor(struct tgc *t, const struct uop *offset);
 /* Whether the buffer begins at a multiple of n elements in every run, as devices place it: all but a
  * thread's own variables, parts of states, and parts of tensors that begin elsewhere. */
 bool buffer_is_aligned(struct tgc *t, const struct buffer *b, int64_t n);
+/* Of a LOAD with a condition, whether it is 0 where that does not hold. */
+bool load_is_zero_elsewhere(const struct uop *load);
 /* Where the ranges of a STORE begin among its sources: behind the condition, if it has one. */
 int store_first_range(const struct uop *store);
 

@@ -182,7 +182,7 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
     int64_t registers = b->row_lanes * b->column_lanes + b->row_lanes + b->column_lanes;
     int64_t copied = (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4;
     if (t->no_locals)
-        return threads == 1 && !b->local && 4 * registers <= 3 * d->registers;
+        return threads == 1 && !b->local && b->column_lanes % x->vector == 0 && 4 * registers <= 3 * d->registers;
     return threads >= d->wave && threads <= most && 4 * registers <= 3 * d->registers &&
            b->column_lanes % x->vector == 0 &&
            (!b->local || (x->step && copied <= d->local_nbytes / 2 &&

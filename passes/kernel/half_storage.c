@@ -13,7 +13,8 @@
 struct halves {
     struct tgc *t;
     bool *is_of_host;            /* by buffer id, of roots */
-    bool *is_half;
+    int nbuffer;
+    struct buffer **half;        /* by buffer id: the buffer of halves, which for intermediates is the same */
 };
 
 static void note_host(struct halves *h, struct uop *u)
@@ -40,16 +41,17 @@ static bool may_be_half(const struct halves *h, const struct buffer *b)
 {
     const struct buffer *root = buffer_root(b);
     return b->dtype == DTYPE_F32 && !root->state && !root->kept &&
-           (root->dtype == DTYPE_F32 || h->is_half[root->id]) &&
+           (root->dtype == DTYPE_F32 || h->half[root->id]) &&
            (root->kind == BUFFER_TEMP || root->kind == BUFFER_WEIGHT) && !h->is_of_host[root->id];
 }
 
-/* The weight's data as halves. */
-static void round_weight(struct halves *h, struct buffer *b)
+/* The weight as halves; the graph keeps it as it is. */
+static struct buffer *rounded_weight(struct halves *h, const struct buffer *b)
 {
     size_t n = b->nbytes / sizeof(float), size = dtype_nbytes(DTYPE_F16);
     const unsigned char *from = b->data;
     unsigned char *to = mem_array(h->t, n + 1, size);
+    struct buffer *made = mem_copy(h->t, b, sizeof *b);
     bool is_beyond = false;
     for (size_t i = 0; i < n; i++) {
         union scalar v = scalar_load(DTYPE_F32, from + i * sizeof(float));
@@ -59,8 +61,11 @@ static void round_weight(struct halves *h, struct buffer *b)
     if (is_beyond)
         diag_warn(h->t, NULL, "--half-storage: weight '%.100s' has an element beyond 65504, the largest half: "
                               "it becomes infinite", b->name ? b->name : "of the model");
-    b->data = to;
-    b->nbytes = n * size;
+    made->id = h->t->next_buffer++;
+    made->dtype = DTYPE_F16;
+    made->data = to;
+    made->nbytes = n * size;
+    return made;
 }
 
 /* The buffer, and what it is a part of, if nothing asks for floats. */
@@ -68,11 +73,9 @@ static void make_half(struct halves *h, struct buffer *b)
 {
     if (!may_be_half(h, b))
         return;
-    for (; b && !h->is_half[b->id]; b = b->base) {
-        if (b->kind == BUFFER_WEIGHT && b->data)
-            round_weight(h, b);
-        h->is_half[b->id] = true;
-        b->dtype = DTYPE_F16;
+    for (; b && !h->half[b->id]; b = b->base) {
+        h->half[b->id] = b->kind == BUFFER_WEIGHT ? rounded_weight(h, b) : b;
+        h->half[b->id]->dtype = DTYPE_F16;
     }
 }
 
@@ -101,10 +104,10 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     const struct buffer *of = u->op == OP_LOAD || u->op == OP_STORE ? uop_buffer_of(u->src[0]) : NULL;
     struct buffer *b = (struct buffer *)(uintptr_t)of;
     struct uop *src[RANGES_MAX + 8];
-    if (!b || u->src[0]->op != OP_BUFFER || !h->is_half[b->id])
+    if (!b || u->src[0]->op != OP_BUFFER || b->id >= h->nbuffer || !h->half[b->id])
         return NULL;
     if (u->op == OP_LOAD)
-        return half_load(h, u, b);
+        return half_load(h, u, h->half[b->id]);
     for (int i = 0; i < u->nsrc; i++)
         src[i] = u->src[i];
     src[0] = uop_buffer(t, b);
@@ -114,16 +117,22 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 
 bool pass_half_storage(struct tgc *t, struct schedule *s)
 {
-    struct halves h = {.t = t};
+    struct halves h = {.t = t, .nbuffer = t->next_buffer};
     if (!t->half_storage)
         return true;
     h.is_of_host = mem_array(t, (size_t)t->next_buffer + 1, sizeof *h.is_of_host);
-    h.is_half = mem_array(t, (size_t)t->next_buffer + 1, sizeof *h.is_half);
+    h.half = mem_array(t, (size_t)t->next_buffer + 1, sizeof *h.half);
     note_steps(&h, s);
     for (int i = 0; i < s->nkernel; i++)
         for (int k = 0; k < s->kernel[i]->nbuffer; k++)
             make_half(&h, s->kernel[i]->buffer[k]);
-    for (int i = 0; i < s->nkernel; i++)
-        uop_rewrite(t, &s->kernel[i]->ast, 1, rewrite, &h);
+    for (int i = 0; i < s->nkernel; i++) {
+        struct kernel *k = s->kernel[i];
+        uop_rewrite(t, &k->ast, 1, rewrite, &h);
+        for (int j = 0; j < k->nbuffer; j++)
+            if (h.half[k->buffer[j]->id])
+                k->buffer[j] = h.half[k->buffer[j]->id];
+    }
+    schedule_collect_buffers(t, s);
     return true;
 }

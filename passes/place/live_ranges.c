@@ -192,6 +192,8 @@ struct slot tenant_slot(struct memory *m, const struct tenant *n)
     /* SIZE_MAX fits in no arena: arena_pack() reports it */
     if (n->copies > 1 && !size_mul(scratch_stride(n->buffer), n->copies, &p.nbytes))
         p.nbytes = SIZE_MAX;
+    if (!place_nbytes(m->t, n->buffer, &p.nbytes))
+        p.nbytes = SIZE_MAX;
     size_t cap = 0;
     struct span life = extend_over_loops(m, n), hole;
     if (n->buffer->kept) {

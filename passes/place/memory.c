@@ -93,7 +93,7 @@ static void join_places(struct memory *m, struct slot *place, int to, int from)
 
 static void share_in_place(struct memory *m, struct slot *place)
 {
-    for (int step = 0; step < m->s->nstep; step++) {
+    for (int step = 0; step < m->s->nstep && !m->t->image; step++) {
         const struct kernel *k = m->s->step[step].kernel;
         struct tenant *out = k && k->noutput == 1 ? tenant_of(m, k->buffer[0]) : NULL;
         if (!out || out->has_parts || out->place < 0 || place[out->place].span[0].begin != step)
@@ -118,7 +118,9 @@ static size_t find_under(struct memory *m, struct slot *place, int step, const b
     const struct kernel *k = m->s->step[step].kernel;
     const struct tenant *out = k && k->noutput == 1 ? tenant_of(m, k->buffer[0]) : NULL;
     size_t most = 0;
-    if (!out || out->has_parts || out->place < 0 || place[out->place].span[0].begin != step)
+    /* a device's images are parts of its memory, none of which may be read while another is written
+     * that overlaps it */
+    if (m->t->image || !out || out->has_parts || out->place < 0 || place[out->place].span[0].begin != step)
         return 0;
     struct slot best = place[out->place];
     for (int i = k->noutput * ndirection; i < k->nbuffer * ndirection; i++) {
@@ -263,6 +265,7 @@ static void place_buffers(struct memory *m, const struct layout *l)
     for (int i = 0; i < m->s->nbuffer; i++) {
         int p = l->place_of[i];
         m->s->buffer[i]->offset = p < 0 ? l->total : l->place[p].offset;
+        m->s->buffer[i]->placed = p < 0 ? 0 : l->place[p].nbytes;
     }
     for (int i = 0; i < m->s->nbuffer; i++) {
         struct buffer *b = m->s->buffer[i];

@@ -2,6 +2,7 @@
  * the order of their first use, equal ones in one place.
  */
 #include "passes/place/memory.h"
+#include "passes/target/target.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -35,6 +36,15 @@ bool buffer_set_size(struct tgc *t, struct buffer *b)
     }
     b->nbytes = empty ? 0 : nbytes;
     return true;
+}
+
+bool place_nbytes(const struct tgc *t, const struct buffer *b, size_t *nbytes)
+{
+    int shift = device_image_shift(t, b->nbytes / dtype_nbytes(b->dtype));
+    if (!t->image)
+        return true;
+    return (shift < 0 || size_align(*nbytes, (4 * dtype_nbytes(b->dtype)) << shift, nbytes)) &&
+           size_align(*nbytes, IMAGE_ALIGN, nbytes);
 }
 
 static bool size_buffers(struct tgc *t, struct buffer *const *b, int n)
@@ -93,7 +103,9 @@ bool pass_weights(struct tgc *t, struct schedule *s)
             continue;
         }
         *found = (struct weight_entry){w, hash};
-        if (!size_align(total, ARENA_ALIGN, &w->offset) || !size_add(w->offset, w->nbytes, &total))
+        size_t nbytes = w->nbytes;
+        if (!size_align(total, t->image ? IMAGE_ALIGN : ARENA_ALIGN, &w->offset) ||
+            !place_nbytes(t, w, &nbytes) || !size_add(w->offset, nbytes, &total))
             return diag_error(t, NULL,
                               "the weights together need more memory than can be addressed");
     }

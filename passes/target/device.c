@@ -31,4 +31,17 @@ const struct device_row *device_default(const char *target)
     return NULL;
 }
 
+int device_image_shift(const struct tgc *t, size_t nelem)
+{
+    enum { LEAST = 6 };                /* 64 pixels of floats are IMAGE_ALIGN bytes */
+    const struct device_row *d = t->device;
+    const size_t side = d ? (size_t)d->image_side : 0, pixels = nelem / 4 + (nelem % 4 > 0);
+    int shift = LEAST;
+    while (d && (size_t)1 << shift < (size_t)d->image_pitch)
+        shift++;
+    while ((size_t)1 << shift <= side && pixels > side << shift)
+        shift++;
+    return (size_t)1 << shift <= side ? shift : -1;
+}
+
 bool device_has_grid(const struct tgc *t) { return t->device && !t->device->is_processor; }

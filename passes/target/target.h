@@ -133,6 +133,9 @@ struct device_row {
 const struct device_row *device_rows(int *n);
 const struct device_row *device_default(const char *target);
 const struct device_row *device_find(const char *text);           /* NULL: there is no such row */
+/* With --image: log2 of the pixels, of four elements, in a row of a tensor of that many elements, a
+ * multiple of the device's pitch; -1: it has too many for an image. */
+int device_image_shift(const struct tgc *t, size_t nelem);
 /* Whether kernels are for a device that runs a thread for each place of a grid. */
 bool device_has_grid(const struct tgc *t);
 

@@ -14,7 +14,7 @@
 enum { ALIGNED = 4 };
 
 /* Loads of neighbours, at offset + lane; n: how many of them there are. */
-struct group { struct uop *memory, *offset; int n; struct uop *load[ALIGNED], *vector; };
+struct group { struct uop *memory, *offset, *valid; int n; struct uop *load[ALIGNED], *vector; };
 
 struct joining {
     struct expander *e;
@@ -25,6 +25,8 @@ struct joining {
 };
 
 static bool is_word(enum dtype d) { return d == DTYPE_F32 || d == DTYPE_I32; }
+/* Four of them are loaded at once, halves as a pixel of an image (images.c). */
+static bool may_join(const struct tgc *t, enum dtype d) { return is_word(d) || (t->image && d == DTYPE_F16); }
 
 static bool is_whole_vector(int64_t bits)
 {
@@ -64,19 +66,19 @@ static void note_load(struct joining *j, struct uop *u, int first)
 {
     struct tgc *t = j->e->t;
     int64_t c;
-    if (u->lanes != 1 || u->nsrc != 2 || !is_word(u->dtype) || u->src[1]->op == OP_CONST ||
+    if (u->lanes != 1 || (u->nsrc > 2 && !load_is_zero_elsewhere(u)) || !may_join(t, u->dtype) || u->src[1]->op == OP_CONST ||
         uop_buffer_of(u->src[0])->dtype != u->dtype || !buffer_is_aligned(t, uop_buffer_of(u->src[0]), ALIGNED))
         return;
     struct uop *base = split_offset(u->src[1], &c);
     int64_t lane = int_floormod(c, ALIGNED);
     if (index_divisor(t, base) % ALIGNED)
         return;
-    struct uop *offset = sym_addi(t, base, c - lane);
+    struct uop *offset = sym_addi(t, base, c - lane), *valid = u->nsrc > 2 ? u->src[2] : NULL;
     int i = first;
-    while (i < j->ngroup && (j->group[i].memory != u->src[0] || j->group[i].offset != offset))
+    while (i < j->ngroup && (j->group[i].memory != u->src[0] || j->group[i].offset != offset || j->group[i].valid != valid))
         i++;
     if (i == j->ngroup)
-        SCRATCH_PUSH(t, j->group, j->ngroup, j->cap_group, ((struct group){u->src[0], offset, 0, {0}, NULL}));
+        SCRATCH_PUSH(t, j->group, j->ngroup, j->cap_group, ((struct group){u->src[0], offset, valid, 0, {0}, NULL}));
     struct group *g = &j->group[i];
     g->n += g->load[lane] == NULL;
     g->load[lane] = u;
@@ -118,14 +120,17 @@ static struct uop *with_operands(struct joining *j, struct uop *u, union arg arg
 static void write_lane(struct joining *j, struct uop *u, struct group *g)
 {
     struct expander *e = j->e;
-    struct uop *src[2] = {g->memory, g->offset};
+    struct uop *src[4] = {g->memory, g->offset, g->valid};
     int lane = 0;
     while (g->load[lane] != u)
         lane++;
     if (!g->vector) {
         expand_need(e, g->offset);
-        g->vector = uop_intern(e->t, OP_LOAD, u->dtype, src, 2,
-                               (union arg){.i = VECTOR_BITS(ALIGNED, 0, 1) | VECTOR_ALIGNED});
+        if (g->valid)
+            src[3] = expand_splat(e, uop_consti(e->t, u->dtype, 0), ALIGNED);
+        g->vector = uop_intern(e->t, OP_LOAD, u->dtype, src, g->valid ? 4 : 2,
+                               (union arg){.i = VECTOR_BITS(ALIGNED, 0, 1) |
+                                              (is_word(u->dtype) ? VECTOR_ALIGNED : 0)});
         expand_need(e, g->vector);
     }
     struct uop *now = uop_intern(e->t, OP_LANE, u->dtype, &g->vector, 1, (union arg){.i = lane});
