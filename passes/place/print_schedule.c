@@ -49,6 +49,9 @@ static void print_kernel_line(struct text *out, struct tgc *t, const struct kern
     print_names(out, t, "", k->buffer, k->noutput);
     print_names(out, t, " from ", k->buffer + k->noutput, k->nbuffer - k->noutput);
     print_names(out, t, ", scratch ", k->scratch, k->nscratch);
+    for (int i = 0; i < k->nbuffer && k->is_image; i++)
+        if (k->is_image[i])
+            print_names(out, t, ", pixels of ", &k->buffer[i], 1);
     text_printf(out, "%s%s%s%s%s\n", k->like ? ", like " : "", k->like ? k->like->kernel->name : "",
                 k->is_shared ? ", shared by threads" : "",
                 k->is_serial ? ", of one thread" : "",
