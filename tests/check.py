@@ -88,6 +88,7 @@ SUITES = [
     ("grid", "tests/exec/grid_test.py", 120, 120),
     ("opencl_vectors", "tests/exec/opencl_vectors_test.py", 120, 120),
     ("device", "tests/exec/device_test.py", 120, 120),
+    ("device_images", "tests/exec/images_test.py", 120, 1800),
     ("entries", "tests/exec/entries_test.py", 120, 120),
     ("openpilot", "tests/exec/openpilot_test.py", 300, 1800),
     ("models", "tests/models/models_test.py", 1800, 10800),

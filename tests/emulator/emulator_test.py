@@ -16,6 +16,7 @@ import onnx
 from onnx import TensorProto
 
 import emulator
+import images_test as I
 import graphs as G
 import host as H
 import hosts
@@ -284,7 +285,33 @@ def random_graphs(first, count):
     expect(done.status == 0, "\n".join(line for line in done.out.decode().splitlines() if not line.startswith("ok "))[:6000] or done.err)
 
 
+# How a program makes its images on a device of these facts; what keeps it from that, where there are none.
+WAYS = {"rows of the memory": "", "lines of the memory": "pitch=0", "copies": "pitch=0 pixels=8"}
+NO_WAY = {"image=0": "the device has no images", "width=32": "an image has up to 32 x 32 pixels on the device, and a tensor needs 64 x",
+          "align=8192 pixels=8 width=32": "an image has up to 32 x 32 pixels"}
+
+
+def images(tgc, name, options, folder, build):
+    """Pixels in each of the three ways: what the interpreter computes; what cannot be made, in words. A kernel that stores what it has an
+    image of would be reported."""
+    T.scratch(folder)
+    (folder / "m.tg").write_text(I.MODELS[name])
+    T.must(T.run([tgc, "m.tg", "-o", "m.c", "--target=opencl", "--cpu=adreno630", "--image", *options], cwd=folder))
+    expect("image_f32x4(" in (folder / "m.c").read_text(), "the program has no images")
+    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "-DM_MAIN", "m.c", "-o", "m", "-lm", "-ldl"], cwd=folder))
+    for way, facts in WAYS.items():
+        done = T.run([folder / "m", "--selftest"], env=emulator.environment(build, device=facts, cache=folder / "kernels"))
+        expect(done.status == 0 and not done.err, f"{way}: {done.describe()}")
+    for facts, words in NO_WAY.items():
+        done = T.run([folder / "m", "--selftest"], env=emulator.environment(build, device=facts, cache=folder / "kernels"))
+        expect(done.status != 0 and words in done.err + done.out.decode() and "emulator: " not in done.err, f"{facts}: {done.describe()}")
+
+
 def add_programs(device, tgc, scratch, build):
+    for number, name in enumerate(I.MODELS):
+        for k, options in enumerate(I.OPTIONS):
+            suite.add(f"images: {name}, {' '.join(options) or 'floats'}", images, tgc, name, options,
+                      scratch / f"images-{number}-{k}", build, slow=(number + k) % len(I.OPTIONS) != 0)
     for name, make in G.FAILING.items():
         suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
     suite.add("each call of the driver fails: context, queue, buffers, cache of the caller's, states, two entries", each_call_fails, tgc,

@@ -35,6 +35,17 @@ def unmap(host, buffer, at):
 
 # ---------------------------------------------------------------------------------------------- mistakes
 
+def image_that_is_stored(host):
+    """A buffer, and an image over it, whose reads do not see what the kernel stores."""
+    text = "kernel void k(global float *y, read_only image1d_buffer_t x) { y[get_global_id(0)] = read_imagef(x, (int)get_global_id(0)).x; }"
+    rows = host.buffer(np.zeros(64, np.float32))
+    image, status = host.try_image(H.Image(np.zeros((1, 16, 4), np.float32)), rows, kind=H.IMAGE1D_BUFFER)
+    assert image, status
+    kernel = host.kernel(text)
+    assert host.set(kernel, 0, rows) == 0 and host.set(kernel, 1, image) == 0 and host.enqueue(kernel, [16]) == 0
+    return host.finish()
+
+
 def released_twice(host):
     buffer = host.buffer(nbytes=64)
     host.release(buffer)
@@ -205,6 +216,7 @@ WRONG = [
     ("a write to what is mapped to be read", write_to_mapped_for_reading, "", 0, "the host has written what it mapped to read"),
     ("memory that ends while it is mapped", ends_mapped, "", 0, "ends while the host has it mapped"),
     ("a part that is misaligned", part_misaligned, "", -13, "byte 4 is no multiple of 128"),
+    ("an image that the kernel stores", image_that_is_stored, "", -14, "k: 'y' may be stored, and 'x' is an image of the same bytes"),
     ("an image's rows against the pitch", image_pitch, "", -65, "rows of 160 bytes, which are no multiple of 64 pixels"),
     ("an image over a buffer where there are none", image_over_buffer, "pitch=0", -59, "no image of two axes over a buffer"),
     ("an image too wide", image_too_wide, "width=128", -40, "200 x 1 pixels; the device has up to 128"),

@@ -500,13 +500,32 @@ static bool pass(struct launch *l, struct prepared *p, int i, struct passed *to,
     }
 }
 
+/* What a kernel stores is no part of an image that it has: reads of pixels do not see it. */
+static bool images_are_apart(const struct prepared *p)
+{
+    const struct signature *s = &p->kernel->code->signature;
+    for (int i = 0; i < s->n; i++)
+        for (int j = 0; j < s->n; j++) {
+            const struct cl_memory *image = p->memory[i], *other = p->memory[j];
+            size_t from, at;
+            if (i == j || !image || !other || !image->is_image || s->parameter[j].is_const ||
+                memory_of(image, &from) != memory_of(other, &at) || from >= at + other->nbytes ||
+                at >= from + image->nbytes)
+                continue;
+            report("%s: '%s' may be stored, and '%s' is an image of the same bytes", s->name,
+                   s->parameter[j].name, s->parameter[i].name);
+            return false;
+        }
+    return true;
+}
+
 bool launch_go(struct prepared *p)
 {
     const struct kernel_code *code = p->kernel->code;
     struct launch *l = calloc(1, sizeof *l);
     struct passed *passed = calloc(MAX_PARAMETERS, sizeof *passed);
     void *argument[MAX_PARAMETERS] = {NULL};
-    bool done = l && passed;
+    bool done = l && passed && images_are_apart(p);
     for (int i = 0; done && i < code->signature.n; i++)
         done = pass(l, p, i, &passed[i], &argument[i]);
     const struct module *m = p->kernel->program->module;
@@ -529,7 +548,7 @@ bool launch_go(struct prepared *p)
         memcpy(l->block, p->block, sizeof l->block);
         l->nsubgroup = device_facts()->subgroup > 0 ? (uint32_t)device_facts()->subgroup : 1;
         done = launch_run(l);
-    } else
+    } else if (!l || !passed)
         report("%s: no memory for a launch", code->signature.name);
     for (int i = 0; passed && i < code->signature.n; i++)
         if (passed[i].local.at) {
