@@ -100,7 +100,7 @@ struct nvrtc *nvrtc_open(struct tgc *t)
     else
         diag_error(t, NULL,
                    "--target=cuda needs NVRTC, NVIDIA's compiler as a library, and libnvrtc.so is not installed: "
-                   "Debian's package is libnvrtc (non-free), PyPI's is nvidia-cuda-nvrtc-cu12, whose file "
+                   "Debian's package is libnvrtc11.2 (non-free), PyPI's is nvidia-cuda-nvrtc-cu12, whose file "
                    "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 TGC_NVRTC names; -o NAME.cu needs no compiler");
     return NULL;
 }

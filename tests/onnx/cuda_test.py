@@ -30,6 +30,24 @@ ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
 NO_DEVICE, OLD_DRIVER, DEVICE_MEMORY, OTHER_DEVICE = 19, 21, 22, 23
 PROGRAMS = HERE.parent / "emulator" / "programs"
 
+# Programs beside C's: name, text, options.
+ENTRIES = """tg 1
+state %s : f32[8]
+entry "add" {
+    input %x : f32[8]
+    %n = add(%s, %x)
+    keep %s = %n
+    output %n as "sum"
+}
+entry "look" {
+    %1 = reduce_sum(%s) {axes=[0], keep=true}
+    output %1 as "total"
+}
+"""
+MLP = (ROOT / "models" / "mlp.tg").read_text()
+SAME = [("states and entries", ENTRIES, ()), ("half storage", MLP, ("--dim=B=3", "--half-storage")),
+        ("no locals", MLP, ("--dim=B=3", "--no-locals")), ("weights beside", MLP, ("--dim=B=3", "--weights=file"))]
+
 suite = Suite("cuda", jobs=1)      # the device is one of the process
 
 
@@ -186,6 +204,18 @@ def commands(tgc, folder, build):
     expect("probabilities" in done.out.decode() and "and CUDA" in done.out.decode() and "emulator:" not in done.err, done.out.decode() + done.err)
 
 
+def same_as_c(tgc, folder, build, model, options):
+    """tgc verify of a program for the device beside C's."""
+    T.scratch(folder)
+    cuda.need_nvrtc()
+    (folder / "net.tg").write_text(model)
+    T.must(T.run([tgc, "net.tg", "-o", "net.cu", "--target=cuda", *options], cwd=folder))
+    environment = {**emulator.cuda_environment(build, folder / "net.cu", cache=folder / "kernels"), "TGC_CACHE": "0"}
+    done = T.must(T.run([tgc, "verify", "net.tg", "--target=c", *(option for option in options if option.startswith("--dim")),
+                         f"--other={' '.join(['--target=cuda', *options])}", *(["--atol=3e-3"] if "--half-storage" in options else [])], cwd=folder, env=environment))
+    expect("emulator:" not in done.err, done.err)
+
+
 def without_driver(tgc, folder):
     T.scratch(folder)
     cuda.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
@@ -251,6 +281,8 @@ def main():
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
     suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands", build)
+    for name, model, options in SAME:
+        suite.add(f"as by C: {name}", same_as_c, tgc, scratch / f"as_c-{name.replace(' ', '_')}", build, model, options)
     suite.add("no driver", without_driver, tgc, scratch / "no_driver")
     suite.add("large grids", large_grids, device, tgc, scratch / "grid")
     suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
