@@ -80,7 +80,7 @@ struct cuda {
 
 /* The kernels for an architecture: machine code, for it and, unless it is exact, newer ones of the same
  * generation (the number's tens); or PTX, for it and all newer ones. */
-struct image { int arch; bool is_exact, is_ptx; const char *code; };
+struct binary { int arch; bool is_exact, is_ptx; const char *code; };
 
 //@ cuda_driver_load
 /* "cuMemAlloc: out of memory" */
@@ -255,7 +255,7 @@ static int open_context(model_self *self)
 }
 
 /* The image for the device: of machine code the newest that it runs, else the newest PTX. */
-static int choose_image(model_self *self, const struct image **image)
+static int choose_image(model_self *self, const struct binary **image)
 {
     enum { MAJOR = 75, MINOR = 76 };
     struct cuda *cu = &self->device;
@@ -266,8 +266,8 @@ static int choose_image(model_self *self, const struct image **image)
         status = status_of(self, "cuDeviceGetAttribute", cu->get_attribute(&minor, MINOR, cu->device));
     const int arch = 10 * major + minor;
     *image = NULL;
-    for (size_t i = 0; i < sizeof image_of / sizeof *image_of && status == MODEL_OK; i++) {
-        const struct image *m = &image_of[i];
+    for (size_t i = 0; i < sizeof binary_of / sizeof *binary_of && status == MODEL_OK; i++) {
+        const struct binary *m = &binary_of[i];
         const bool fits = m->is_ptx ? m->arch <= arch
                           : m->is_exact ? m->arch == arch
                                         : m->arch / 10 == major && m->arch <= arch;
@@ -288,7 +288,7 @@ static int open_module(model_self *self)
 {
     enum { ERROR_LOG = 5, ERROR_LOG_BYTES = 6, LOG_BYTES = 2048 };
     struct cuda *cu = &self->device;
-    const struct image *image;
+    const struct binary *image;
     char log[LOG_BYTES] = "";
     int option[] = {ERROR_LOG, ERROR_LOG_BYTES};
     void *value[] = {log, (void *)(uintptr_t)LOG_BYTES};

@@ -168,7 +168,7 @@ static void cuda_embed(struct program *p, const char *text, struct text *out)
             text_literal(out, image->code, image->nbytes);
         text_puts(out, "    ;\n\n");
     }
-    text_puts(out, "static const struct image image_of[] = {\n");
+    text_puts(out, "static const struct binary binary_of[] = {\n");
     for (int i = 0; i < code->n; i++) {
         const struct cuda_image *image = &code->image[i];
         text_printf(out, "    {%d, %s, %s, %s},\n", image->arch.number, image->arch.exact ? "true" : "false",
