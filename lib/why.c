@@ -162,6 +162,10 @@ static void put_kernel(struct text *x, const struct schedule *program, const str
                 put_tiles(x, s, c);
             break;
         case TUNE_THREADS: put_threads(x, s, c); break;
+        case TUNE_GRID:              /* put_grid() has what was done */
+            if (c->by)
+                put_list(x, s, c);
+            break;
         default: put_list(x, s, c); break;
         }
     }

@@ -345,8 +345,45 @@ static void note_schedule(struct tgc *t, struct kernel *k)
     VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
 }
 
+/* Each element of the kernel's main store is a place, or each vector. */
+static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
+{
+    struct kernel trial = *k;
+    if (!grid_apply(t, &trial, NULL, 0, lanes))
+        return false;
+    *k = trial;
+    return true;
+}
+
+/* What the cost model takes. */
+static bool grid_by_model(struct tgc *t, struct kernel *k, int store)
+{
+    int lanes = grid_vector_lanes(t);
+    return grid_tile(t, k, store, 0) || (!t->no_locals && grid_rows(t, k, store)) || grid_each(t, k, lanes) ||
+           (lanes > 1 && grid_each(t, k, 1));
+}
+
+/* Other schedules, as far as tgc tune measures so many: tiles, rows, a place for each element. */
+static void add_schedules(struct opts_choice *c, struct tgc *t, struct kernel *k, int store)
+{
+    static const struct tile none = {.column_axis = -1};
+    int width = opts_choice_width(c);
+    for (int i = 0; i < width + 3 && width; i++) {
+        struct kernel trial = *k;
+        bool done = i == 0           ? grid_by_model(t, &trial, store)
+                    : i < width      ? grid_tile(t, &trial, store, i)
+                    : i == width     ? !t->no_locals && grid_rows(t, &trial, store)
+                                     : grid_each(t, &trial, i == width + 1 ? grid_vector_lanes(t) : 1);
+        if (done)
+            opts_choice_add(c, &trial, NULL, &none);
+    }
+}
+
 bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
 {
+    struct opts_choice c;
+    int end, store;
+    bool chosen = false, tuned = t->tuning && k->ast->nsrc == 1;
     (void)s;
     if (!device_has_grid(t) || k->is_serial || kernel_reads_results(t, k))
         return true;
@@ -354,13 +391,16 @@ bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
         kernel_note_grid(t, k);
     if (has_bands(k))
         return true;
-    int store = main_store(t, k), lanes = grid_vector_lanes(t);
-    struct kernel each = *k, other = *k;
-    if (grid_tile(t, k, store) || (!t->no_locals && grid_rows(t, k, store)))
+    store = main_store(t, k);
+    if (tuned) {
+        opts_choice_begin(&c, t, k, NULL, TUNE_GRID, 0, 0, 0);
+        add_schedules(&c, t, k, store);
+        chosen = opts_choice_replay(&c, &end);
+    }
+    if (chosen || grid_by_model(t, k, store)) {
+        if (tuned)
+            opts_choice_end(&c);
         note_schedule(t, k);
-    else if (grid_apply(t, &each, NULL, 0, lanes))
-        *k = each, note_schedule(t, k);
-    else if (lanes > 1 && grid_apply(t, &other, NULL, 0, 1))
-        *k = other, note_schedule(t, k);
+    }
     return true;
 }

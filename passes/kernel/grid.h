@@ -52,9 +52,9 @@ bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r);
  * and nothing is changed. */
 bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads, int lanes);
 
-/* grid_tile.c: a sum of products by blocks of tiles, if the cost model finds any. k: is changed if
- * true. */
-bool grid_tile(struct tgc *t, struct kernel *k, int store);
+/* grid_tile.c: a sum of products by blocks of tiles, by the `first` best or, if that is refused, the next one that the
+ * cost model finds; false: there is none. k: is changed if true. */
+bool grid_tile(struct tgc *t, struct kernel *k, int store, int first);
 /* grid_attention.c: attention that plan_online() found by blocks of queries and of keys, if that is cheaper
  * than rows. */
 bool grid_attention(struct tgc *t, struct kernel *k);

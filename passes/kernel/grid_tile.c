@@ -295,7 +295,7 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     return true;
 }
 
-bool grid_tile(struct tgc *t, struct kernel *k, int store)
+bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct product *x = scratch_array(t, 1, sizeof *x);
     struct block_tile best[TILES_MAX] = {{0}};
@@ -303,7 +303,7 @@ bool grid_tile(struct tgc *t, struct kernel *k, int store)
     pack_operands(t, &packed, store);
     if (!find_product(t, packed.ast->src[store], x))
         return false;
-    for (int i = 0, n = list_tiles(t, x, best); i < n; i++)
+    for (int i = first, n = list_tiles(t, x, best); i < n; i++)
         if (apply_tile(t, &packed, store, x, &best[i])) {
             *k = packed;
             return true;

@@ -85,7 +85,9 @@ void opts_choice_add(struct opts_choice *c, const struct kernel *k, const struct
 static const char *forbids(const struct opts_choice *c, const struct opt *o, int *n)
 {
     enum isa isa = c->of.taken.isa;
-    bool fits = isa_is_portable(isa) ? false : o->n == isa_lanes(isa) || o->n == isa_half_lanes(isa);
+    bool fits = c->of.taken.kind == TUNE_GRID ? o->n == isa_lanes(c->t->device->isa)
+                : isa_is_portable(isa)        ? false
+                                              : o->n == isa_lanes(isa) || o->n == isa_half_lanes(isa);
     if (o->op == OPT_THREAD || o->op == OPT_ALONE || o->op == OPT_BLOCK)
         return "threads are another choice";
     if (o->op == OPT_FRAGMENT && !isa_has_tiles(isa))

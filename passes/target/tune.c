@@ -20,6 +20,7 @@ static const struct { const char *name, *missing; bool has_isa; } kinds[TUNE_KIN
     [TUNE_KEYS] = {"keys", "no kernel of the model has keys of this key", false},
     [TUNE_ROWS] = {"rows", "no kernel of the model has rows of this key", false},
     [TUNE_TILE] = {"tile", "no kernel of the model has this key", true},
+    [TUNE_GRID] = {"grid", "no kernel of the model that a device's grid runs has this key", false},
     [TUNE_THREADS] = {"threads", "no kernel that threads share has this key", true},
 };
 

@@ -16,6 +16,7 @@ import onnx
 
 import graphs as G
 import tgc as T
+from opencl import need_device
 from suite import Suite, expect
 
 suite = Suite("tune")
@@ -333,6 +334,36 @@ def refused(folder):
     expect("none.tune" in done.err, done.err)
     onnx.save(G.perceptron(), folder / "net.onnx")
     refuse(good, f"bad.tune:{first}")
+
+
+@case("schedules of a device's grid are measured by its driver, and replayed; nothing is without one")
+def grid(folder):
+    need_device()
+    opencl, net = "--target=opencl", folder / "net.tg"
+    net.write_text("tg 1\ninput %a : f32[20, 48]\nweight %w : f32[64, 48] = normal(seed=1)\nweight %b : f32[64] = normal(seed=2)\n"
+                   "%y = linear(%a, %w, %b)\noutput %y\n")
+
+    def run(*options):
+        T.emit(TGC, net, folder / "net.c", *options)
+        T.build(folder / "net.c", folder / "net")
+        return T.Program(folder / "net", ["y"]).run([np.random.default_rng(5).standard_normal((20, 48)).astype(np.float32)])["y"]
+
+    done = tgc(folder, "tune", net, "-o", "net.tune", opencl, status=1, env={**os.environ, "OCL_ICD_VENDORS": str(folder)})
+    expect("is not installed, or it has no device" in done.err and not (folder / "net.tune").exists(), f"without a driver: {done.err}")
+    done = tgc(folder, "tune", net, "-o", "net.tune", opencl, env={**os.environ, "BEAM": "1"})
+    expect(b"net: 1 choice" in done.out and b"OpenCL" in done.out, f"{done.out}")
+    choice, = T.info(TGC, net, "--why", opencl)["choices"]
+    expect(len(choice["candidates"]) > 3 and choice["taken"] == choice["candidates"][0], f"{choice}")
+    want = run()
+    for line in choice["candidates"][1], choice["candidates"][-1]:      # another tile, a place for each element
+        (folder / "net.tune").write_text(f"tgc-tune 2\n{line}\n")
+        tune = f"--tune={folder / 'net.tune'}"
+        expect(np.allclose(run(opencl, tune), want, rtol=1e-4, atol=1e-4), f"{line} computes other values")
+        expect(T.info(TGC, net, "--why", opencl, tune)["choices"][0]["taken"] == line, f"{line} is not what is done")
+    for line, why in (("grid 0 axis=9", MISFIT), ("grid 1 axis=0", "that is another nest"), ("lanes 0 axis=0 n=2 kind=vector as=row", "no such vectors")):
+        (folder / "net.tune").write_text(f"tgc-tune 2\n{choice['taken'].partition(':')[0]}: {line}\n")
+        done = tgc(folder, net, "-o", "net.c", opencl, "--tune=net.tune", status=1)
+        expect(why in done.err, f"{done.err}")
 
 
 @case("--why names what was chosen, what else there was, and the line that decided")
