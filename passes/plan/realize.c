@@ -202,12 +202,14 @@ bool plan_stage(struct plan *p, struct node *n)
     bool local[MAX_RANK];
     double nlocal = 1;
     const struct uop *rows = NULL;
+    int nloop = 0;
     if (segment_is_full(s) || n->use->root)
         return false;
     for (int a = 0; a < v->ndim; a++) {
         local[a] = (plan_mask(p, n->use->index[a]) & s->inner) != 0;
         for (const struct use *u = n->use->next; u; u = u->next)
             local[a] |= u->index[a] != n->use->index[a];
+        nloop += local[a] && !uop_is_int(v->dim[a], 1);
         if (local[a])
             nlocal *= dim_extent(v->dim[a]);
         else
@@ -216,6 +218,8 @@ bool plan_stage(struct plan *p, struct node *n)
             rows = v->dim[a];
     }
     double evaluations = segment_extent(s, st.prefix) * nlocal;
+    if (nloop > 1 && device_has_grid(p->t))           /* a block's threads share rows alone */
+        return false;
     if ((nlocal > most_staged(p->t) && !n->online) || evaluations > 1.01 * value_nelem(v) ||
         !segment_accepts(s, st.prefix))
         return false;

@@ -45,6 +45,9 @@ NETS = {
     "attention of more keys than rows fit": ("input %q : f32[1, 16, 8]\ninput %k : f32[1, 5000, 8]\ninput %v : f32[1, 5000, 12]\n%y = attention(%q, %k, %v)\n", {}, True),
     "one query with more keys than local memory has scores for": ("input %q : f32[3, 1, 16]\ninput %k : f32[3, 4000, 16]\ninput %v : f32[3, 4000, 12]\n"
                                                                  "%y = attention(%q, %k, %v)\n", {}, True),
+    "one query's attention and its projection": ("input %q : f32[1, 4, 1, 16]\ninput %k : f32[1, 4, 70, 16]\ninput %v : f32[1, 4, 70, 16]\n"
+                                                 "weight %w : f32[64, 64] = normal(seed=1)\nweight %b : f32[64] = normal(seed=2)\n%a = attention(%q, %k, %v)\n"
+                                                 "%p = permute(%a) {perm=[0, 2, 1, 3]}\n%r = reshape(%p) {shape=[1, 1, 64]}\n%y = linear(%r, %w, %b)\n", {}, None),
     "attention in a window": ("input %q : f32[2, 3, T<=150, 16]\ninput %k : f32[2, 3, T, 16]\ninput %v : f32[2, 3, T, 16]\n"
                               "%y = attention(%q, %k, %v) {causal=true, window=20}\n", {"T": 133}, True),
     "attention with a mask that hides by numbers": ("input %q : f32[6, 40, 16]\ninput %k : f32[6, 300, 16]\ninput %v : f32[6, 300, 20]\ninput %m : f32[40, 300]\n"
