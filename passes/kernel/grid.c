@@ -333,13 +333,26 @@ static bool has_bands(const struct kernel *k)
     return false;
 }
 
+static bool has_loops(struct tgc *t, const struct kernel *k, enum axis axis)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct uop *root = k->ast;
+    int n;
+    bool any = false;
+    struct uop **order = uop_toposort(t, &root, 1, &n);
+    for (int i = 0; i < n; i++)
+        any |= order[i]->op == OP_RANGE && range_is(order[i], axis);
+    scratch_release(t, mark);
+    return any;
+}
+
 /* The grid, the buffers that are accessed now, and the program in the device's vectors, which is the same
  * schedule. */
 static void note_schedule(struct tgc *t, struct kernel *k)
 {
     kernel_note_grid(t, k);
     kernel_collect_buffers(t, k);
-    if (grid_vector_lanes(t) < 2)
+    if (grid_vector_lanes(t) < 2 || !has_loops(t, k, AXIS_VECTOR))
         return;
     struct variant v = kernel_variant(t, k, t->device->isa);
     VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
@@ -349,6 +362,8 @@ static void note_schedule(struct tgc *t, struct kernel *k)
 static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
 {
     struct kernel trial = *k;
+    if (lanes > 1 && has_loops(t, k, AXIS_GROUP))      /* whose bytes may lie apart */
+        return false;
     if (!grid_apply(t, &trial, NULL, 0, lanes))
         return false;
     *k = trial;
