@@ -50,7 +50,8 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
         use.local_nbytes += k->scratch[i]->is_local ? buffer_most_nbytes(k->scratch[i]) : 0;
     walk(k, &use);
     double busy = use.threads / cost_full_threads(d);
-    double compute = k->flop / d->gflops / (busy < 1 ? busy : 1), memory = k->nbytes / d->gbytes,
+    use.moved = use.asked < k->nbytes ? use.asked : k->nbytes;       /* of a table that is gathered from, a part */
+    double compute = k->flop / d->gflops / (busy < 1 ? busy : 1), memory = use.moved / d->gbytes,
            cache = use.asked / (d->gbytes * RATIO_GRID_CACHE);
     use.ns = compute > memory ? compute : memory;
     use.ns = (use.ns > cache ? use.ns : cache) + RATIO_GRID_LAUNCH;
@@ -94,7 +95,7 @@ struct device_run device_run(struct tgc *t, const struct schedule *s)
             continue;
         struct device_use use = device_use(t, k);
         run.launches++;
-        run.moved += k->nbytes;
+        run.moved += device_has_grid(t) ? use.moved : k->nbytes;
         run.asked += use.asked;
         run.local_nbytes = use.local_nbytes > run.local_nbytes ? use.local_nbytes : run.local_nbytes;
         run.ns += kernel_cost(t, s, k).ns;

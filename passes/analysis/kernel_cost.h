@@ -15,8 +15,8 @@ struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const st
 
 /* device_cost.c: of a kernel of a device that has a grid, at the dimensions' upper bounds; 0 of others. threads: of its
  * grid; local_nbytes: of a block; asked: bytes that all threads load and store, from memory or a
- * cache, and from local memory. needs: LINEAR, SIZES. */
-struct device_use { double threads, local_nbytes, asked, local_asked, ns; };
+ * cache, and from local memory; moved: between memory and cache, each element of a tensor once. needs: LINEAR, SIZES. */
+struct device_use { double threads, local_nbytes, asked, local_asked, moved, ns; };
 struct device_use device_use(struct tgc *t, const struct kernel *k);
 
 /* Of a run on a device, at the dimensions' upper bounds. launches: kernels of the schedule's steps, each of a loop once; moved: the
