@@ -213,6 +213,7 @@ bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
             continue;
         if (m->reduce && !uop_depends_on(t, order[i], m->reduce))
             return false;
+        m->nouter += m->reduce != NULL;
         if (!m->reduce)
             m->reduce = order[i];
     }

@@ -35,6 +35,7 @@ struct nest {
     struct uop *store;
     int first;                   /* store->src[first..]: its ranges, without a band's */
     struct uop *reduce;          /* the innermost reduction, or NULL */
+    int nouter;                  /* reductions around it, as the maximum of a pool is */
     bool contraction;            /* a sum of terms of several operands: products, distances */
     bool bytes;                  /* of bytes; its innermost range is a group */
     bool staged;                 /* inside a kernel, to scratch: its weights are not packed */

@@ -159,8 +159,8 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
             nrows *= (double)m->store->src[k]->src[0]->vmax;
     ncolumns = (double)column->src[0]->vmax / (double)tile->columns;
     nrows /= (double)tile->rows;
-    double outside = weights + ncolumns * values * again_share(m->t, values);
-    double inside = values + nrows * weights * again_share(m->t, weights);
+    double outside = weights + values * (1 + (ncolumns - 1) * again_share(m->t, values));
+    double inside = values + weights * (1 + (nrows - 1) * again_share(m->t, weights));
     return outside <= inside ? PANELS_OUTSIDE : PANELS_INSIDE;
 }
 

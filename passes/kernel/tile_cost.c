@@ -98,6 +98,8 @@ struct steps {
     const struct machine *machine;
     enum isa isa;
     bool reduces, bytes, apart, centered;
+    int nouter;                  /* sums around this one, with an accumulator for each of its own */
+    double steps;                /* turns of the reduction */
     int extra;                   /* operations on a vector of columns before the product */
     int64_t vector;              /* lanes */
 };
@@ -116,6 +118,22 @@ int tile_column_steps(const struct nest *m, const struct uop *column)
     return m->contraction && !m->bytes ? more + (int)RATIO_WIDEN * widened : 0;
 }
 
+/* The turns of the reduction; a size that only the run knows counts with its bound. */
+static double steps_of(const struct nest *m)
+{
+    double steps = 1;
+    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
+        steps *= m->reduce->src[k]->src[0]->vmax > 0 ? (double)m->reduce->src[k]->src[0]->vmax : 1;
+    return steps;
+}
+
+/* Accumulators of the sums around this one that registers do not hold as well. */
+static double spilled_by(const struct steps *of, double acc, double values)
+{
+    double outer = of->nouter * acc, most = acc + outer + values - isa_registers(of->isa);
+    return most < 0 ? 0 : most < outer ? most : outer;
+}
+
 /* Lanes per ns. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows, as many
  * loads as blocks; if each row has its own columns, as many as there are FMAs. Sums of centered
  * bytes have those of the weights in addition, as one more row; without an instruction for products
@@ -127,7 +145,8 @@ static double vector_gain(const struct steps *of, int64_t rows, int64_t blocks)
     double values = isa_step_registers(of->isa, of->bytes, (int)blocks);
     if (acc + values + of->centered > isa_registers(of->isa))
         return 0;
-    struct cost_step step = {work, loads, read, of->vector, of->reduces};
+    double spilled = spilled_by(of, acc, values) / of->steps;
+    struct cost_step step = {work, loads, read, spilled, of->vector, of->reduces};
     return (double)(rows * blocks * of->vector) / cost_of_step(of->machine, &step);
 }
 
@@ -195,12 +214,10 @@ static double store_cost(const struct nest *m, const struct pairing *p, int64_t 
                          int64_t vector)
 {
     int64_t size = p->size, rest = rows_left(p, rows);
-    double cost = (double)(size - rest) * store_lane(m, p, rows, vector), steps = 1;
+    double cost = (double)(size - rest) * store_lane(m, p, rows, vector);
     if (rest)
         cost += (double)rest * store_lane(m, p, rest, vector);
-    for (int k = 1; m->reduce && k < m->reduce->nsrc; k++)
-        steps *= m->reduce->src[k]->src[0]->vmax > 0 ? (double)m->reduce->src[k]->src[0]->vmax : 1;
-    return cost_of_cycles(machine_of(m->t), cost / (double)size / steps);
+    return cost_of_cycles(machine_of(m->t), cost / (double)size / steps_of(m));
 }
 
 /* How evenly threads can share the loops around a tile; 1: equally. A nest that takes less time
@@ -229,7 +246,8 @@ double tile_gain(const struct nest *m, enum isa isa, const struct pairing *p, in
 {
     const int64_t rows = tile->rows, blocks = tile->columns / tile->vector;
     struct steps of = {machine_of(m->t), isa, m->reduce != NULL, m->bytes, p->differ,
-                       m->bytes && isa_centers_bytes(isa), column_steps, tile->vector};
+                       m->bytes && isa_centers_bytes(isa), m->nouter, steps_of(m), column_steps,
+                       tile->vector};
     double gain = used * rows_gain(&of, p, rows, blocks);
     gain = gain > 0 ? 1 / (1 / gain + store_cost(m, p, rows, tile->vector)) : 0;
     gain *= tile_evenness(m, tile->column_axis, tile->columns, tile->row_axis, rows);

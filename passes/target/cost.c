@@ -75,7 +75,9 @@ double cost_of_step(const struct machine *m, const struct cost_step *s)
                    m->level[LEVEL_L2].bytes_cycle;
     if (s->reduces && cycles < panel)
         cycles = panel;
-    return cost_of_cycles(m, cycles + RATIO_LOADS * s->loads);
+    struct cost_body spill = {.loads = s->spilled * halves, .stores = s->spilled * halves,
+                              .instructions = 2 * s->spilled};
+    return cost_of_cycles(m, cycles + RATIO_LOADS * s->loads + cost_of_body(m, &spill));
 }
 
 double cost_fit(const struct machine *m, enum fit of)

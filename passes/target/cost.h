@@ -38,8 +38,9 @@ struct cost_body { double work, loads, stores, instructions, chain, tile_rows; }
 double cost_of_body(const struct machine *m, const struct cost_body *b);           /* cycles */
 
 /* One step of a tile's reduction: vectors of `lanes` that are multiplied and added, or otherwise
- * computed; vectors that are loaded; those of them that come from the L2. */
-struct cost_step { double work, loads, panel; int64_t lanes; bool reduces; };
+ * computed; vectors that are loaded; those of them that come from the L2; vectors that are stored
+ * and loaded again between two sums, as a mean over their steps. */
+struct cost_step { double work, loads, panel, spilled; int64_t lanes; bool reduces; };
 double cost_of_step(const struct machine *m, const struct cost_step *s);
 
 /* The bytes of a cache that this use may fill. */

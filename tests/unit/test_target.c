@@ -62,9 +62,14 @@ static void test_costs(void **state)
         assert_true(cost_of_flop(&slow, FLOP_TILES, 1000) == 2 * one);
         assert_true(cost_of_bytes(&rows[i], LEVEL_L2, 64) <
                     cost_of_bytes(&rows[i], LEVEL_MEMORY, 64));
-        struct cost_step step = {12, 7, 2, 8, true}, more = step;
+        struct cost_step step = {12, 7, 2, 0, 8, true}, more = step;
         more.work = 24;
         assert_true(cost_of_step(&rows[i], &step) < cost_of_step(&rows[i], &more));
+        struct cost_step spilled = step;       /* a store and a load take a cycle */
+        spilled.spilled = 1;
+        double cycles = cost_to_cycles(
+            &rows[i], cost_of_step(&rows[i], &spilled) - cost_of_step(&rows[i], &step));
+        assert_true(cycles > 0.999 && cycles < 1.001);
         assert_true(cost_in_additions(&rows[i], OP_ADD) == 1);
         assert_true(cost_in_additions(&rows[i], OP_DIV) > 1);
         assert_true(cost_to_cycles(&rows[i], cost_of_cycles(&rows[i], 8)) == 8);
