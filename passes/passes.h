@@ -206,6 +206,8 @@ bool pass_winograd(struct tgc *t, struct graph *g);
 bool pass_strassen(struct tgc *t, struct graph *g);
 /* defer_division.c: moves a division by the same value in all terms of a sum of products behind the
  * sum */
+/* split_sums.c: on a device with a grid, long sums of products with few results are computed in parts */
+bool pass_split_sums(struct tgc *t, struct graph *g);
 bool pass_factor(struct tgc *t, struct graph *g);
 /* transpose_keys.c: stores keys that are a part of a tensor and exceed a kernel's scratch */
 bool pass_across(struct tgc *t, struct graph *g);

@@ -175,8 +175,19 @@ bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r)
     return false;
 }
 
+static bool has_sums(struct tgc *t, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_REDUCE)
+            return true;
+    return false;
+}
+
 /* The loop of the store whose last `lanes` turns are a vector, as a tag; -1: none, since that would
- * leave fewer threads than the device has lanes, or since there are no vectors. */
+ * leave fewer threads than the device has lanes, or, if each waits for what its sums load, fewer than
+ * hide that; or since there are no vectors. */
 static int vector_tag(struct tgc *t, struct uop *store, int lanes)
 {
     int at = grid_vector_loop(t, store, lanes), first = store_first_range(store);
@@ -185,7 +196,8 @@ static int vector_tag(struct tgc *t, struct uop *store, int lanes)
         if (!grid_repeats(t, store, store->src[i]))
             threads *= (double)store->src[i]->src[0]->vmax;
     bool pays = at >= 0 && !grid_repeats(t, store, store->src[at]) &&
-                threads / lanes >= (double)t->device->units * t->device->wave;
+                threads / lanes >= (has_sums(t, store) ? cost_full_threads(t->device)
+                                                       : (double)t->device->units * t->device->wave);
     return pays ? LOOP_GIVEN + at - first : -1;
 }
 
