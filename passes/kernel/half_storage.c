@@ -5,7 +5,9 @@
  * A value is rounded where it is stored, half to even; sums and all else stay in f32, as what is kept
  * in a kernel's scratch does. Half as many bytes are moved. A number beyond 65504 becomes infinite, and
  * below 6e-8 it becomes 0. Inputs, outputs and states keep their types, and so does what the host reads
- * or writes: operands of host functions, conditions, numbers of iterations.
+ * or writes: operands of host functions, conditions, numbers of iterations. A sum of many elements that is
+ * not yet divided by their number, as a mean's or a variance's may be stored, keeps its floats, too: it may
+ * be beyond the largest half where the mean is not.
  */
 #include "passes/kernel/opts_work.h"
 #include "passes/passes.h"
@@ -13,6 +15,7 @@
 struct halves {
     struct tgc *t;
     bool *is_of_host;            /* by buffer id, of roots */
+    bool *is_sum;                /* likewise */
     int nbuffer;
     struct buffer **half;        /* by buffer id: the buffer of halves, which for intermediates is the same */
 };
@@ -37,12 +40,31 @@ static void note_steps(struct halves *h, const struct schedule *s)
     }
 }
 
+/* A sum of values, or of their squares, but not of products of two tensors, as a layer's. */
+static bool is_bare_sum(const struct uop *v)
+{
+    if (v->op != OP_REDUCE || REDUCE_OP(v->arg.i) != OP_ADD)
+        return false;
+    const struct uop *x = v->src[0];
+    return x->op != OP_MUL || x->src[0] == x->src[1];
+}
+
+static void note_sums(struct halves *h, const struct kernel *k)
+{
+    int n;
+    struct uop *const *order = uop_toposort(h->t, &k->ast, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_STORE && is_bare_sum(order[i]->src[2]))
+            h->is_sum[buffer_root(uop_buffer_of(order[i]->src[0]))->id] = true;
+}
+
 static bool may_be_half(const struct halves *h, const struct buffer *b)
 {
     const struct buffer *root = buffer_root(b);
     return b->dtype == DTYPE_F32 && !root->state && !root->kept &&
            (root->dtype == DTYPE_F32 || h->half[root->id]) &&
-           (root->kind == BUFFER_TEMP || root->kind == BUFFER_WEIGHT) && !h->is_of_host[root->id];
+           (root->kind == BUFFER_TEMP || root->kind == BUFFER_WEIGHT) && !h->is_of_host[root->id] &&
+           !h->is_sum[root->id];
 }
 
 /* The weight as halves; the graph keeps it as it is. */
@@ -122,7 +144,10 @@ bool pass_half_storage(struct tgc *t, struct schedule *s)
         return true;
     h.is_of_host = mem_array(t, (size_t)t->next_buffer + 1, sizeof *h.is_of_host);
     h.half = mem_array(t, (size_t)t->next_buffer + 1, sizeof *h.half);
+    h.is_sum = mem_array(t, (size_t)t->next_buffer + 1, sizeof *h.is_sum);
     note_steps(&h, s);
+    for (int i = 0; i < s->nkernel; i++)
+        note_sums(&h, s->kernel[i]);
     for (int i = 0; i < s->nkernel; i++)
         for (int k = 0; k < s->kernel[i]->nbuffer; k++)
             make_half(&h, s->kernel[i]->buffer[k]);
