@@ -1,6 +1,6 @@
 """The guide does what it says: every command of docs/guide/ and README.md is run, every output shown is compared.
 
-One case a page, in a folder of its own with the models of models/ in it and the built tgc on PATH.
+One case a page, in a folder of its own with the models of models/ and examples/openpilot in it and the built tgc on PATH.
 `--bless` writes what was printed into the pages; read the difference. How a page is written:
 tests/guide/pages.py. What runs the pages is tested on small pages here.
 """
@@ -45,6 +45,7 @@ def follow_page(page):
     (folder / "models").mkdir(parents=True)
     for model in (ROOT / "models").glob("*.tg"):
         (folder / "models" / model.name).write_bytes(model.read_bytes())
+    shutil.copytree(ROOT / "examples" / "openpilot", folder / "examples" / "openpilot")
     pages.follow(page, folder, search_path(outer / "bin"), bless=OPTIONS.bless)
 
 
