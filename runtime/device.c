@@ -11,6 +11,7 @@
  *      to_device   to_device()                      gives them back
  *      write, read write_buffer(), read_buffer()    copies, in the queue's order
  *      start       start()                          kernels of the list, by self->groups
+ *      start_queued                                 the same by several queues, as turn_of[] says
  *      end         mark(), wait_all(), check_buffer(), which finds the room of a buffer of the caller's
  *      hold        hold_buffer(), let_buffer()      a buffer of the caller's
  */
@@ -135,6 +136,13 @@ static int vary(model_self *self, int index, const uint64_t *varying, const size
 static int launch(model_self *self, int from, int to)
 {
     return to_device(self) == MODEL_OK && start(self, from, to) ? MODEL_OK : MODEL_DEVICE_FAILED;
+}
+
+//@ device_launch_queued to_device start_queued device_list
+/* The same by several queues. */
+static int launch_queued(model_self *self, int from, int to)
+{
+    return to_device(self) == MODEL_OK && start_queued(self, from, to) ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
 //@ device_calls end device_list

@@ -86,6 +86,7 @@ struct opencl {
                           const size_t *region, uint32_t waits, void *const *wait, void **event);
     void *library;                  /* open as long as the model is */
     void *device, *context, *queue, *program, *memory, *weights;
+    void *side[MODEL_QUEUES];       /* queues beside it; behind the last is NULL */
     unsigned char *seen[MODEL_SPANS];       /* where the host sees parts of the memory */
     int nseen;
     uint32_t units;                 /* of the device: a processor's cores */
@@ -242,6 +243,16 @@ static bool hold_buffer(const model_self *self, void *buffer) { return self->dev
 static void let_buffer(const model_self *self, void *buffer) { self->device.release_buffer(buffer); }
 
 //@ opencl_driver_memory load hold
+/* Waits for the queue, and for those beside it, where a run that failed may have left some of its kernels. */
+static bool wait_all(const model_self *self)
+{
+    const struct opencl *cl = &self->device;
+    bool done = !cl->queue || cl->finish(cl->queue) == 0;
+    for (void *const *q = cl->side; *q; q++)
+        done &= cl->finish(*q) == 0;
+    return done;
+}
+
 /* Ends what has been begun. */
 static void end_device(model_self *self)
 {
@@ -258,6 +269,8 @@ static void end_device(model_self *self)
         cl->release_buffer(cl->weights);
     if (cl->memory)
         cl->release_buffer(cl->memory);
+    for (void **q = cl->side; *q; q++)
+        cl->release_queue(*q);
     if (cl->queue)
         cl->release_queue(cl->queue);
     if (cl->context)
@@ -354,6 +367,10 @@ static int open_memory(model_self *self, bool doubles, size_t weights)
     if (!opencl_load(cl))
         return MODEL_NO_DEVICE;
     int status = open_queue(self);
+    for (int i = 0; i + 1 < MODEL_QUEUES && status == MODEL_OK; i++) {
+        cl->side[i] = cl->create_queue(cl->context, cl->device, 0, &error);
+        status = cl->side[i] ? MODEL_OK : MODEL_DEVICE_FAILED;
+    }
     if (status == MODEL_OK)
         status = check_device(self, doubles, MODEL_DEVICE_BYTES, weights);
     if (status != MODEL_OK)
@@ -380,8 +397,7 @@ static void end_runs(model_self *self)
     struct opencl *cl = &self->device;
     for (int i = 0; i < cl->nseen; i++)
         cl->unmap(cl->queue, cl->memory, cl->seen[i], 0, NULL, NULL);
-    if (cl->queue)
-        cl->finish(cl->queue);
+    wait_all(self);
 }
 
 //@ opencl_driver_build memory binary
@@ -551,26 +567,38 @@ static int32_t tell_time(const model_self *self, int index, void *event)
     return error;
 }
 
-/* One kernel; nothing is to be computed where there are no work-groups. */
-static bool start_one(model_self *self, int index)
+/* A kernel behind `count` events; where there are no work-groups nothing but its event. */
+static int32_t enqueue_kernel(const model_self *self, void *queue, int index, uint32_t count, void *const *wait,
+                              void **event)
 {
     const struct opencl *cl = &self->device;
     const struct launch *l = &launch_of[index];
-    const bool asked = self->options.on_kernel || self->options.on_kernel_time;
-    size_t items[3];
-    void *event = NULL;
-    step(self, index);
+    size_t items[3], all = 1;
     for (int i = 0; i < 3; i++) {
         items[i] = self->groups[index][i];
         if (MODEL_PER_CORE && items[i] > cl->units)
             items[i] = cl->units;
         items[i] *= l->block[i];
-        if (items[i] == 0)
-            return true;
+        all = items[i] == 0 ? 0 : all;
     }
-    int32_t error = cl->enqueue(cl->queue, self->kernel[index], 3, NULL, items,
-                                MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL,
-                                0, NULL, self->options.on_kernel_time ? &event : NULL);
+    if (all == 0)
+        return count || event ? cl->enqueue_marker(queue, count, count ? wait : NULL, event) : 0;
+    return cl->enqueue(queue, self->kernel[index], 3, NULL, items,
+                       MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL, count,
+                       count ? wait : NULL, event);
+}
+
+/* One kernel. */
+static bool start_one(model_self *self, int index)
+{
+    const size_t *groups = self->groups[index];
+    const bool asked = self->options.on_kernel || self->options.on_kernel_time;
+    void *event = NULL;
+    step(self, index);
+    if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0)
+        return true;
+    int32_t error = enqueue_kernel(self, self->device.queue, index, 0, NULL,
+                                   self->options.on_kernel_time ? &event : NULL);
     if (error == 0 && asked)        /* so that the hooks' times are the kernels' */
         error = tell_time(self, index, event);
     return error == 0;
@@ -583,6 +611,54 @@ static bool start(model_self *self, int from, int to)
         if (!start_one(self, i))
             return false;
     return true;
+}
+
+//@ opencl_driver_start_queued start
+/* A kernel in its queue, behind those of others and, the first of a queue, behind `begin`. */
+static bool start_turn(model_self *self, int index, void *begin)
+{
+    const struct opencl *cl = &self->device;
+    void *wait[MODEL_QUEUES + 1], *const queue = turn_of[index].queue ? cl->side[turn_of[index].queue - 1] : cl->queue;
+    uint32_t count = 0;
+    for (int i = 0; i < turn_of[index].count; i++)
+        wait[count++] = self->done[turn_of[index].wait[i]];
+    if (begin)
+        wait[count++] = begin;
+    return enqueue_kernel(self, queue, index, count, wait, turn_of[index].signals ? &self->done[index] : NULL) == 0 &&
+           (!turn_of[index].signals || cl->flush(queue) == 0);
+}
+
+/* Kernels from .. to - 1 by several queues. What the caller's queue was told before comes before all of them, and
+ * all of them before what it is told then. Hooks get one kernel after the other. */
+static bool start_queued(model_self *self, int from, int to)
+{
+    const struct opencl *cl = &self->device;
+    void *begin = NULL, *wait[MODEL_QUEUES];
+    int last[MODEL_QUEUES];
+    uint32_t count = 0;
+    if (self->options.on_kernel || self->options.on_kernel_time)
+        return start(self, from, to);
+    for (int q = 0; q < MODEL_QUEUES; q++)
+        last[q] = -1;
+    for (int i = from; i < to; i++)
+        self->done[i] = NULL;
+    bool done = cl->enqueue_marker(cl->queue, 0, NULL, &begin) == 0 && cl->flush(cl->queue) == 0;
+    for (int i = from; i < to && done; i++) {
+        int *of_queue = &last[turn_of[i].queue];
+        done = start_turn(self, i, turn_of[i].queue && *of_queue < 0 ? begin : NULL);
+        *of_queue = i;
+    }
+    for (int q = 1; q < MODEL_QUEUES; q++)
+        if (last[q] >= 0)
+            wait[count++] = self->done[last[q]];
+    if (done && count)
+        done = cl->enqueue_marker(cl->queue, count, wait, NULL) == 0;
+    for (int i = from; i < to; i++)
+        if (self->done[i])
+            cl->release_event(self->done[i]);
+    if (begin)
+        cl->release_event(begin);
+    return done;
 }
 
 //@ opencl_driver_write
@@ -617,8 +693,6 @@ static int mark(model_self *self, void **event)
         *event = NULL;
     return MODEL_DEVICE_FAILED;
 }
-
-static bool wait_all(const model_self *self) { return self->device.finish(self->device.queue) == 0; }
 
 /* Whether the caller's buffer can be this place. */
 static int check_buffer(const model_self *self, int place, void *buffer, size_t at, size_t *room)

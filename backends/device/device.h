@@ -41,6 +41,7 @@ struct driver {
     void (*fields)(struct program *p, struct text *out);
     void (*tables)(struct program *p, struct text *out);
     const char *(*open)(struct program *p);
+    bool has_queues;             /* start_queued(): parts of a run may go by several queues */
 };
 
 /* The hooks of all of them. */
@@ -71,6 +72,11 @@ int64_t device_most_groups(struct program *p, const struct kernel *k, int d);
 /* The axis of the driver's grid that dimension d is, and the other way round: itself, unless a dimension
  * has more blocks than the driver allows there; that one and the first change places. */
 int device_axis(struct program *p, const struct kernel *k, int d);
+/* queues.c: chooses each kernel's queue, by the places of all buffers; estimated ns of a run, 0: the target has one
+ * queue. turn_of[] */
+#define DEVICE_QUEUES_GAIN 0.05          /* the least share of the time that they must save */
+double device_choose_queues(struct program *p);
+void device_write_turns(struct program *p, struct text *out);
 /* launch_of[] and argument_of[] */
 void device_write_list(struct program *p, struct text *out);
 /* The statements for the kernels from this step on that are launched together; returns their number. */

@@ -172,6 +172,7 @@ static void device_embed(struct program *p, const char *text, struct text *out)
 static void device_types(struct program *p, struct text *out)
 {
     text_printf(out, "enum { %s_SPANS = %d };\n", p->upper, DEVICE_SPANS);
+    device_write_turns(p, out);
     program_write_text(p, out, snippet_find(p->backend->name)->text);
     text_putc(out, '\n');
     program_write_text(p, out, snippet_find("device_types")->text);

@@ -253,8 +253,9 @@ int device_launches(struct program *p, int step, struct text *out)
                     groups);
         text_printf(out, "if (status != %s_OK)\n    return status;\n", p->upper);
     }
-    snippet_use(&p->snippets, "device_launch");
+    bool by_queues = p->turn[first->index].by_queues;
+    snippet_use(&p->snippets, by_queues ? "device_launch_queued" : "device_launch");
     p->device_part[first->index] = first->index + n;
-    text_printf(out, "status = launch(self, %d, %d);\n", first->index, first->index + n);
+    text_printf(out, "status = launch%s(self, %d, %d);\n", by_queues ? "_queued" : "", first->index, first->index + n);
     return n;
 }

@@ -90,6 +90,32 @@ static void number_images(struct program *p, struct buffer *const *b, int n)
     }
 }
 
+/* apart: intermediates share no bytes, so that those which do not depend on each other can be computed at
+ * once. */
+static bool place_memory(struct program *p, bool apart)
+{
+    const struct schedule *s = p->s;
+    size_t end = 0;
+    for (int i = 0; i < s->nbuffer; i++) {
+        const struct buffer *b = s->buffer[i];
+        bool is_scratch = b->kind == BUFFER_SCRATCH;
+        p->place[b->id] = apart && !b->base ? end : b->offset;
+        if (apart && is_scratch && !scratch_is_on_stack(b))
+            return false;                  /* each thread has its own: the plan knows how many */
+        if (apart && !b->base && !is_scratch && !grow(p, &end, b->nbytes))
+            return false;
+    }
+    p->device_nbytes = 128;      /* no device has buffers of 0 bytes */
+    if (!grow(p, &p->device_nbytes, apart ? end : s->arena_nbytes))
+        return false;
+    place_states(p);
+    return grow(p, &p->device_nbytes, s->state_nbytes) && place_all(p, s->input, s->ninput, &p->device_nbytes) &&
+           place_all(p, s->output, s->noutput, &p->device_nbytes);
+}
+
+/* What places of their own may take more. */
+enum { APART_NBYTES = 32 << 20 };
+
 bool device_begin(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -105,14 +131,10 @@ bool device_begin(struct program *p)
     p->place = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->place);
     p->device_part = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->device_part);
     p->span = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->span);
-    for (int i = 0; i < s->nbuffer; i++)
-        p->place[s->buffer[i]->id] = s->buffer[i]->offset;
     for (int i = 0; i < s->nweight; i++)
         p->place[s->weight[i]->id] = s->weight[i]->offset;
-    p->device_nbytes = 128;      /* no device has buffers of 0 bytes */
-    if (!grow(p, &p->device_nbytes, s->arena_nbytes))
+    if (!place_memory(p, false))
         return complain_of_size(p);
-    place_states(p);
     p->image_number = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->image_number);
     p->nimage = 0;
     number_images(p, s->buffer, s->nbuffer);
@@ -120,8 +142,15 @@ bool device_begin(struct program *p)
     give_own_places(p);
     if (p->nimage > 0)
         p->backend->driver->use_images(p);
-    return (grow(p, &p->device_nbytes, s->state_nbytes) &&
-            place_all(p, s->input, s->ninput, &p->device_nbytes) &&
-            place_all(p, s->output, s->noutput, &p->device_nbytes)) ||
-           complain_of_size(p);
+    double ns = device_choose_queues(p);
+    if (ns <= 0)
+        return true;
+    size_t nbytes = p->device_nbytes;
+    if (place_memory(p, true) && p->device_nbytes - nbytes <= APART_NBYTES &&
+        device_choose_queues(p) < ns * (1 - DEVICE_QUEUES_GAIN))
+        return true;
+    if (!place_memory(p, false))
+        return complain_of_size(p);
+    device_choose_queues(p);
+    return true;
 }

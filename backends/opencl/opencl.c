@@ -56,6 +56,8 @@ static void opencl_fields(struct program *p, struct text *out)
     if (p->nimage > 0)
         text_printf(out, "    void *part[%d];               /* of the memory, by places */\n"
                          "    struct image image[%d];\n    int image_way;\n", device_count_places(p), p->nimage);
+    if (p->device_queues > 1)
+        text_printf(out, "    void *done[%d];\n", p->s->nkernel + 1);
 }
 
 static const char *const file[] = {"opencl", "number", "math", "vector_opencl", "vector_math", NULL};
@@ -70,7 +72,7 @@ static const struct driver driver = {
     .file = file,
     .text = opencl_text, .embed = opencl_embed, .image = "read_only image2d_pixels ",
     .use_images = opencl_use_images, .image_tables = opencl_image_tables, .open = opencl_open,
-    .fields = opencl_fields};
+    .fields = opencl_fields, .has_queues = true};
 static const struct text_word word[] = {
     {"HANDLES", "cl_context and cl_command_queue, which must be in order"},
     {"END_HANDLE", "cl_event of its end, which the caller releases"},

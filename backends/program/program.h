@@ -134,6 +134,11 @@ void describe_write_dims(struct program *p, struct text *out, const char *table,
 
 /* ------------------------------------------------------------------------------------ the program */
 
+/* queues.c of backends/device/: the queue of a kernel, those of other queues for which it waits, whether others
+ * wait for it. by_queues: its part of the run goes by several queues. */
+enum { DEVICE_QUEUES = 4 };
+struct device_turn { int queue, nwait, wait[DEVICE_QUEUES]; bool signals, by_queues; };
+
 struct program {
     struct tgc *t;
     const struct schedule *s;
@@ -178,6 +183,8 @@ struct program {
     bool device_is_mapped;       /* the host accesses the memory */
     int device_arguments;        /* of all kernels */
     int *device_part;            /* by kernel: where the part of a run that begins with it ends; 0: none does */
+    int device_queues;           /* that a run takes, the caller's among them */
+    struct device_turn *turn;    /* by kernel */
     int *span;                   /* by buffer->id: what the host has of it in this step, from 1; 0: nothing */
 };
 

@@ -1,0 +1,274 @@
+/* queues.c - which kernels of a part of a run go by which queue: those that do not depend on each other
+ * may run at once, where one alone leaves a device idle.
+ *
+ *      a ── b ── d ── join      queue 0, the caller's
+ *        └─ c ───┘              queue 1: c waits for a, d waits for c
+ *
+ * Kernels depend on each other if they access the same bytes, and one of them stores: tensors share
+ * places in the memory, so bytes count, not values. Each kernel goes to the queue where it can begin
+ * first (list scheduling, in the schedule's order). Several queues are taken only if a run by them is
+ * shorter in a simulation, in which kernels that run at once share the device.
+ */
+#include "backends/device/device.h"
+#include "passes/analysis/kernel_cost.h"
+#include "passes/target/cost.h"
+
+#include <math.h>
+
+enum { MOST_KERNELS = 512, MOST_ACCESSES = 64 };
+
+struct access { int place; size_t from, to; bool writes; };
+struct job {
+    const struct kernel *kernel;
+    struct access access[MOST_ACCESSES];
+    int naccess;
+    double ns, share;            /* by itself; of the device, 1: all of it */
+    int queue, wait[DEVICE_QUEUES], nwait;       /* waits: for jobs, by their index */
+    bool signals;
+};
+struct part { struct tgc *t; struct job *job; int n; uint8_t *depends; };     /* depends[j * n + i]: j on i */
+
+/* ------------------------------------------------------------------------------- dependences */
+
+static bool add_access(struct program *p, struct job *j, const struct parameter *a)
+{
+    const struct buffer *root = buffer_root(a->b);
+    const struct state *st = root->state;
+    struct access x = {.place = device_place(p, a->b), .writes = parameter_is_written(j->kernel, a)};
+    if (x.place == PLACE_WEIGHTS)
+        return true;
+    if (j->naccess == MOST_ACCESSES || root->kind == BUFFER_SCRATCH)
+        return false;
+    if (st) {
+        size_t low = st->place[0] < st->place[1] ? st->place[0] : st->place[1];
+        size_t high = st->place[0] < st->place[1] ? st->place[1] : st->place[0];
+        x.from = p->device_states + low;
+        x.to = p->device_states + high + st->nbytes;
+    } else {
+        x.from = x.place >= PLACE_FIRST_INPUT ? 0 : p->place[root->id];
+        x.to = x.from + root->nbytes;
+    }
+    j->access[j->naccess++] = x;
+    return true;
+}
+
+static bool conflict(const struct job *a, const struct job *b)
+{
+    for (int i = 0; i < a->naccess; i++)
+        for (int k = 0; k < b->naccess; k++) {
+            const struct access *x = &a->access[i], *y = &b->access[k];
+            if (x->place == y->place && (x->writes || y->writes) && x->from < y->to && y->from < x->to)
+                return true;
+        }
+    return false;
+}
+
+/* false: a kernel's memory cannot be told apart. */
+static bool read_jobs(struct program *p, struct part *x, int from)
+{
+    double full = cost_full_threads(p->t->device);
+    for (int i = 0; i < x->n; i++) {
+        struct job *j = &x->job[i];
+        int n;
+        *j = (struct job){.kernel = p->s->kernel[from + i]};
+        const struct parameter *a = kernel_parameters(p->t, j->kernel, &n);
+        for (int k = 0; k < n; k++)
+            if (a[k].b && !add_access(p, j, &a[k]))
+                return false;
+        double busy = device_use(p->t, j->kernel).threads / full;
+        j->ns = kernel_cost(p->t, p->s, j->kernel).ns;
+        j->share = busy < 1 ? busy : 1;
+        for (int k = 0; k < i; k++)
+            x->depends[i * x->n + k] = conflict(&x->job[k], j);
+    }
+    return true;
+}
+
+/* --------------------------------------------------------------------------------- assignment */
+
+/* To the queue where it can begin first; of several, to its last operand's. */
+static void assign(struct part *x, double *end, int nqueue)
+{
+    double idle[DEVICE_QUEUES] = {0};
+    for (int j = 0; j < x->n; j++) {
+        double best = HUGE_VAL, last = -1;
+        int of = 0;
+        for (int i = 0; i < j; i++)
+            if (x->depends[j * x->n + i] && end[i] > last) {
+                last = end[i];
+                of = x->job[i].queue;
+            }
+        for (int k = 0; k < nqueue; k++) {
+            int q = (of + k) % nqueue;
+            double begin = idle[q];
+            for (int i = 0; i < j; i++) {
+                double ready = end[i] + (x->job[i].queue == q ? 0 : RATIO_GRID_WAIT);
+                begin = x->depends[j * x->n + i] && ready > begin ? ready : begin;
+            }
+            if (begin < best) {
+                best = begin;
+                x->job[j].queue = q;
+            }
+        }
+        idle[x->job[j].queue] = end[j] = best + x->job[j].ns;
+    }
+}
+
+/* What each queue knows to be done behind its last kernel: seen[q][r], the last such kernel of queue r. A kernel
+ * waits for what its queue does not know, and each queue but the first is waited for in the end. */
+static void find_waits(struct part *x, int nqueue)
+{
+    int (*known)[DEVICE_QUEUES] = mem_array(x->t, (size_t)x->n + 1, sizeof *known);
+    int last[DEVICE_QUEUES];
+    for (int q = 0; q < DEVICE_QUEUES; q++)
+        last[q] = -1;
+    for (int j = 0; j < x->n; j++) {
+        struct job *job = &x->job[j];
+        int q = job->queue, *mine = known[j];
+        job->nwait = 0;
+        job->signals = false;
+        for (int r = 0; r < nqueue; r++)
+            mine[r] = last[q] < 0 ? -1 : known[last[q]][r];
+        for (int i = j - 1; i >= 0; i--) {
+            int r = x->job[i].queue;
+            if (!x->depends[j * x->n + i] || r == q || mine[r] >= i)
+                continue;
+            job->wait[job->nwait++] = i;
+            x->job[i].signals = true;
+            for (int k = 0; k < nqueue; k++)
+                mine[k] = known[i][k] > mine[k] ? known[i][k] : mine[k];
+        }
+        mine[q] = last[q] = j;
+    }
+    for (int q = 1; q < nqueue; q++)
+        if (last[q] >= 0)
+            x->job[last[q]].signals = true;
+}
+
+/* ns of the part. Kernels that run at once take more time if they want more than the device together. */
+static double simulate(const struct part *x, int nqueue)
+{
+    double *left = mem_array(x->t, (size_t)x->n + 1, sizeof *left), now = 0;
+    int next[DEVICE_QUEUES] = {0}, ndone = 0;
+    bool *done = mem_array(x->t, (size_t)x->n + 1, sizeof *done);
+    for (int i = 0; i < x->n; i++)
+        left[i] = x->job[i].ns + RATIO_GRID_WAIT * x->job[i].nwait;
+    while (ndone < x->n) {
+        double share = 0, least = HUGE_VAL;
+        int runs[DEVICE_QUEUES];
+        for (int q = 0; q < nqueue; q++) {
+            while (next[q] < x->n && (done[next[q]] || x->job[next[q]].queue != q))
+                next[q]++;
+            runs[q] = next[q] < x->n ? next[q] : -1;
+            for (int k = 0; runs[q] >= 0 && k < x->job[next[q]].nwait; k++)
+                if (!done[x->job[next[q]].wait[k]])
+                    runs[q] = -1;
+            if (runs[q] >= 0)
+                share += x->job[runs[q]].share;
+        }
+        double rate = share > 1 ? 1 / share : 1;
+        for (int q = 0; q < nqueue; q++)
+            if (runs[q] >= 0 && left[runs[q]] < least)
+                least = left[runs[q]];
+        now += least / rate;
+        for (int q = 0; q < nqueue; q++)
+            if (runs[q] >= 0 && (left[runs[q]] -= least) <= 0) {
+                done[runs[q]] = true;
+                ndone++;
+            }
+    }
+    return now;
+}
+
+/* How many queues are worth it; adds the part's time. */
+static int choose(struct part *x, double *ns)
+{
+    double *end = mem_array(x->t, (size_t)x->n + 1, sizeof *end), one = 0, best;
+    int chosen = 1;
+    for (int i = 0; i < x->n; i++)
+        one += x->job[i].ns;
+    best = one * (1 - DEVICE_QUEUES_GAIN);
+    for (int n = 2; n <= DEVICE_QUEUES; n++) {
+        assign(x, end, n);
+        find_waits(x, n);
+        double taken = simulate(x, n) + RATIO_GRID_WAIT * n;     /* the begin, and each one's end */
+        if (taken < best) {
+            best = taken;
+            chosen = n;
+        }
+    }
+    *ns += chosen > 1 ? best : one;
+    if (chosen > 1) {
+        assign(x, end, chosen);
+        find_waits(x, chosen);
+    }
+    return chosen;
+}
+
+/* ----------------------------------------------------------------------------------- the tables */
+
+static bool read_part(struct program *p, struct part *x, int from, int n)
+{
+    *x = (struct part){.t = p->t, .n = n};
+    if (n < 3 || n > MOST_KERNELS)
+        return false;
+    x->job = mem_array(p->t, (size_t)n, sizeof *x->job);
+    x->depends = mem_array(p->t, (size_t)n * (size_t)n, sizeof *x->depends);
+    return read_jobs(p, x, from);
+}
+
+/* The kernels that step begins, as device_launches() launches them. */
+static int count_kernels(const struct schedule *s, int step)
+{
+    int n = 0;
+    while (step + n < s->nstep && s->step[step + n].kind == STEP_KERNEL &&
+           s->step[step + n].kernel->index == s->step[step].kernel->index + n)
+        n++;
+    return n;
+}
+
+double device_choose_queues(struct program *p)
+{
+    const struct schedule *s = p->s;
+    double ns = 0;
+    p->device_queues = 1;
+    p->turn = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->turn);
+    if (!device_has_grid(p->t) || !p->backend->driver->has_queues || p->nimage > 0)
+        return 0;                  /* images are copies of tensors, or lie over them */
+    for (int i = 0, n; i < s->nstep; i += n > 0 ? n : 1) {
+        struct part x;
+        n = count_kernels(s, i);
+        int from = n ? s->step[i].kernel->index : 0;
+        int nqueue = n && read_part(p, &x, from, n) ? choose(&x, &ns) : 1;
+        if (nqueue == 1)
+            continue;
+        p->device_queues = nqueue > p->device_queues ? nqueue : p->device_queues;
+        for (int j = 0; j < n; j++) {
+            struct device_turn *t = &p->turn[from + j];
+            *t = (struct device_turn){.queue = x.job[j].queue, .nwait = x.job[j].nwait, .signals = x.job[j].signals, .by_queues = true};
+            for (int k = 0; k < t->nwait; k++)
+                t->wait[k] = from + x.job[j].wait[k];
+        }
+    }
+    return ns;
+}
+
+void device_write_turns(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    text_printf(out, "enum { %s_QUEUES = %d };\n", p->upper, p->device_queues);
+    if (p->device_queues == 1)
+        return;
+    text_puts(out, "/* Of each kernel its queue, 0: the caller's; how many kernels of other queues it waits for, and which;\n"
+                   " * whether others wait for it. */\n"
+                   "static const struct { int queue, count; bool signals; int wait[");
+    text_printf(out, "%d]; } turn_of[] = {\n", p->device_queues);
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct device_turn *t = &p->turn[i];
+        text_printf(out, "    {%d, %d, %s, {", t->queue, t->nwait, t->signals ? "true" : "false");
+        for (int k = 0; k < t->nwait || k == 0; k++)
+            text_printf(out, "%s%d", k ? ", " : "", t->nwait ? t->wait[k] : 0);
+        text_printf(out, "}},    /* %s */\n", p->kernel_name[i]);
+    }
+    text_puts(out, "};\n\n");
+}
