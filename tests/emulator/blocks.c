@@ -257,7 +257,7 @@ bool launch_run(struct launch *l)
         for (int k = 0; k < l->nwindow; k++)
             l->window[i].is_written |=
                 l->window[k].memory == l->window[i].memory && l->window[k].is_writable;
-    l->epoch = shadow_epoch();
+    l->epoch = shadow_epoch(l->order);
     running = l;
     uint32_t block = 0;
     bool goes_on = true;

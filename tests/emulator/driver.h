@@ -202,6 +202,7 @@ struct prepared {
     struct cl_memory *memory[MAX_PARAMETERS];
     uint32_t dimensions;
     size_t offset[3], global[3], block[3];
+    const struct order *order;
 };
 /* Fills the arguments; a status. */
 int32_t launch_prepare(struct prepared *p, struct cl_kernel *k);
@@ -216,6 +217,8 @@ struct queue {
     struct context *context;
     uint64_t properties;
     struct command *first, *last;
+    unsigned number; /* among the queues that there are */
+    struct order order; /* of its last command */
     bool is_lost; /* a kernel went wrong: as after a fault of a device */
 };
 
@@ -226,6 +229,7 @@ struct event {
     struct command *command; /* NULL: it is done */
     int32_t status;          /* QUEUED ... COMPLETE, or an error */
     uint64_t time[4];
+    struct order order;      /* of its command */
 };
 
 enum work {
@@ -252,6 +256,7 @@ struct command {
     struct event **wait;
     uint32_t nwait;
     bool is_barrier; /* it waits for all before it, and all behind it wait for it */
+    struct order order;
     struct cl_memory *from, *to;
     void *host;
     struct box box;

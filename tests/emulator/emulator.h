@@ -161,6 +161,15 @@ struct memory {
     struct memory *next;  /* of all that there are */
 };
 
+/* What comes before a launch or a copy: in each queue all up to that number; its own queue and number. several:
+ * there are other queues. */
+enum { MAX_QUEUES = 16 };
+struct order {
+    bool several;
+    unsigned queue;
+    uint32_t number, before[MAX_QUEUES];
+};
+
 /* A part of memory that a launch may use. */
 struct window {
     struct memory *memory;
@@ -176,7 +185,10 @@ enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC };
 bool memory_create(struct memory *m, void *at, size_t nbytes);
 void memory_release(struct memory *m);
 /* The next launch's number: what earlier ones did is ordered with it. */
-uint32_t shadow_epoch(void);
+uint32_t shadow_epoch(const struct order *o);
+/* A copy by the driver: reports a launch or another copy that has accessed these bytes, one of both a write, and
+ * that nothing orders with it. */
+void shadow_transfer(struct memory *m, size_t from, size_t nbytes, bool writes, const struct order *o);
 /* Of an access by the work-item that runs; ends the launch if it is out of bounds. */
 void shadow_access(const void *at, size_t nbytes, enum access kind);
 
@@ -265,6 +277,7 @@ struct launch {
     int dimensions;
     size_t offset[3], global[3], block[3];
     /* state */
+    const struct order *order; /* NULL: launches run one after the other */
     uint32_t epoch; /* of shadow cells */
     size_t group[3];
     struct item *item;

@@ -133,6 +133,72 @@ entry "look" {
 """
 
 
+# Two inputs, and three chains of small products that do not depend on each other.
+CHAINS = """tg 1
+input %x : f32[4, 16] as "x"
+input %z : f32[4, 16] as "z"
+weight %a : f32[16, 16] = kaiming_uniform(seed=1)
+weight %b : f32[16, 16] = kaiming_uniform(seed=2)
+weight %c : f32[16, 16] = kaiming_uniform(seed=3)
+%s = softmax(%x) {axis=-1}
+%p1 = matmul(%s, %a)
+%q1 = softmax(%p1) {axis=-1}
+%r1 = matmul(%q1, %b)
+%p2 = matmul(%s, %b)
+%q2 = softmax(%p2) {axis=-1}
+%r2 = matmul(%q2, %c)
+%p3 = matmul(%z, %c)
+%q3 = softmax(%p3) {axis=-1}
+%r3 = matmul(%q3, %a)
+%t = add(%r1, %r2)
+%u = add(%t, %r3)
+%v = matmul(%u, %c)
+output %v as "y"
+output %r3 as "r"
+"""
+
+
+def build_queued(tgc, folder, change=lambda text: text):
+    T.scratch(folder)
+    (folder / "net.tg").write_text(CHAINS)
+    T.emit(tgc, folder / "net.tg", folder / "net.c", "--target=opencl")
+    text = (folder / "net.c").read_text()
+    (folder / "net.c").write_text(change(text))
+    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+    return text
+
+
+def several_queues(device, tgc, folder):
+    """Chains go by several queues: the numbers are those of one queue, bit by bit, and nothing races; without one of the waits there
+    is a race, each time."""
+    random = np.random.default_rng(3)
+    feeds = {name: random.standard_normal((4, 16), np.float32) for name in "xz"}
+    with device.watch():
+        text = build_queued(tgc, folder / "right")
+        results = []
+        for options in (None, Options(on_kernel=Options.KERNEL(lambda user, k, name: None))):   # which makes it one queue
+            library = Library(folder / "right" / "net.so", "net", options=options)
+            results.append([library.run(feeds) for _ in range(3)][-1])
+            del library
+            gc.collect()
+        for name in "yr":
+            expect(np.array_equal(results[0][name], results[1][name]), f"{name} by several queues and by one")
+    rows = re.findall(r"\{[0-9], [1-9], (?:true|false), \{[^}]*\}\}", text)
+    expect(len(rows) >= 2, f"kernels that wait: {rows}")
+    without = [(row, re.sub(r"^\{([0-9]), [0-9]", r"{\1, 0", row)) for row in rows]
+    without += [("turn_of[i].queue && *of_queue < 0 ? begin : NULL", "NULL"), ("if (done && count)", "if (0)")]
+    for number, (now, then) in enumerate(without):
+        expect(text.count(now) >= 1, f"no '{now}'")
+        device.begin()
+        build_queued(tgc, folder / str(number), lambda text, now=now, then=then: text.replace(now, then, 1))
+        library = Library(folder / str(number) / "net.so", "net")
+        run, *arguments = library.give(feeds) or library.call
+        run(*arguments)
+        del library
+        gc.collect()
+        reported(device, "race: .* another queue that no event orders")
+
+
 def each_call_fails(tgc, model, folder, build, program="failing.c"):
     """Out of memory, device lost, build failed: at each call of the driver in turn, in a build with sanitizers."""
     T.scratch(folder)
@@ -316,6 +382,8 @@ def add_programs(device, tgc, scratch, build):
         suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
     suite.add("each call of the driver fails: context, queue, buffers, cache of the caller's, states, two entries", each_call_fails, tgc,
               SHARING, scratch / "sharing", build, "sharing.c")
+    suite.add("each call of the driver fails: several queues", each_call_fails, tgc, CHAINS, scratch / "queues", build)
+    suite.add("several queues", several_queues, device, tgc, scratch / "several")
     suite.add("devices that lack something", lacking_devices, device, tgc, scratch / "lacks")
     suite.add("the host's interface", device_tests, build)
     suite.add("a run's calls of the driver", recorded, device, tgc, scratch / "recorded")

@@ -188,6 +188,24 @@ def profile_without(host):
     return status
 
 
+def two_queues(host, ordered):
+    """Two kernels in two queues, of which the second reads what the first stores."""
+    y, z = host.buffer(nbytes=512), host.buffer(nbytes=512)
+    other = host.make("CommandQueue", host.context, host.device, C.c_uint64(0))
+    event = C.c_void_p()
+    host.enqueue(copy_kernel(host, y), [128], event=event)
+    kernel = copy_kernel(host, z, y)
+    wait = (C.c_void_p * 1)(event.value)
+    status = host.call("clEnqueueNDRangeKernel", other, kernel, 1, None, H.sizes([128]), None, 1 if ordered else 0, wait if ordered else None, None)
+    host.must("clReleaseEvent", event)
+    host.finish()
+    return status or host.call("clFinish", other)
+
+
+def unordered(host):
+    return two_queues(host, False)
+
+
 def event_never_set(host):
     event = host.make("UserEvent", host.context)
     wait = (C.c_void_p * 1)(event.value)
@@ -225,6 +243,7 @@ WRONG = [
     ("doubles without doubles", doubles, "double=0", -11, "clBuildProgram: .*double"),
     ("halves without halves", halves, "half=0", -11, "clBuildProgram: .*half"),
     ("times without profiling", profile_without, "", -7, "the queue was made without profiling"),
+    ("two queues without an event", unordered, "", -5, "race: .* reads byte .* which .* writes in a launch of another queue that no event orders"),
     ("an event that is never set", event_never_set, "", -5, "waits for user event .*, which the host has not set"),
 ]
 
@@ -330,4 +349,4 @@ def address(array):
 
 RIGHT = [("commands run when they are waited for", late, 0), ("mapped memory", mapped, 0), ("a part of a buffer", parts, 0),
          ("images", texture, 0), ("an image of a buffer", buffer_image, 0), ("a program's binary", binary, 0),
-         ("times of events", times, 2), ("a queue out of order", out_of_order, 1)]
+         ("times of events", times, 2), ("two queues and an event", lambda host: two_queues(host, True), 0), ("a queue out of order", out_of_order, 1)]

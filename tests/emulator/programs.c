@@ -542,6 +542,7 @@ bool launch_go(struct prepared *p)
         l->module = m;
         l->kernel = code;
         l->argument = argument;
+        l->order = p->order;
         l->dimensions = (int)p->dimensions;
         memcpy(l->offset, p->offset, sizeof l->offset);
         memcpy(l->global, p->global, sizeof l->global);

@@ -104,11 +104,60 @@ static void count_moved(const struct command *c)
         moved[1] += (long)c->mapping->nbytes;
 }
 
+/* The queues that there are, the commands of each so far, and how many of these the host knows to be done. */
+static struct {
+    int n;
+    bool is_taken[MAX_QUEUES];
+    uint32_t submitted[MAX_QUEUES], done[MAX_QUEUES];
+} queues;
+
+static void join_order(struct order *o, const struct order *before)
+{
+    for (int i = 0; i < MAX_QUEUES; i++)
+        if (before->before[i] > o->before[i])
+            o->before[i] = before->before[i];
+    if (before->number > o->before[before->queue])
+        o->before[before->queue] = before->number;
+}
+
+/* A command comes behind what the host has waited for, the events that it waits for, and what its queue was told
+ * before; of a queue out of order, its own commands are not told apart. */
+static void order_command(struct queue *q, struct command *c)
+{
+    struct order *o = &c->order;
+    *o = (struct order){.several = queues.n > 1, .queue = q->number, .number = ++queues.submitted[q->number]};
+    memcpy(o->before, queues.done, sizeof o->before);
+    if (!(q->properties & OUT_OF_ORDER))
+        join_order(o, &q->order);
+    for (uint32_t i = 0; i < c->nwait; i++)
+        join_order(o, &c->wait[i]->order);
+    o->before[q->number] = o->number - 1;
+    q->order = c->event->order = *o;
+    c->launch.order = o;
+}
+
+/* What copies access, row by row. */
+static void order_copy(const struct command *c)
+{
+    const bool maps = c->work == WORK_MAP || c->work == WORK_UNMAP;
+    const struct cl_memory *side[] = {c->from, c->to};
+    for (int k = 0; k < 2 && c->work != WORK_LAUNCH && c->order.several; k++) {
+        size_t at;
+        struct memory *m = side[k] ? memory_of(side[k], &at) : NULL;
+        const size_t pitch = k ? c->box.to_pitch : c->box.from_pitch, begin = k ? c->box.to : c->box.from;
+        if (m && maps && (k == 0 || (c->mapping->flags & (MAP_WRITE | MAP_WRITE_INVALIDATE))))
+            shadow_transfer(m, at + c->mapping->from, c->mapping->nbytes, k == 1, &c->order);
+        for (size_t i = 0; m && !maps && i < c->box.rows; i++)
+            shadow_transfer(m, at + begin + i * pitch, c->box.row, k == 1, &c->order);
+    }
+}
+
 /* false: a kernel went wrong. */
 static bool work(struct command *c)
 {
     size_t from;
     count_moved(c);
+    order_copy(c);
     switch (c->work) {
     case WORK_LAUNCH:
         return launch_go(&c->launch);
@@ -218,6 +267,8 @@ static void run_command(struct queue *q, struct command *c)
     }
     if (status != SUCCESS)
         q->is_lost = true;
+    if (c->order.number > queues.done[c->order.queue])
+        queues.done[c->order.queue] = c->order.number;
     end_command(c);
 }
 
@@ -232,6 +283,8 @@ static void run_all(struct queue *q)
 static void end_queue(struct object *o)
 {
     struct queue *q = (struct queue *)o;
+    queues.n--;
+    queues.is_taken[q->number] = false;
     object_let(&q->context->o);
 }
 
@@ -250,6 +303,10 @@ static int32_t create_queue(void *context, void *device, uint64_t properties, vo
         return OUT_OF_HOST_MEMORY;
     q->context = c;
     q->properties = properties;
+    while (q->number + 1 < MAX_QUEUES && queues.is_taken[q->number])
+        q->number++;
+    queues.is_taken[q->number] = true;
+    queues.n++;
     object_hold(&c->o);
     *made = q;
     return SUCCESS;
@@ -298,6 +355,7 @@ int32_t command_submit(struct queue *q, struct command *c, int32_t status, bool 
         return status;
     }
     c->event->command = c;
+    order_command(q, c);
     object_hold(&c->event->o);
     struct event *e = c->event;
     if (q->last)

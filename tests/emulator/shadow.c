@@ -9,8 +9,8 @@
  *      |  epoch  |atomic|subphase| phase |  work-item |
  *
  * Two accesses of different work-items, one of them a write, are ordered if their epochs differ
- * (launches of an in-order queue), or if they are of one block and of different phases, or of one
- * sub-group and different subphases; all others race. Two readers are enough: of three that are not
+ * (launches of one queue, or of several that events order), or if they are of one block and of different
+ * phases, or of one sub-group and different subphases; all others race. Two readers are enough: of three that are not
  * ordered with a write, two are kept, of different blocks if there are such.
  */
 #define _GNU_SOURCE
@@ -40,6 +40,7 @@ static void *map(size_t nbytes)
 static struct {
     struct memory *first;
     uint32_t epoch;
+    struct { uint32_t queue, number; } when[1 << 16];        /* by epoch */
 } shadow;
 
 bool memory_create(struct memory *m, void *at, size_t nbytes)
@@ -71,7 +72,7 @@ void memory_release(struct memory *m)
     m->known = NULL;
 }
 
-uint32_t shadow_epoch(void)
+uint32_t shadow_epoch(const struct order *o)
 {
     enum { LAST = 0xffff };
     if (shadow.epoch == LAST) { /* numbers are used again: cells forget */
@@ -79,7 +80,17 @@ uint32_t shadow_epoch(void)
             madvise(m->cell, m->nbytes * sizeof *m->cell, MADV_DONTNEED);
         shadow.epoch = 0;
     }
-    return ++shadow.epoch;
+    shadow.epoch++;
+    shadow.when[shadow.epoch].queue = o ? o->queue : 0;
+    shadow.when[shadow.epoch].number = o ? o->number : 0;
+    return shadow.epoch;
+}
+
+/* Whether nothing orders what has left the stamp, in another launch, with what comes now. */
+static bool is_unordered(const struct order *o, uint64_t old)
+{
+    const uint32_t epoch = (uint32_t)(old >> 48);
+    return o && epoch && shadow.when[epoch].number > o->before[shadow.when[epoch].queue];
 }
 
 /* --------------------------------------------------------------------------------------- stamps */
@@ -100,7 +111,9 @@ static uint64_t stamp_phase(uint64_t s) { return s >> ITEM_BITS & ((1u << PHASE_
 static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t now)
 {
     const uint32_t a = stamp_item(old), b = stamp_item(now);
-    if (old >> 48 != now >> 48 || a == b || (old & now & ATOMIC))
+    if (old >> 48 != now >> 48)
+        return !is_local && is_unordered(l->order, old);
+    if (a == b || (old & now & ATOMIC))
         return false;
     if (a / l->nitem != b / l->nitem)
         return !is_local;
@@ -144,7 +157,10 @@ static void report_race(struct launch *l, const struct window *w, size_t at, siz
             l->kernel->signature.name, item_name(l, l->now->number), verb(kind), at - w->from,
             (at - w->from) / nbytes, nbytes, space(w), w->name, item_name(l, stamp_item(old)),
             old_wrote ? "writes" : "reads",
-            same ? "without a barrier between" : "in the same launch", item_line());
+            old >> 48 != l->epoch ? "in a launch of another queue that no event orders"
+            : same                ? "without a barrier between"
+                                  : "in the same launch",
+            item_line());
 }
 
 /* The window that is nearest to an address. */
@@ -280,12 +296,31 @@ static void check_access(const void *address, size_t nbytes, size_t alignment, e
         check_known(l, w, offset, nbytes);
     if (kind != ACCESS_READ)
         memset(w->memory->known + offset, 1, nbytes);
-    if (!w->is_written)
+    if (!w->is_written && !(l->order && l->order->several))
         return;
     const uint64_t now = stamp(l, w->is_local, kind == ACCESS_ATOMIC);
     for (size_t i = 0; i < nbytes; i++)
         if (!check_byte(l, w, offset + i, nbytes, kind, now))
             return;
+}
+
+void shadow_transfer(struct memory *m, size_t from, size_t nbytes, bool writes, const struct order *o)
+{
+    const uint64_t now = (uint64_t)shadow_epoch(o) << 48;
+    bool is_told = false;
+    for (size_t i = from; i < from + nbytes; i++) {
+        struct cell *cell = &m->cell[i];
+        const bool wrote = is_unordered(o, cell->writer);
+        const bool read = writes && (is_unordered(o, cell->reader[0]) || is_unordered(o, cell->reader[1]));
+        if ((wrote || read) && !is_told)
+            report("race: a copy %s byte %zu of memory, which a command of another queue that no event orders %s",
+                   writes ? "writes" : "reads", i, wrote ? "writes" : "reads");
+        is_told |= wrote || read;
+        if (writes)
+            cell->writer = now;
+        else
+            cell->reader[is_unordered(o, cell->reader[0])] = now;
+    }
 }
 
 void shadow_access(const void *address, size_t nbytes, enum access kind)
