@@ -303,8 +303,8 @@ def recorded(device, tgc, folder):
 X46 = (np.arange(24, dtype=np.float32) - 11.5).reshape(4, 6)
 # to the host: y; the condition of the If, y; the mask of what is not 0, a check, y in its size. Back: x, and where it is not 0, as it may be
 COPIES = [("plain", G.perceptron, {"x": np.ones((1, 8), np.float32)}, 16, 32),
-          ("loop", loops, {"x": X46, "trips": np.int64(3)}, 97, 96),
-          ("found", hosts_between, {"x": X46}, 73, 288)]
+          ("loop", G.loops, {"x": X46, "trips": np.int64(3)}, 97, 96),
+          ("found", G.hosts_between, {"x": X46}, 73, 288)]
 
 
 def moved(device, tgc, folder):
