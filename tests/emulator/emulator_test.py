@@ -16,10 +16,10 @@ import onnx
 from onnx import TensorProto
 
 import emulator
-import images_test as I
 import graphs as G
 import host as H
-import hosts
+import hosts                 # before what puts the folder of another one in front
+import images_test as I
 import kernels as K
 import local_test as L
 import node_test as N
