@@ -30,7 +30,6 @@ struct kernel_node {
 /* The driver's functions that are called, and what they return and take. */
 struct cuda {
     int32_t (*init)(unsigned flags);
-    int32_t (*get_version)(int *version);
     int32_t (*get_error)(int32_t error, const char **text);
     int32_t (*count_devices)(int *count);
     int32_t (*get_device)(int *device, int number);
@@ -55,7 +54,6 @@ struct cuda {
     int32_t (*load)(void **module, const void *image, unsigned count, int *option, void **value);
     int32_t (*unload)(void *module);
     int32_t (*get_function)(void **function, void *module, const char *name);
-    int32_t (*get_function_attribute)(int *value, int what, void *function);
     int32_t (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                       unsigned bz, unsigned shared_bytes, void *stream, void **parameters, void **extra);
     int32_t (*create_graph)(void **graph, unsigned flags);
@@ -68,7 +66,6 @@ struct cuda {
     int32_t (*destroy_graph)(void *graph);
     int32_t (*create_event)(void **event, unsigned flags);
     int32_t (*record_event)(void *event, void *stream);
-    int32_t (*wait_event)(void *event);
     int32_t (*get_event_time)(float *ms, void *begin, void *end);
     int32_t (*destroy_event)(void *event);
     void *library;                  /* open as long as the model is */
@@ -140,16 +137,16 @@ static int done(const model_self *self, const char *call, int32_t error)
 static int cuda_load(model_self *self)
 {
     static const char *const name[] = {
-        "cuInit", "cuDriverGetVersion", "cuGetErrorString", "cuDeviceGetCount", "cuDeviceGet",
+        "cuInit", "cuGetErrorString", "cuDeviceGetCount", "cuDeviceGet",
         "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
         "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxGetDevice", "cuStreamGetCtx",
         "cuStreamCreate", "cuStreamSynchronize", "cuStreamDestroy_v2", "cuMemGetInfo_v2",
         "cuMemAlloc_v2", "cuMemAllocManaged", "cuMemFree_v2", "cuMemcpyHtoDAsync_v2",
         "cuMemcpyDtoHAsync_v2", "cuPointerGetAttribute", "cuMemGetAddressRange_v2",
-        "cuModuleLoadDataEx", "cuModuleUnload", "cuModuleGetFunction", "cuFuncGetAttribute",
-        "cuLaunchKernel", "cuGraphCreate", "cuGraphAddKernelNode", "cuGraphInstantiateWithFlags",
+        "cuModuleLoadDataEx", "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel",
+        "cuGraphCreate", "cuGraphAddKernelNode", "cuGraphInstantiateWithFlags",
         "cuGraphExecKernelNodeSetParams", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
-        "cuEventCreate", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime", "cuEventDestroy_v2"};
+        "cuEventCreate", "cuEventRecord", "cuEventElapsedTime", "cuEventDestroy_v2"};
     struct cuda *cu = &self->device;
     char line[120];
     cu->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -364,12 +361,13 @@ static bool set_argument(model_self *self, int index, int i, uint64_t value)
     return true;
 }
 
+/* A node of a graph has work, be it none in this run; then nobody starts the graph. */
 static struct kernel_node node_of(model_self *self, int index)
 {
     const struct launch *l = &launch_of[index];
     struct kernel_node n = {self->kernel[index], {0, 0, 0}, {0, 0, 0}, 0, &self->parameter[l->first], NULL};
     for (int d = 0; d < 3; d++) {
-        n.groups[d] = (unsigned)self->groups[index][d];
+        n.groups[d] = self->groups[index][d] > 0 ? (unsigned)self->groups[index][d] : 1;
         n.block[d] = (unsigned)l->block[d];
     }
     return n;
@@ -442,8 +440,9 @@ static int start_one(model_self *self, int index)
     float ms = 0;
     int status = MODEL_OK;
     step(self, index);
-    if (n.groups[0] == 0 || n.groups[1] == 0 || n.groups[2] == 0)
-        return MODEL_OK;            /* nothing to compute */
+    for (int d = 0; d < 3; d++)
+        if (self->groups[index][d] == 0)
+            return MODEL_OK;        /* nothing to compute */
     for (int i = 0; i < 2 && timed && status == MODEL_OK; i++)
         status = status_of(self, "cuEventCreate", cu->create_event(&event[i], 0));
     if (timed && status == MODEL_OK)

@@ -6,7 +6,7 @@
     random_graphs.py --seed 1000 --count 500 --fast
     random_graphs.py --seed 1000 --count 500 --level "--threads=2 --cache=0" --only-compile
     random_graphs.py --seed 1000 --count 500 --run=--target=llvm --run="--target=clang -O0"
-    random_graphs.py --seed 1000 --count 500 --emulator
+    random_graphs.py --seed 1000 --count 500 --emulator=cuda
 
 Each graph is compiled by default, with -O0, and in a third way with sanitizers, and runs on the
 same inputs, at each size of a run-time dimension; the program's own reference vectors, which the
@@ -18,7 +18,7 @@ fewer outputs, and every value that can be an input becomes one.
 --fast is for thousands of graphs: C compilers do not optimize (tcc builds what has no vectors, if it
 is there), and one graph of 32 goes all three ways. --level names other ways to compile, and --only-compile
 ends there: what tgc's own checks find (ir/verify.c, ir/verify_scratch.c) is a failure. --run says how
-`tgc run` runs each graph, instead of all other ways. --emulator runs each by OpenCL on the emulated device
+`tgc run` runs each graph, instead of all other ways. --emulator runs each by OpenCL, or CUDA, on the emulated device
 (tests/emulator/), whose reports of races, bounds and misuse are failures, too.
 """
 
@@ -36,6 +36,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+import cuda
 import emulator
 import generate
 import oracle
@@ -52,7 +53,8 @@ LEVELS = ((), ("-O0",))
 # With a cache of nothing, layers are made one, band by band, wherever that can be.
 OTHERS = (("--threads=2",), ("--cache=0",), ("--weights=array",), ("--weights=incbin", "--cache=0", "--cpu=generic"),
           ("-O3",), ("--cpu=generic",), ("--threads=3", "--weights=array", "--cache=0"))
-EMULATED = ((), ("--cpu=pocl",), ("--cpu=adreno630",), ("-O0",), ("--cache=0", "--cpu=pocl"), ("--cache=0",))
+EMULATED = {"opencl": ((), ("--cpu=pocl",), ("--cpu=adreno630",), ("-O0",), ("--cache=0", "--cpu=pocl"), ("--cache=0",)),
+            "cuda": ((), ("--no-locals",), ("-O0",), ("--cache=0",))}
 TALLY = collections.Counter()
 LOCK = threading.Lock()
 
@@ -110,11 +112,18 @@ class Trial:
 class Tester:
     def __init__(self, tgc, folder, emulated=False):
         self.tgc, self.folder, self.emulated = tgc, folder, emulated
-        self.env = emulator.environment(OPTIONS.build, cache=folder / "kernels") if emulated else None
+        kernels = folder / "kernels"
+        self.env = None
+        if emulated == "cuda":
+            cuda.need_nvrtc()
+            self.env = emulator.cuda_environment(OPTIONS.build, folder / "net.cu", cache=kernels)
+        elif emulated:
+            self.env = emulator.environment(OPTIONS.build, cache=kernels)
 
     def levels(self, seed):
         if OPTIONS.emulator:
-            return (("--target=opencl", *EMULATED[seed % len(EMULATED)]) if self.emulated else (),)
+            ways = EMULATED[OPTIONS.emulator]
+            return ((f"--target={OPTIONS.emulator}", *ways[seed % len(ways)]) if self.emulated else (),)
         if OPTIONS.level:
             return tuple(tuple(level.split()) for level in OPTIONS.level)
         if not OPTIONS.fast or seed % FULL == 0:
@@ -174,6 +183,8 @@ class Tester:
                 return f"tgc {' '.join(level)}: {done.describe()}"
             if OPTIONS.only_compile:
                 continue
+            if self.emulated == "cuda":
+                T.must(T.run([self.tgc, model, "-o", self.folder / "net.cu", *dims, *level], timeout=60))
             try:
                 self.build(level, graph.seed)
             except Failure as why:
@@ -376,7 +387,8 @@ def options(parser):
     parser.add_argument("--level", action="append", help="tgc's options, instead of the usual ones; more than once: each in turn")
     parser.add_argument("--run", action="append", help="tgc's options for `tgc run`, instead of the usual ways; more than once: each in turn")
     parser.add_argument("--only-compile", action="store_true", help="by tgc, not by a C compiler; nothing runs")
-    parser.add_argument("--emulator", action="store_true", help="by OpenCL on the emulated device, instead of the usual ways")
+    parser.add_argument("--emulator", nargs="?", const="opencl", choices=sorted(EMULATED),
+                        help="by OpenCL, or CUDA, on the emulated device, instead of the usual ways")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
 

@@ -139,6 +139,13 @@ struct kernel_node {
     void **parameters, **extra;
 };
 
+/* The memory of an argument, which may be that of no bytes behind its end. */
+static struct device_memory *memory_of(uint64_t at)
+{
+    struct device_memory *m = memory_find(at);
+    return m || at == 0 ? m : memory_find(at - 1);
+}
+
 /* The module of a function; NULL: it is none. */
 static const struct module *find_module(const void *function)
 {
@@ -190,7 +197,7 @@ static int32_t prepare(struct launch_of *l, const struct kernel_node *n)
             return misuse(INVALID_VALUE, "%s: argument %d has %zu bytes", code->signature.name, i,
                           (size_t)code->nbytes[i]);
         memcpy(&l->value[i], n->parameters[i], code->nbytes[i]);
-        if (code->signature.parameter[i].kind == PARAMETER_GLOBAL && !memory_find(l->value[i]))
+        if (code->signature.parameter[i].kind == PARAMETER_GLOBAL && !memory_of(l->value[i]))
             return misuse(INVALID_VALUE, "%s: argument %d '%s' is no address of the device's", code->signature.name,
                           i, code->signature.parameter[i].name);
     }
@@ -218,7 +225,7 @@ static bool pass(struct launch *l, const struct launch_of *c, int i)
     const struct parameter *a = &c->code->signature.parameter[i];
     struct launch_values v = {.signature = &c->code->signature, .items = (size_t)c->groups[0] * c->block[0],
                               .threads = c->block[0], .is_pointer = true};
-    const struct device_memory *m = a->kind == PARAMETER_GLOBAL ? memory_find(c->value[i]) : NULL;
+    const struct device_memory *m = a->kind == PARAMETER_GLOBAL ? memory_of(c->value[i]) : NULL;
     if (a->kind != PARAMETER_GLOBAL)
         return true;
     if (!m || l->nwindow == MAX_WINDOWS) {
