@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run of the benchmark's models takes of each row of passes/target/devices.def, as `tgc info --target=opencl --cpu=ROW` counts it.
+"""What a run of the benchmark's models takes of each row of passes/target/devices.def, as `tgc info --target=TARGET --cpu=ROW` counts it.
 
     .venv/bin/python bench/devices.py [--build build] [--models resnet18 models/mlp.tg ...] [--rows adreno630 ...]
 
@@ -27,7 +27,9 @@ HEAD = "| model | launches | MB | times the least | asked MB | local KB | ms |\n
 
 
 def all_rows():
-    return re.findall(r'^DEVICE\(\w+, "([\w-]+)"', (ROOT / "passes/target/devices.def").read_text(), re.M)
+    """{row: its target}"""
+    text = (ROOT / "passes/target/devices.def").read_text()
+    return dict(re.findall(r'^DEVICE\(\w+, "([\w-]+)".*\.target = "(\w+)"', text, re.M))
 
 
 def find_models(names):
@@ -48,7 +50,7 @@ def find_models(names):
 
 
 def count(tgc, path, row):
-    done = subprocess.run([tgc, "info", path, "--target=opencl", f"--cpu={row}", "--json"], capture_output=True, text=True)
+    done = subprocess.run([tgc, "info", path, f"--target={all_rows()[row]}", f"--cpu={row}", "--json"], capture_output=True, text=True)
     if done.returncode:
         return None, done.stderr.splitlines()[0]
     return json.loads(done.stdout)["device"], None
@@ -64,7 +66,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
     parser.add_argument("--models", nargs="*", default=[])
-    parser.add_argument("--rows", nargs="*", default=all_rows())
+    parser.add_argument("--rows", nargs="*", default=list(all_rows()), choices=list(all_rows()))
     options = parser.parse_args()
     found = find_models(options.models)
     for row in options.rows:

@@ -14,21 +14,25 @@ static double places_of(const struct kernel *k)
     return n;
 }
 
-/* Loops around, but for those that are not executed by one thread. */
+/* What all threads do: those of a block have a loop of their own, or share one; what each of them loads from the
+ * same place, outside of such loops, is loaded once. */
 static void walk(const struct kernel *k, struct device_use *use)
 {
     double open[128], trips = 1;
-    int depth = 0;
+    int depth = 0, items = 0;
     for (int i = 0; i < k->nlinear; i++) {
         const struct uop *u = k->linear[i];
         if (u->op == OP_RANGE && depth < 128) {
             open[depth] = u->src[0]->vmax > 0 ? (double)u->src[0]->vmax : 1;
-            if (range_is_of_block(u) && k->ngrid)    /* threads are counted by their own loops */
+            if (range_is_of_block(u) && k->ngrid && items)
                 open[depth] /= k->block;
             trips *= open[depth++];
+            items += range_is_item(u);
         }
-        if (u->op == OP_END && depth > 0)
+        if (u->op == OP_END && depth > 0) {
             trips /= open[--depth];
+            items -= range_is_item(u->src[0]);
+        }
         if (u->op != OP_LOAD && u->op != OP_STORE && u->op != OP_GATHER)
             continue;
         const struct buffer *b = uop_buffer_of(u->src[0]);
