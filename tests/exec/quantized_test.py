@@ -342,6 +342,15 @@ for cpu in ("generic", "avx2", "avx512vnni", "neon"):
 suite.add("-O0", agrees, "O0", "-O0")
 
 
+@suite.case("sums of bytes that lie apart are compiled for devices with a grid")
+def grids():
+    folder, m = T.scratch(SCRATCH / "grids"), Layers()
+    m.heads("heads", 64, 12, 32)
+    onnx.save(m.model(), folder / "model.onnx")
+    for row in ("generic-gpu", "adreno630"):
+        T.emit(TGC, folder / "model.onnx", folder / "net.cl", "--target=opencl", f"--cpu={row}")
+
+
 # Layers without a kernel that sums bytes of their own: depthwise ones; products of few rows; those
 # whose columns are no whole vectors and sum up little; what is stored together with another layer's,
 # or is computed by its function.
