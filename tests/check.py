@@ -7,6 +7,7 @@ and so does one that stops before the end of its plan. Full logs: build/test-log
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -170,12 +171,14 @@ def excerpt(text, limit=60):
     return "".join(f"    {line}\n" for line in text.strip().splitlines()[-limit:])
 
 
-def run_meson_tests(build, jobs, totals):
+def run_meson_tests(options, build):
+    """Returns the totals of Meson's programs, and what is to be printed of them."""
     start = time.monotonic()
-    command = ["meson", "test", "-C", str(build), "--no-rebuild", "--num-processes", str(jobs)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    totals, shown = Totals(), []
+    command = ["meson", "test", "-C", str(build), "--no-rebuild", "--num-processes", str(jobs_of_lane(options))]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, **({"TGC_CASES": "all"} if options.all else {})})
     log = build / "meson-logs" / "testlog.json"
-    before = len(totals.failed)
     count = 0
     if log.exists():
         for line in log.read_text().splitlines():
@@ -187,11 +190,15 @@ def run_meson_tests(build, jobs, totals):
             totals.add(*result)
             count += 1
             if result[1]:
-                print(f"FAILED {test['name']}\n{excerpt(text)}", end="")
+                shown.append(f"FAILED {test['name']}\n{excerpt(text)}")
     if count == 0:
         totals.failed.append("meson test: ran no test program")
-        print(excerpt(done.stdout), end="")
-    print(report("unit", totals, before, start), end="", flush=True)
+        shown.append(excerpt(done.stdout))
+    return totals, "".join(shown) + report("unit", totals, start)
+
+
+def jobs_of_lane(options):
+    return max(options.jobs // LANES, 1)
 
 
 def run_suite(name, program, limit, options, build):
@@ -200,8 +207,8 @@ def run_suite(name, program, limit, options, build):
     totals, shown = Totals(), []
     if not (ROOT / program).exists():
         totals.failed.append(f"{name}: {program} is missing")
-        return totals, report(name, totals, 0, start)
-    command = [sys.executable, str(ROOT / program), "--jobs", str(max(options.jobs // LANES, 1)),
+        return totals, report(name, totals, start)
+    command = [sys.executable, str(ROOT / program), "--jobs", str(jobs_of_lane(options)),
                "--build", str(build)] + (["--all"] if options.all else [])
     logs = build / "test-logs"
     logs.mkdir(exist_ok=True)
@@ -216,23 +223,24 @@ def run_suite(name, program, limit, options, build):
     if totals.failed:
         failing = [block for block in re.findall(r"^not ok .*\n(?:#.*\n)*", text, re.M)]
         shown = [excerpt(block) for block in failing[:40]] or [excerpt(text, 20)]
-    return totals, "".join(shown) + report(name, totals, 0, start)
+    return totals, "".join(shown) + report(name, totals, start)
 
 
-def run_suites(options, build, totals):
+def run_all(options, build, totals):
     """Side by side, the long ones first, so that no lane ends much later than the other."""
     jobs = [(name, program, full if options.all else quick) for name, program, quick, full in SUITES]
     jobs.sort(key=lambda job: (LONG.index(job[0]) if job[0] in LONG else len(LONG), -job[2]))
     with ThreadPoolExecutor(min(LANES, options.jobs)) as lanes:
-        running = [lanes.submit(run_suite, *job, options, build) for job in jobs]
+        running = [lanes.submit(run_meson_tests, options, build)]
+        running += [lanes.submit(run_suite, *job, options, build) for job in jobs]
         for done in as_completed(running):
             of_suite, text = done.result()
             totals.add(of_suite.passed, of_suite.failed, of_suite.skipped)
             print(text, end="", flush=True)
 
 
-def report(name, totals, failed_before, start):
-    failed = len(totals.failed) - failed_before
+def report(name, totals, start):
+    failed = len(totals.failed)
     verdict = "ok" if failed == 0 else f"{failed} FAILED"
     return f"{name:10s} {time.monotonic() - start:7.1f} s   {verdict}\n"
 
@@ -245,8 +253,7 @@ def main():
     options = parser.parse_args()
     build = Path(options.build).resolve()
     totals = Totals()
-    run_meson_tests(build, options.jobs, totals)
-    run_suites(options, build, totals)
+    run_all(options, build, totals)
     if totals.failed:
         print("\nfailed:")
         for line in totals.failed:

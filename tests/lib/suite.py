@@ -15,6 +15,7 @@ time is spent in other programs; what is printed stays in the order of registrat
 """
 
 import argparse
+import os
 import re
 import shutil
 import sys
@@ -79,7 +80,7 @@ class Suite:
         parser.add_argument("--stop", action="store_true", help="end with the first case that fails")
         parser.add_argument("--list", action="store_true", help="print the names and stop")
         parser.add_argument("--build", default="build", help="Meson's build folder")
-        parser.add_argument("--times", action="store_true", help="print each case's seconds")
+        parser.add_argument("--times", action="store_true", help="print each case's seconds, and those of a processor: with --jobs 1 its own")
         if extra:
             extra(parser)
         self.options = parser.parse_args()
@@ -106,10 +107,10 @@ class Suite:
             # one job: by this thread, which prints: a case may replace sys.stdout for a while
             running = [pool.submit(_run_case, case) for case in chosen] if jobs > 1 else chosen
             for number, (case, future) in enumerate(zip(chosen, running), 1):
-                verdict, text, seconds = future.result() if jobs > 1 else _run_case(case)
+                verdict, text, seconds, worked = future.result() if jobs > 1 else _run_case(case)
                 print(_tap_line(number, case[0], verdict, text), flush=True)
                 if options.times:
-                    print(f"# {seconds:.2f} s", flush=True)
+                    print(f"# {seconds:.2f} s, {worked:.2f} of a processor", flush=True)
                 failed += verdict == "failed"
                 if failed and options.stop:
                     pool.shutdown(cancel_futures=True)
@@ -117,8 +118,13 @@ class Suite:
         sys.exit(1 if failed else 0)
 
 
+def _processor_seconds():
+    """Of this process, and of those that have ended which it started."""
+    return sum(os.times()[:4])
+
+
 def _run_case(case):
-    start = time.monotonic()
+    start, worked = time.monotonic(), _processor_seconds()
     try:
         case[1](*case[2])
         verdict, text = "passed", ""
@@ -128,7 +134,7 @@ def _run_case(case):
         verdict, text = "failed", str(failure)
     except Exception:  # a case may raise anything; that is a failure of that case alone
         verdict, text = "failed", traceback.format_exc()
-    return verdict, text, time.monotonic() - start
+    return verdict, text, time.monotonic() - start, _processor_seconds() - worked
 
 
 def _tap_line(number, name, verdict, text):

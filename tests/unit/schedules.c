@@ -10,6 +10,12 @@
 #include <string.h>
 #include <cmocka.h>
 
+bool cases_are(const char *how)
+{
+    const char *said = getenv("TGC_CASES");
+    return said && strcmp(said, how) == 0;
+}
+
 uint64_t next_random(struct fixture *f)
 {
     f->seed ^= f->seed << 13;

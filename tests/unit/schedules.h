@@ -30,6 +30,8 @@ struct fixture {
     struct uop **lowered;            /* by kernel: its AST before it was tiled */
 };
 
+/* Whether TGC_CASES says so: "quick", as mutants ask for, or "all", as make check-all does. */
+bool cases_are(const char *how);
 int pick(struct fixture *f, int n);
 struct fixture *fixture_new(uint64_t seed);
 void fixture_free(struct fixture *f);

@@ -130,7 +130,7 @@ static void test_rows_apart(void **state)
 static void test_band_size(void **state)
 {
     (void)state;
-    if (getenv("TGC_CASES"))
+    if (cases_are("quick"))
         skip();
     for (size_t cache = 1 << 16; cache <= 1 << 20; cache <<= 4) {
         struct fixture *f = fixture_new(1);
@@ -152,7 +152,7 @@ static void test_band_size(void **state)
 static void test_prefetch(void **state)
 {
     (void)state;
-    if (getenv("TGC_CASES"))
+    if (cases_are("quick"))
         skip();
     const struct { int rows, steps, prefetches; } layer[] = {
         {41, 200, 1}, {5, 9000, 4}, {5, 200, 0}, {41, 50, 0}};

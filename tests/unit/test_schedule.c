@@ -584,10 +584,13 @@ static void test_cases(void **state)
 {
     (void)state;
     int shared = 0, twins = 0;
-    bool quick = getenv("TGC_CASES") != NULL;    /* each case once, with all sets in turn */
+    bool quick = cases_are("quick"), all = cases_are("all");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k <= 2 * ISA_COUNT; k++) {
-            if (quick && k != (int)(i % (2 * ISA_COUNT + 1)))
+            /* each case once, with all sets in turn; or with each set, threads in turn */
+            bool is_turn = quick ? k == (int)(i % (2 * ISA_COUNT + 1))
+                                 : all || k < 2 || k == 2 * ISA_COUNT || k % 2 == (k / 2 + (int)i) % 2;
+            if (!is_turn)
                 continue;
             bool noopt = k == 2 * ISA_COUNT;
             struct fixture *f = fixture_new(i + 1);
