@@ -133,14 +133,14 @@ static int vary(model_self *self, int index, const uint64_t *varying, const size
 
 //@ device_launch to_device start device_list
 /* Kernels from .. to - 1 of the list. */
-static int launch(model_self *self, int from, int to)
+static int run_part(model_self *self, int from, int to)
 {
     return to_device(self) == MODEL_OK && start(self, from, to) ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
 //@ device_launch_queued to_device start_queued device_list
 /* The same by several queues. */
-static int launch_queued(model_self *self, int from, int to)
+static int run_part_queued(model_self *self, int from, int to)
 {
     return to_device(self) == MODEL_OK && start_queued(self, from, to) ? MODEL_OK : MODEL_DEVICE_FAILED;
 }

@@ -6,7 +6,7 @@
  *
  *      status = launch_all(self, 0, 7);                     seven kernels, as they were recorded
  *      const uint64_t varying[] = {in->dim_batch};          one whose arguments this run tells
- *      status = launch(self, 7, varying, NULL);
+ *      status = vary(self, 7, varying, NULL);     ...     status = run_part(self, 3, 12);
  */
 #include "backends/device/device.h"
 
@@ -256,6 +256,6 @@ int device_launches(struct program *p, int step, struct text *out)
     bool by_queues = p->turn[first->index].by_queues;
     snippet_use(&p->snippets, by_queues ? "device_launch_queued" : "device_launch");
     p->device_part[first->index] = first->index + n;
-    text_printf(out, "status = launch%s(self, %d, %d);\n", by_queues ? "_queued" : "", first->index, first->index + n);
+    text_printf(out, "status = run_part%s(self, %d, %d);\n", by_queues ? "_queued" : "", first->index, first->index + n);
     return n;
 }

@@ -2,6 +2,7 @@
 emitted programs open instead of a driver's.
 
     python tests/lib/emulator.py build ./net --selftest          a program on it, by hand
+    TGC_EMULATOR_CUDA=net.cu python ...                          of CUDA: the kernels' text, which tgc -o net.cu writes
     TGC_EMULATOR_DEVICE="double=0 local=8192" python ...         on a device that lacks something: tests/emulator/device.c
     TGC_EMULATOR_FAIL=7 TGC_EMULATOR_LOG=calls python ...        calls that fail, a list of them: tests/emulator/driver.c
 """
@@ -151,5 +152,5 @@ class Device:
 
 
 if __name__ == "__main__":
-    os.execvpe(sys.argv[2], sys.argv[2:], {**environment(sys.argv[1]), **os.environ,
-                                           "LD_LIBRARY_PATH": str(library(sys.argv[1]).parent)})
+    drivers = ":".join(str(which(sys.argv[1]).parent) for which in (library, cuda_library))
+    os.execvpe(sys.argv[2], sys.argv[2:], {**environment(sys.argv[1]), **os.environ, "LD_LIBRARY_PATH": drivers})
