@@ -234,7 +234,7 @@ WRONG = [
     ("a write to what is mapped to be read", write_to_mapped_for_reading, "", 0, "the host has written what it mapped to read"),
     ("memory that ends while it is mapped", ends_mapped, "", 0, "ends while the host has it mapped"),
     ("a part that is misaligned", part_misaligned, "", -13, "byte 4 is no multiple of 128"),
-    ("an image that the kernel stores", image_that_is_stored, "", -14, "k: 'y' may be stored, and 'x' is an image of the same bytes"),
+    ("an image that the kernel stores", image_that_is_stored, "", -5, "k: 'y' may be stored, and 'x' is an image of the same bytes"),
     ("an image's rows against the pitch", image_pitch, "", -65, "rows of 160 bytes, which are no multiple of 64 pixels"),
     ("an image over a buffer where there are none", image_over_buffer, "pitch=0", -59, "no image of two axes over a buffer"),
     ("an image too wide", image_too_wide, "width=128", -40, "200 x 1 pixels; the device has up to 128"),

@@ -99,13 +99,14 @@ def model(folder, path, row, options):
 
 
 def text_of_kernels(folder):
-    """Weights and what layers pass on are images, inputs are not; no selection costs padding; without locals there is no barrier."""
+    """Weights and what layers pass on are images, inputs are not; what is outside costs no selection; without locals there is no barrier."""
     text, _ = compiled(folder, MODELS["convolutions"], "--cpu=adreno630", "--image", "--no-locals")
     kernels = re.findall(r"kernel void \w+\((.*?)\)\\n\"\n", re.sub(r"\\n\"\n *\" +", " ", text))
     expect(len(kernels) >= 3, f"{kernels}")
     expect(all("read_only image2d_pixels w" in k for k in kernels if " w" in k), f"{kernels}")
     expect(sum("read_only image2d_pixels x" in k for k in kernels) >= 2, f"{kernels}")
-    expect("image_where_f32x4(x" in text and not re.search(r"= [^#]*\? *image_", text), "padding selects among pixels")
+    rows, _ = compiled(folder, MODELS["layers"], "--cpu=adreno630", "--image", "--no-locals")
+    expect("image_where_f32x4(x" in rows and not re.search(r"= [^#]*\? *image_", rows), "rows beyond the last select among pixels")
     expect("barrier(" not in text and "local float" not in text and "reqd_work_group_size" not in text, "there are blocks")
     halves, _ = compiled(folder, MODELS["convolutions"], "--cpu=adreno630", "--image", "--no-locals", "--half-storage")
     expect(re.search(r"static const struct image_of image_of\[\] = \{\n(    \{.*, true\},\n)+\};", halves), "an image is not of halves")
