@@ -328,6 +328,17 @@ static void put_functions(struct text *x, bool json, const struct schedule *s)
     }
 }
 
+static void put_images(struct text *x, bool json, const struct schedule *s)
+{
+    const struct image_use use = image_use(x->t, s);
+    if (json)
+        text_printf(x, ",\"images\":%d,\"buffers\":%d,\"image_reads\":%d,\"gated_image_reads\":%d", use.images,
+                    use.buffers, use.reads, use.gated);
+    else
+        text_printf(x, "images: %d tensors, and %d that are buffers; %d image reads in the kernels, %d of them gated\n",
+                    use.images, use.buffers, use.reads, use.gated);
+}
+
 /* What a run takes of the device that kernels are for. */
 static void put_device(struct text *x, bool json, const struct schedule *s)
 {
@@ -335,11 +346,15 @@ static void put_device(struct text *x, bool json, const struct schedule *s)
     const char *row = x->t->device->text;
     if (json)
         text_printf(x, "{\"row\":\"%s\",\"launches\":%d,\"moved_bytes\":%.0f,\"least_bytes\":%.0f,\"asked_bytes\":%.0f,"
-                    "\"local_bytes\":%.0f,\"predicted_us\":%.4g}", row, run.launches, run.moved, run.least, run.asked,
+                    "\"local_bytes\":%.0f,\"predicted_us\":%.4g", row, run.launches, run.moved, run.least, run.asked,
                     run.local_nbytes, run.ns / 1000);
     else
         text_printf(x, "device: %s, %d launches, %.4g KB moved, %.4g KB at least, %.4g KB of local memory, predicted %.4g us\n",
                     row, run.launches, run.moved / 1024, run.least / 1024, run.local_nbytes / 1024, run.ns / 1000);
+    if (x->t->image)
+        put_images(x, json, s);
+    if (json)
+        text_putc(x, '}');
 }
 
 static bool report_model(struct tgc *t, const struct options *given, struct report *r)

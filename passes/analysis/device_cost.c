@@ -4,6 +4,7 @@
  * The longest of: its operations, as far as there are threads to keep the device's units busy; its buffers'
  * bytes from memory, each once; what the threads load and store, from the cache. To that comes the launch.
  */
+#include "passes/analysis/access.h"
 #include "passes/analysis/kernel_cost.h"
 
 static double places_of(const struct kernel *k)
@@ -106,4 +107,43 @@ struct device_run device_run(struct tgc *t, const struct schedule *s)
     }
     scratch_release(t, mark);
     return run;
+}
+
+/* Reads of the program of a kernel. */
+static void count_reads(struct uop *const *u, int n, struct image_use *use)
+{
+    for (int i = 0; i < n; i++) {
+        if (u[i]->op != OP_LOAD || !VECTOR_IS_IMAGE(u[i]->arg.i))
+            continue;
+        use->reads++;
+        use->gated += u[i]->nsrc > 2 && !load_is_zero_elsewhere(u[i]);
+    }
+}
+
+static bool is_read_in_floats(const struct kernel *k, int i)
+{
+    return i >= k->noutput && (k->buffer[i]->dtype == DTYPE_F32 || k->buffer[i]->dtype == DTYPE_F16);
+}
+
+struct image_use image_use(struct tgc *t, const struct schedule *s)
+{
+    struct image_use use = {0};
+    bool *seen = scratch_array(t, 2 * ((size_t)t->next_buffer + 1), sizeof *seen);
+    for (int i = 0; i < s->nkernel && t->image; i++) {
+        const struct kernel *k = s->kernel[i], *code = k->like ? k->like->kernel : k;
+        if (code->nvariant > 0)
+            count_reads(code->variant->linear, code->variant->nlinear, &use);
+        else
+            count_reads(code->linear, code->nlinear, &use);
+        for (int j = 0; j < k->nbuffer; j++) {
+            bool image = k->is_image && k->is_image[j];
+            size_t at = 2 * (size_t)k->buffer[j]->id + image;
+            if (!is_read_in_floats(k, j) || seen[at])
+                continue;
+            seen[at] = true;
+            use.images += image;
+            use.buffers += !image;
+        }
+    }
+    return use;
 }

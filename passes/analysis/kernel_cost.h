@@ -25,4 +25,9 @@ struct device_use device_use(struct tgc *t, const struct kernel *k);
 struct device_run { int launches; double moved, least, asked, local_nbytes, ns; };
 struct device_run device_run(struct tgc *t, const struct schedule *s);
 
+/* Of --image: tensors that kernels read as images, and those of floats or halves that some kernel reads as a buffer;
+ * reads of pixels that the kernels of a run have, and gated ones of them, whose value a condition selects away. */
+struct image_use { int images, buffers, reads, gated; };
+struct image_use image_use(struct tgc *t, const struct schedule *s);
+
 #endif

@@ -3,6 +3,7 @@ here: what the interpreter computes, or near it by halves; what the kernels' tex
 tests/emulator runs the same models in all ways in which images can be made.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -105,11 +106,23 @@ def text_of_kernels(folder):
     expect(len(kernels) >= 3, f"{kernels}")
     expect(all("read_only image2d_pixels w" in k for k in kernels if " w" in k), f"{kernels}")
     expect(sum("read_only image2d_pixels x" in k for k in kernels) >= 2, f"{kernels}")
-    rows, _ = compiled(folder, MODELS["layers"], "--cpu=adreno630", "--image", "--no-locals")
+    rows, _ = compiled(folder, (ROOT / "models/mnist_cnn.tg").read_text(), "--cpu=adreno630", "--image", "--no-locals")
     expect("image_where_f32x4(x" in rows and not re.search(r"= [^#]*\? *image_", rows), "rows beyond the last select among pixels")
     expect("barrier(" not in text and "local float" not in text and "reqd_work_group_size" not in text, "there are blocks")
     halves, _ = compiled(folder, MODELS["convolutions"], "--cpu=adreno630", "--image", "--no-locals", "--half-storage")
     expect(re.search(r"static const struct image_of image_of\[\] = \{\n(    \{.*, true\},\n)+\};", halves), "an image is not of halves")
+
+
+def counts(folder):
+    """What info tells: most of what is read is images, none selected away; by halves fewer bytes are moved."""
+    run = {}
+    for options in ((), ("--half-storage",)):
+        done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--json", "--target=opencl", "--cpu=adreno630", "--image", "--no-locals",
+                             *options, ROOT / "models/mnist_cnn.tg"], cwd=T.scratch(folder)))
+        run[options] = json.loads(done.out)["device"]
+    for told in run.values():
+        expect(told["image_reads"] > 0 and told["gated_image_reads"] == 0 and told["images"] > told["buffers"], f"{told}")
+    expect(run[("--half-storage",)]["moved_bytes"] < 0.6 * run[()]["moved_bytes"], f"{run}")
 
 
 def beyond_half(folder):
@@ -143,6 +156,7 @@ def main():
     suite.parse()
     scratch = Path(suite.options.build).resolve() / "test-scratch" / "device-images"
     suite.add("the text of the kernels", text_of_kernels, scratch / "text")
+    suite.add("counts", counts, scratch / "counts")
     suite.add("beyond the largest half", beyond_half, scratch / "beyond")
     suite.add("refused", refused, scratch / "refused")
     for number, name in enumerate(MODELS):
