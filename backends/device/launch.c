@@ -1,12 +1,12 @@
 /* launch.c - a run's kernels as tables, which NAME_init() turns into kernel objects with their
- * arguments, and the statements that launch them.
+ * arguments, and the statements that start them.
  *
  *      argument_of[]   {place, whether it varies, byte}, of all kernels
  *      launch_of[]     {function, first argument, number of arguments, work-groups, work-items of one}
  *
- *      status = launch_all(self, 0, 7);                     seven kernels, as they were recorded
- *      const uint64_t varying[] = {in->dim_batch};          one whose arguments this run tells
- *      status = vary(self, 7, varying, NULL);     ...     status = run_part(self, 3, 12);
+ *      const uint64_t varying[] = {in->dim_batch};          an argument of kernel 7 that this run tells
+ *      status = vary(self, 7, varying, NULL);
+ *      status = run_part(self, 0, 12);                      twelve kernels, as they were recorded, or told
  */
 #include "backends/device/device.h"
 
