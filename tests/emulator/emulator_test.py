@@ -199,7 +199,7 @@ def several_queues(device, tgc, folder):
         reported(device, "race: .* another queue that no event orders")
 
 
-def each_call_fails(tgc, model, folder, build, program="failing.c"):
+def each_call_fails(tgc, model, folder, build, program="failing.c", options=(), facts=""):
     """Out of memory, device lost, build failed: at each call of the driver in turn, in a build with sanitizers."""
     T.scratch(folder)
     source = folder / ("net.tg" if isinstance(model, str) else "net.onnx")
@@ -207,10 +207,10 @@ def each_call_fails(tgc, model, folder, build, program="failing.c"):
         source.write_text(model)
     else:
         onnx.save(model, source)
-    T.emit(tgc, source, folder / "net.c", "--target=opencl")
+    T.emit(tgc, source, folder / "net.c", "--target=opencl", *options)
     T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "net.c", HERE / "programs" / program, "-I.", "-o", "failing", "-lm", "-ldl"],
                  cwd=folder))
-    done = T.must(T.run([folder / "failing", "", "+", ":-6"], env=emulator.environment(build, cache=folder / "kernels")))
+    done = T.must(T.run([folder / "failing", "", "+", ":-6"], env=emulator.environment(build, device=facts, cache=folder / "kernels")))
     expect("emulator: " not in done.err, done.err)
     expect(int(re.search(r"each of (\d+) calls", done.out.decode()).group(1)) > 20, done.out)
 
@@ -385,6 +385,9 @@ def add_programs(device, tgc, scratch, build):
               SHARING, scratch / "sharing", build, "sharing.c")
     suite.add("each call of the driver fails: several queues", each_call_fails, tgc, CHAINS, scratch / "queues", build)
     suite.add("several queues", several_queues, device, tgc, scratch / "several")
+    for number, (way, facts) in enumerate(WAYS.items()):
+        suite.add(f"each call of the driver fails: images, {way}", each_call_fails, tgc, I.MODELS["twins"], scratch / f"fail-images-{number}",
+                  build, "failing.c", ("--cpu=adreno630", "--image", "--no-locals"), facts, slow=way != "copies")
     suite.add("devices that lack something", lacking_devices, device, tgc, scratch / "lacks")
     suite.add("the host's interface", device_tests, build)
     suite.add("a run's calls of the driver", recorded, device, tgc, scratch / "recorded")
