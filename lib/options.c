@@ -356,8 +356,9 @@ static bool check_operands(struct parser *p)
                              : o->half_storage ? "--half-storage"
                              : o->no_locals    ? "--no-locals"
                                                : NULL;
-    if (o->target != TARGET_OPENCL && of_devices)
-        return usage(p, "%s is for --target=opencl, and not for --target=%s", of_devices, target_name(o->target));
+    if (!on_device && of_devices)
+        return usage(p, "%s is for devices, and --target=%s is for a processor; try --target=opencl",
+                     of_devices, target_name(o->target));
     if (o->target != TARGET_OPENCL && o->image)
         return usage(p, "--image is for --target=opencl, and --target=%s has no images", target_name(o->target));
     bool by_llvm = o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT;

@@ -139,12 +139,12 @@ def beyond_half(folder):
 
 
 def refused(folder):
-    """They are for OpenCL; options.images names a way that there is."""
+    """They are for devices; options.images names a way that there is."""
     T.scratch(folder)
     (folder / "m.tg").write_text(MODELS["layers"])
     for option in ("--image", "--half-storage", "--no-locals"):
         done = T.run([T.find_tgc(suite.options.build), "m.tg", "-o", "m.c", option], cwd=folder)
-        expect(done.status == 2 and f"{option} is for --target=opencl" in done.err, done.describe())
+        expect(done.status == 2 and f"{option} is for devices" in done.err, done.describe())
     need_device()
     compiled(folder, MODELS["layers"], "--cpu=adreno630", "--image", "--no-locals")
     T.must(T.run(["gcc", "-O1", "-DM_MAIN", "m.c", "-o", "m", "-lm"], cwd=folder))

@@ -53,7 +53,8 @@ LEVELS = ((), ("-O0",))
 # With a cache of nothing, layers are made one, band by band, wherever that can be.
 OTHERS = (("--threads=2",), ("--cache=0",), ("--weights=array",), ("--weights=incbin", "--cache=0", "--cpu=generic"),
           ("-O3",), ("--cpu=generic",), ("--threads=3", "--weights=array", "--cache=0"))
-EMULATED = {"opencl": ((), ("--cpu=pocl",), ("--cpu=adreno630",), ("-O0",), ("--cache=0", "--cpu=pocl"), ("--cache=0",)),
+EMULATED = {"opencl": ((), ("--cpu=pocl",), ("--cpu=adreno630",), ("-O0",), ("--cache=0", "--cpu=pocl"), ("--cache=0",),
+                       ("--cpu=adreno630", "--image", "--no-locals"), ("--image",)),
             "cuda": ((), ("--no-locals",), ("-O0",), ("--cache=0",))}
 TALLY = collections.Counter()
 LOCK = threading.Lock()
