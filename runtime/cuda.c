@@ -606,6 +606,10 @@ typedef unsigned long long uint64_t;
 #define KEEP_LOOP _Pragma("unroll 1")
 #define KEPT_TWICE 2
 
+//@ cuda_shuffle_f32
+/* What the thread has whose number is t ^ m, of a block that is one warp. */
+static inline float shuffle_f32(float x, unsigned m) { return __shfl_xor_sync(0xffffffffu, x, (int)m); }
+
 //@ cuda_bits_f32
 static inline uint32_t bits_f32(float v) { return __float_as_uint(v); }
 

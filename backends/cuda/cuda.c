@@ -223,5 +223,5 @@ static const struct text_word word[] = {
     {NULL, NULL}};
 const struct backend backend_cuda = {
     .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
-    .barrier = "__syncthreads();", .unroll = "#pragma unroll",
+    .barrier = "__syncthreads();", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
     .place = cuda_place};

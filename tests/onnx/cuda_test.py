@@ -107,6 +107,14 @@ def check_assembly(tgc, path, folder, most=0):
         expect(found and all(int(nbytes) <= most for pair in found for nbytes in pair), f"{arch}: {text[-2000:]}")
 
 
+def shuffles(tgc, folder):
+    """Rows whose block is one warp are summed up by shuffles, which need no barrier; the program runs on the emulated device."""
+    check_model(tgc, ROOT / "models" / "layer_norm.tg", folder)
+    T.must(T.run([tgc, ROOT / "models" / "layer_norm.tg", "-o", "m.ptx", "--target=cuda"], cwd=folder))
+    text = (folder / "m.ptx").read_text()
+    expect("shfl.sync.bfly" in text and "bar.sync" not in text, "no shuffles, or barriers")
+
+
 def same_bytes(tgc, folder):
     """PTX and machine code are those of the text, in any directory, and name the compiler."""
     cuda.need_nvrtc()
@@ -293,6 +301,7 @@ def main():
         suite.add(f"ptxas: {path.name}", check_assembly, tgc, path, scratch / f"{path.stem}-ptx", slow=number % 2 == 1)
     for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
         suite.add(f"ptxas: {path.stem.split('-')[0]}", check_assembly, tgc, path, scratch / f"{path.stem}-ptx", 16, slow=True)
+    suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
     suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands", build)

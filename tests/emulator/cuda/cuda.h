@@ -13,6 +13,9 @@
 extern "C" {
 __attribute__((const)) uint64_t emulator_place(uint32_t what, uint32_t d);
 __attribute__((convergent, noduplicate)) void emulator_barrier(uint32_t flags);
+__attribute__((convergent, noduplicate)) void emulator_give(const void *value, uint32_t nbytes);
+void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
+uint32_t emulator_subgroup(uint32_t what);
 }
 
 struct emulator_dim {
@@ -39,3 +42,10 @@ template <class To, class From> __attribute__((always_inline)) static inline To 
 #define __int_as_float(v) emulator_bits<float, int32_t>(v)
 #define __double_as_longlong(v) emulator_bits<long long, double>(v)
 #define __longlong_as_double(v) emulator_bits<double, long long>(v)
+
+__attribute__((always_inline)) static inline float __shfl_xor_sync(unsigned, float x, int mask)
+{
+    emulator_give(&x, sizeof x);
+    emulator_take(&x, sizeof x, emulator_subgroup(2) ^ (unsigned)mask);
+    return x;
+}
