@@ -58,7 +58,7 @@ def products(folder):
 
 def results(folder, x, *options):
     T.emit(TGC, folder / "net.onnx", folder / "net.c", *options)
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     return T.Program(folder / "net", ["y"]).run([x])["y"]
 
 
@@ -141,7 +141,7 @@ def attention(folder):
 
 def answer(folder, inputs, *options):
     T.emit(TGC, folder / "net.onnx", folder / "net.c", *options)
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     return T.Program(folder / "net", ["y"]).run(inputs)["y"]
 
 

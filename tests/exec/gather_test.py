@@ -258,7 +258,7 @@ def emit(name, model, *options):
 
 def program(folder, cpu, outputs):
     if cpu != "neon":
-        T.build(folder / "net.c", folder / "net")
+        T.build(folder / "net.c", folder / "net", main_by=TGC)
         return T.Program(folder / "net", outputs)
     if not shutil.which(COMPILER) or not shutil.which(EMULATOR):
         raise Skip(f"{COMPILER} or {EMULATOR} is not there")

@@ -76,7 +76,7 @@ def answers(beside, cpu, *options):
         T.build(folder / "net.c", folder / "net", COMPILER, ("-O2", "-static"))
         program = T.Program(folder / "net", list(want), [EMULATOR])
     else:
-        T.build(folder / "net.c", folder / "net")
+        T.build(folder / "net.c", folder / "net", main_by=TGC)
         program = T.Program(folder / "net", list(want))
     found = program.run(list(feeds.values()))
     for (shape, perm), (name, y) in zip(SHAPES, want.items()):

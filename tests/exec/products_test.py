@@ -37,7 +37,7 @@ def run(name, nodes, x, want, weights, *options):
               folder / "model.onnx")
     done = T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c", *options],
                         env={"DEBUG": "2"}))
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     error = np.abs(T.Program(folder / "net", ["y"]).run([x])["y"] - want)
     largest = error.max() / np.abs(want).max()
     mean = np.sqrt((error ** 2).mean() / (want ** 2).mean())
@@ -129,7 +129,7 @@ def budget():
     def result(*options):
         sub = T.scratch(folder / "_".join(options))
         T.must(T.run([TGC, folder / "model.onnx", "-o", sub / "net.c", *options]))
-        T.build(sub / "net.c", sub / "net")
+        T.build(sub / "net.c", sub / "net", main_by=TGC)
         return T.Program(sub / "net", [x]).run([data])[x].astype(np.float64)
 
     plain = result("--error=1")
@@ -470,7 +470,7 @@ def huge_values(dtype, *options, bound=None):
     onnx.save(G.model(nodes, inputs, [G.value("y", [2, size, d], kind)], [G.weight("c", np.array(0.25, dtype))], opset=13),
               folder / "model.onnx")
     T.emit(TGC, folder / "model.onnx", folder / "net.c", *options, *([f"--dim=n<={bound}"] if bound else []))
-    T.build(folder / "net.c", folder / "net")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     y = T.Program(folder / "net", ["y"]).run([q, k, v, mask.astype(dtype)])["y"]
     y = (y if y.dtype == np.dtype(dtype) else y.view(dtype)).astype(np.float64)
     expect(np.isfinite(y).all(), f"{(~np.isfinite(y)).sum()} of {y.size} elements are not finite")

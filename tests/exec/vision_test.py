@@ -147,7 +147,7 @@ def write(name, net, *options):
 
 def check(name, net):
     x = np.random.default_rng(2).standard_normal(net.shape).astype(np.float32)
-    for options in (("--cpu=generic",), (), ("--threads=2", "--cache=4K")):
+    for options in (("--cpu=generic",), (), ("--threads=2", "--cache=4K", "--cpu=native")):
         folder, model = write(name, net, *options)
         want = ReferenceEvaluator(model).run(None, {"x": x})[0]
         T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
