@@ -101,6 +101,7 @@ def check(tgc, scratch, name, row, *flags):
         expect("local float " not in source and "barrier(" not in source, "local memory")
     elif local is not None and row == "generic-gpu":
         expect(("local float " in source) == local and ("barrier(" in source) == local, "local memory, or none")
+    expect("in parts" not in name or flags or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
     launches = source.count("kernel void ")
     expect(flags or LAUNCHES.get(name, launches) == launches, f"{launches} launches")
     expect("in parts" not in name or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
