@@ -274,7 +274,7 @@ def names(net):
     expect({info.meta[i].key: info.meta[i].value for i in range(info.meta_count)}[b"frame_skip"] == b"4", "frame_skip")
 
 
-QUICK = ("C", "OpenCL, adreno630")
+QUICK = ("C", "OpenCL, images of halves, no local memory")
 for way in WAYS:
     suite.add(f"step by step, {way}", one, way, "small", 4, (2,), slow=way not in QUICK)
     suite.add(f"step by step, the whole networks, {way}", one, way, "full", 12, (3, 7, 8), slow=True)

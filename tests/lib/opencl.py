@@ -41,7 +41,8 @@ class Options(ctypes.Structure):
     ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
     _fields_ = [("threads", ctypes.c_int), ("weights", ctypes.c_void_p), ("weights_bytes", ctypes.c_size_t), ("parallel_for", ctypes.c_void_p),
                 ("on_kernel", KERNEL), ("user", ctypes.c_void_p), ("device", ctypes.c_int), ("context", ctypes.c_void_p), ("queue", ctypes.c_void_p),
-                ("load_program", LOAD), ("save_program", SAVE), ("on_kernel_time", TIME), ("on_error", ERROR)]
+                ("load_program", LOAD), ("save_program", SAVE), ("on_kernel_time", TIME), ("on_error", ERROR),
+                ("images", ctypes.c_int)]
 
 
 class Driver:
