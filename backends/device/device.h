@@ -19,6 +19,11 @@ struct driver {
     /* Types of arguments: a buffer's bytes, NULL: a tensor is one pointer; its offset there; a run-time
      * size; and of what threads count. */
     const char *byte, *offset, *symbol, *count;
+    /* Around a run-time size's type as a parameter; behind the i-th parameter; those behind all, up to NULL.
+     * NULL: nothing stands there. */
+    const char *constant, *reference;
+    const char *(*slot)(struct program *p, int i);
+    const char *const *places;
     /* A thread's number in its block, how many there are; of what blocks share, the part that is
      * this block's (a block may be one thread), how many parts there are. */
     const char *thread, *threads, *part[2], *parts[2];
@@ -47,6 +52,10 @@ struct driver {
 /* The hooks of all of them. */
 extern const struct device device_hooks;
 
+/* host.c: text as the elements of an array of strings, one for each of its paragraphs. */
+void device_write_strings(struct text *out, const char *s);
+/* kernel.c: whether the kernel computes with 64-bit floats. */
+bool device_has_doubles(const struct kernel *k);
 /* places.c: where each buffer lies. false: reported, what devices do not have */
 bool device_begin(struct program *p);
 

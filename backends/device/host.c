@@ -159,6 +159,17 @@ static const char *device_is_absent(struct program *p, const struct buffer *b)
 
 /* ------------------------------------------------------------------------------------- the file */
 
+void device_write_strings(struct text *out, const char *s)
+{
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        struct text line = {.t = out->t};
+        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
+        s += n + (s[n] == '\n');
+        text_printf(out, "    %.*s\\n\"%s\n", (int)line.n - 1, line.s, n > 0 && *s ? "" : ",");
+    }
+}
+
 static bool device_compile(struct program *p, const char *text)
 {
     return !p->backend->driver->compile || p->backend->driver->compile(p, text);

@@ -28,9 +28,9 @@ static const char *global_of(const struct signature *s, const struct parameter *
 /* "global const float *restrict " */
 static const char *pointer_to(const struct signature *s, const struct parameter *a)
 {
+    const bool is_alone = *s->d->restrict_ && parameter_is_restrict(s->f.k, a);
     return mem_printf(s->f.p->t, "%s%s *%s%s", global_of(s, a), dtype_ctype(a->b->dtype),
-                      parameter_is_restrict(s->f.k, a) ? s->d->restrict_ : "",
-                      parameter_is_restrict(s->f.k, a) ? " " : "");
+                      is_alone ? s->d->restrict_ : "", is_alone ? " " : "");
 }
 
 static bool is_image(const struct signature *s, const struct parameter *a)
@@ -42,14 +42,18 @@ static void put_parameter(const struct signature *s, int i, struct text_list *li
 {
     const struct parameter *a = &s->parameter[i];
     struct tgc *t = s->f.p->t;
+    const char *slot = s->d->slot ? s->d->slot(s->f.p, i) : "";
     if (is_image(s, a))
         list_put(list, mem_printf(t, "%s%s", s->d->image, s->in[i]));
     else if (a->b && !s->d->byte)
-        list_put(list, mem_printf(t, "%s%s", pointer_to(s, a), s->in[i]));
+        list_put(list, mem_printf(t, "%s%s%s", pointer_to(s, a), s->in[i], slot));
     else if (a->b)
         list_put(list, mem_printf(t, "%s%s *%s", global_of(s, a), s->d->byte, s->in[i]));
-    if (s->at[i])
-        list_put(list, mem_printf(t, "%s %s", a->b ? s->d->offset : s->d->symbol, s->at[i]));
+    if (a->b && s->at[i])
+        list_put(list, mem_printf(t, "%s %s", s->d->offset, s->at[i]));
+    else if (!a->b)
+        list_put(list, mem_printf(t, "%s%s %s%s%s", s->d->constant ? s->d->constant : "", s->d->symbol,
+                                  s->d->reference ? s->d->reference : "", s->at[i], slot));
 }
 
 static void write_signature(struct signature *s, struct text *out)
@@ -66,6 +70,8 @@ static void write_signature(struct signature *s, struct text *out)
     list.indent = out->n - list.line;
     for (int i = 0; i < s->n; i++)
         put_parameter(s, i, &list);
+    for (const char *const *place = s->d->places; place && *place; place++)
+        list_put(&list, *place);
     text_puts(out, ")\n");
 }
 
@@ -89,7 +95,7 @@ static void write_pointer(const struct signature *s, int i, struct text *out)
     if (s->d->byte)
         text_printf(out, "(%s)(%s + %s", type, s->in[i], s->at[i]);
     else
-        text_printf(out, "(%s)((unsigned char *)%s", type, s->in[i]);
+        text_printf(out, "(%s)((%sunsigned char *)%s", type, s->d->global, s->in[i]);
     if (own)
         text_printf(out, " + %s * %zul",
                     !k->block       ? "part"
@@ -148,6 +154,8 @@ static bool has_doubles(struct uop *const *u, int n)
             return true;
     return false;
 }
+
+bool device_has_doubles(const struct kernel *k) { return has_doubles(k->linear, k->nlinear); }
 
 /* Code rendered between two calls uses pieces of the device's language. */
 static void swap_snippets(struct program *p)

@@ -2,8 +2,6 @@
  * compiles, from strings in NAME.c. */
 #include "backends/opencl/opencl.h"
 
-#include <string.h>
-
 static void opencl_head(const int block[GRID_RANK], struct text *out)
 {
     if (block[0] * block[1] * block[2] > 1)
@@ -23,24 +21,12 @@ static const char *opencl_text(struct program *p, const char *pieces, const char
                       kernels);
 }
 
-/* The text as strings, an element of kernel_text[] for each of its paragraphs. */
-static void write_strings(struct text *out, const char *s)
-{
-    while (*s) {
-        size_t n = strcspn(s, "\n");
-        struct text line = {.t = out->t};
-        text_string(&line, mem_printf(out->t, "%.*s", (int)n, s));
-        s += n + (s[n] == '\n');
-        text_printf(out, "    %.*s\\n\"%s\n", (int)line.n - 1, line.s, n > 0 && *s ? "" : ",");
-    }
-}
-
 static void opencl_embed(struct program *p, const char *text, struct text *out)
 {
     (void)p;
     text_puts(out, "/* The kernels in OpenCL C, and the functions that they call. */\n"
                    "static const char *const kernel_text[] = {\n");
-    write_strings(out, text);
+    device_write_strings(out, text);
     text_puts(out, "};\n\n");
 }
 
