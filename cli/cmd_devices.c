@@ -76,6 +76,8 @@ enum exit_status cmd_devices(struct tgc *t, const struct options *o)
             text_printf(&x, "no device of OpenCL: %s\n", none);
         if (no_cuda)
             text_printf(&x, "no device of CUDA: %s\n", no_cuda);
+        text_puts(&x, "devices of Metal are not listed: they need macOS, where NAME_options.device counts those of "
+                      "MTLCopyAllDevices() from 1\n");
     }
     for (const char *line = x.s, *end; *line; line = end + 1) {
         end = strchr(line, '\n');

@@ -305,6 +305,7 @@ static const char *name_maker(struct tgc *t, const struct options *o, const stru
     const char *cc = compiler_of_environment();
     return clang                            ? clang->title
            : o->target == TARGET_CUDA       ? mem_printf(t, "%s and CUDA", cc ? cc : "cc")
+           : o->target == TARGET_METAL      ? mem_printf(t, "%s and Metal", cc ? cc : "cc")
            : o->target == TARGET_OPENCL     ? mem_printf(t, "%s and OpenCL", cc ? cc : "cc")
                                             : mem_str(t, cc ? cc : "cc");
 }

@@ -360,7 +360,7 @@ static unsigned f32_to_minifloat(float v, int mantissa, int bias)
 {
     int e = 0;
     float a = v < 0 ? -v : v;
-    if (a > 0x1p20f)
+    if (a > 1048576.0f)
         return 0x1000;
     while (a >= 2 && e < 127) {
         a *= 0.5f;
@@ -522,7 +522,7 @@ static inline float round_f6e3m2(float v) { return f6e3m2_to_f32(f32_to_f6e3m2(v
 /* f8e8m0 is an exponent, 2^(b - 127): conversion rounds up and drops the sign. */
 static float f8e8m0_to_f32(uint8_t b)
 {
-    return b == 255 ? NAN : b == 0 ? 0x1p-127f : float_bits((uint32_t)b << 23);
+    return b == 255 ? NAN : b == 0 ? float_bits(0x400000u) : float_bits((uint32_t)b << 23);
 }
 
 //@ f32_to_f8e8m0 bits_f32

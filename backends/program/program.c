@@ -381,6 +381,7 @@ const struct backend *backend_find(const char *target)
         {"llvm", &backend_llvm},
         {"opencl", &backend_opencl},
         {"cuda", &backend_cuda},
+        {"metal", &backend_metal},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i].target, target) == 0)

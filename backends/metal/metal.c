@@ -1,0 +1,122 @@
+/* metal.c - the Metal target: what backends/device/ needs to know of the Metal Shading Language, which
+ * the system compiles, from strings in NAME.c.
+ *
+ * Of the language's versions 2.4 is the one that kernels are written in: every Mac with Apple's
+ * processors has it, from macOS 12 on, and what 3.0 adds kernels do not use.
+ */
+#include "backends/device/device.h"
+
+/* Of the language, as MTLCompileOptions has it. */
+enum { VERSION_MAJOR = 2, VERSION_MINOR = 4 };
+enum { MOST_BUFFERS = 31 };      /* a kernel's parameters that are buffers */
+
+/* ---------------------------------------------------------------------------------- the language */
+
+static void metal_head(const int block[GRID_RANK], struct text *out)
+{
+    text_printf(out, "[[max_total_threads_per_threadgroup(%d)]]\nkernel void ", block[0] * block[1] * block[2]);
+}
+
+static const char *metal_slot(struct program *p, int i) { return mem_printf(p->t, " [[buffer(%d)]]", i); }
+
+static const char *metal_place(struct program *p, const struct kernel *k, int d)
+{
+    const char axis = "xyz"[d];
+    if (k->block)
+        return mem_printf(p->t, "group_at.%c", axis);
+    return mem_printf(p->t, "(group_at.%c * group_size.%c + item_at.%c)", axis, axis, axis);
+}
+
+static const char *metal_text(struct program *p, const char *pieces, const char *kernels)
+{
+    return mem_printf(p->t, "// Metal Shading Language %d.%d\n%s%s", VERSION_MAJOR, VERSION_MINOR, pieces, kernels);
+}
+
+/* --------------------------------------------------------------------------------- what it lacks */
+
+/* "kernel sin_0, of Sin "wave",", or of no node */
+static const char *name_kernel(struct program *p, const struct kernel *k)
+{
+    const char *name = program_kernel_name(p, k);
+    return k->title && *k->title ? mem_printf(p->t, "kernel %s, of %s,", name, k->title) : mem_printf(p->t, "kernel %s", name);
+}
+
+static bool check_kernel(struct program *p, const struct kernel *k)
+{
+    int n;
+    kernel_parameters(p->t, k, &n);
+    if (n > MOST_BUFFERS)
+        return diag_error(p->t, NULL,
+                          "%s has %d tensors and run-time sizes, and a kernel of Metal has at most %d: compile with -O0 "
+                          "or --target=opencl", name_kernel(p, k), n, MOST_BUFFERS);
+    if (device_has_doubles(k))
+        return diag_error(p->t, NULL,
+                          "%s computes with 64-bit floats, which Metal does not have: change the model to f32, or compile "
+                          "with --target=c", name_kernel(p, k));
+    return true;
+}
+
+static bool metal_compile(struct program *p, const char *text)
+{
+    (void)text;
+    for (int i = 0; i < p->s->nkernel; i++)
+        if (!check_kernel(p, p->s->kernel[i]))
+            return false;
+    if (p->device_doubles)
+        TGC_BUG(p->t, "a piece of runtime/ for Metal has 64-bit floats");
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------- the file */
+
+static void metal_embed(struct program *p, const char *text, struct text *out)
+{
+    text_printf(out, "/* The kernels, which -o %s.metal writes. */\nstatic const char *const kernel_text[] = {\n",
+                p->name);
+    device_write_strings(out, text);
+    text_puts(out, "};\n\n");
+}
+
+static const char *metal_open(struct program *p)
+{
+    (void)p;
+    return "kernel_text, sizeof kernel_text / sizeof *kernel_text,\n                             ";
+}
+
+static void metal_tables(struct program *p, struct text *out)
+{
+    const int width = p->t->device ? p->t->device->wave : 1;
+    text_printf(out, "/* The language's version, and the threads of a SIMD group, as the kernels expect them. */\n"
+                     "enum { %s_MSL_VERSION = %d, %s_SIMD_WIDTH = %d };\n\n", p->upper,
+                VERSION_MAJOR << 16 | VERSION_MINOR, p->upper, width);
+}
+
+static void metal_fields(struct program *p, struct text *out)
+{
+    text_printf(out, "    void *kernel[%d];\n    uint64_t value[%d];\n", p->s->nkernel + 1, p->device_arguments + 1);
+}
+
+static const char *const file[] = {"metal", "number", "math", NULL};
+static const char *const places[] = {
+    "uint3 group_at [[threadgroup_position_in_grid]]", "uint3 item_at [[thread_position_in_threadgroup]]",
+    "uint3 group_size [[threads_per_threadgroup]]", "uint3 group_count [[threadgroups_per_grid]]", NULL};
+static const struct driver driver = {
+    .head = metal_head,
+    .global = "device ", .local = "threadgroup ", .restrict_ = "",
+    .offset = "ulong", .symbol = "long", .count = "uint",
+    .constant = "constant ", .reference = "&", .slot = metal_slot, .places = places,
+    .thread = "item_at.x", .threads = "group_size.x",
+    .part = {"group_at.x", "group_at.x"}, .parts = {"group_count.x", "group_count.x"},
+    .file = file,
+    .text = metal_text, .compile = metal_compile, .embed = metal_embed, .open = metal_open, .fields = metal_fields,
+    .tables = metal_tables};
+static const struct text_word word[] = {
+    {"HANDLES", "MTLDevice and MTLCommandQueue"},
+    {"END_HANDLE", "MTLCommandBuffer of its end, which the caller waits for and releases"},
+    {"BUFFER_HANDLE", "an MTLBuffer"},
+    {"CACHE_NOTE", ";\n     * not called: Metal keeps compiled kernels in files of its own, and gives no program their bytes"},
+    {NULL, NULL}};
+const struct backend backend_metal = {
+    .name = "metal", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
+    .barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
+    .place = metal_place};
