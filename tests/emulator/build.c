@@ -211,7 +211,10 @@ static bool write_source(const struct language *language, const char *key, const
 {
     struct text all = {NULL, 0, 0};
     struct signature s;
-    text_add(&all, "#include \"%s.cl\"\n", key);
+    if (language->linkage)
+        text_add(&all, "%s{\n#include \"%s.cl\"\n}\n", language->linkage, key);
+    else
+        text_add(&all, "#include \"%s.cl\"\n", key);
     for (const char *at = text; signature_next(language->word, &at, &s);)
         language->wrap(&s, &all);
     char path[PATH + 64];

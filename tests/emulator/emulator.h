@@ -15,7 +15,8 @@
  *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
  *      report.c              one line for each finding
  *
- * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side.
+ * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side; Metal's
+ * framework and the Objective-C runtime are a third, metal/.
  * What knows a language is one file (language_opencl.c: words, how a kernel is called), clang's
  * flags for it and its built-ins (opencl.flags, opencl.h, opencl.cl, builtins.c); fibers and shadow
  * memory know none. The library has state of the process (objects, the launch that runs), as a
@@ -70,7 +71,7 @@ void device_read(void);
 
 /* -------------------------------------------------------------------------------- signature.c */
 
-enum { MAX_PARAMETERS = 64, MAX_NAME = 256 };
+enum { MAX_PARAMETERS = 64, MAX_NAME = 256, MAX_PLACES = 8 };
 enum parameter_kind {
     PARAMETER_VALUE,
     PARAMETER_GLOBAL,
@@ -85,12 +86,15 @@ struct parameter {
     bool is_const;                       /* what it points to; an image: it is read only */
     char type[MAX_NAME], name[MAX_NAME]; /* as declared */
     char tensor[MAX_NAME];               /* "f32[B,128]", see tensors.c; "": nothing is said */
+    int slot;                            /* "[[buffer(2)]]"; -1: the text does not say */
 };
 
 struct signature {
     char name[MAX_NAME];
     struct parameter parameter[MAX_PARAMETERS];
     int n;
+    char place[MAX_PLACES][MAX_NAME]; /* "[[threads_per_threadgroup]]": parameters behind the others */
+    int nplace;
     size_t block[3]; /* what the text requires; 0: nothing */
     size_t bound;    /* most work-items of a block, by the text; 0: it does not say */
 };
@@ -140,8 +144,9 @@ struct language {
     const struct word *word; /* ends with a NULL */
     /* Writes code behind the text: NAME_call(), NAME_nbytes[] (see struct kernel_code). */
     void (*wrap)(const struct signature *s, struct text *out);
+    const char *linkage; /* before the text in braces; NULL: nothing */
 };
-extern const struct language language_opencl, language_cuda;
+extern const struct language language_opencl, language_cuda, language_metal;
 
 /* A string that grows; what does not fit into memory is cut. */
 struct text {

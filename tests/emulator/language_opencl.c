@@ -51,4 +51,4 @@ static void wrap(const struct signature *s, struct text *out)
     text_add(out, ");\n}\n");
 }
 
-const struct language language_opencl = {"OpenCL C", "opencl", word, wrap};
+const struct language language_opencl = {"OpenCL C", "opencl", word, wrap, NULL};

@@ -113,14 +113,35 @@ static void note_kind(struct parameter *p, int kind)
     }
 }
 
+/* "[[buffer(2)]]", behind its first bracket: which buffer, or what else the parameter is. */
+static void read_attribute(const char **at, struct parameter *p, char *place)
+{
+    struct token t;
+    int depth = 1;
+    while (depth > 0 && (t = next(at)).n > 0) {
+        depth += is_token(t, "[") - is_token(t, "]");
+        if (is_token(t, "buffer")) {
+            next(at);
+            p->slot = (int)strtol(next(at).at, NULL, 10);
+            next(at);
+        } else if (is_word(*t.at))
+            copy_name(place, t);
+    }
+}
+
 /* One parameter, up to the comma or the parenthesis behind it, which is returned. */
-static struct token read_parameter(const struct word *word, const char **at, struct parameter *p)
+static struct token read_parameter(const struct word *word, const char **at, struct parameter *p, char *place)
 {
     struct token last = {NULL, 0}, t;
     int depth = 0;
-    *p = (struct parameter){.kind = PARAMETER_VALUE};
+    *p = (struct parameter){.kind = PARAMETER_VALUE, .slot = -1};
+    *place = '\0';
     for (t = next(at); t.n > 0 && (depth > 0 || !(is_token(t, ",") || is_token(t, ")")));
          t = next(at)) {
+        if (is_token(t, "[")) {
+            read_attribute(at, p, place);
+            continue;
+        }
         depth += is_token(t, "(") - is_token(t, ")");
         const int kind = kind_of(word, t);
         note_kind(p, kind);
@@ -172,8 +193,10 @@ static bool read_kernel(const struct word *word, const char **at, struct signatu
     if (is_token(next(&ahead), ")"))
         *at = ahead;
     else
-        for (t = (struct token){",", 1}; is_token(t, ",") && s->n < MAX_PARAMETERS;)
-            t = read_parameter(word, at, &s->parameter[s->n++]);
+        for (t = (struct token){",", 1}; is_token(t, ",") && s->n < MAX_PARAMETERS && s->nplace < MAX_PLACES;) {
+            t = read_parameter(word, at, &s->parameter[s->n], s->place[s->nplace]);
+            *(*s->place[s->nplace] ? &s->nplace : &s->n) += 1;
+        }
     ahead = *at;
     return is_token(next(&ahead), "{") || is_token(next(&ahead), "__attribute__");
 }
@@ -181,13 +204,20 @@ static bool read_kernel(const struct word *word, const char **at, struct signatu
 bool signature_next(const struct word *word, const char **at, struct signature *s)
 {
     const char *text = *at;
-    for (struct token t = next(at); t.n > 0; t = next(at))
-        if (kind_of(word, t) == WORD_KERNEL) {
+    size_t bound = 0; /* in front of the kernel's word */
+    for (struct token t = next(at); t.n > 0; t = next(at)) {
+        const int kind = kind_of(word, t);
+        if (kind == WORD_BOUND) {
+            next(at);
+            bound = strtoul(next(at).at, NULL, 10);
+        } else if (kind == WORD_KERNEL) {
             memset(s, 0, sizeof *s);
+            s->bound = bound;
             if (!read_kernel(word, at, s))
                 continue;
             tensors_read(text, t.at, s);
             return true;
         }
+    }
     return false;
 }

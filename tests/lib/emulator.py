@@ -26,6 +26,8 @@ from suite import Failure, Skip
 SOURCES = Path(__file__).resolve().parents[1] / "emulator"
 COMPILERS = ("clang", "clang-19")
 BUILDING = threading.Lock()
+METAL = "libmetal_emulator.so.1"
+METAL_FLAGS = [f'-DMETAL_RUNTIME="{METAL}"', f'-DMETAL_FRAMEWORK="{METAL}"']      # where macOS has them there is nothing here
 HALVES = ["-mf16c"] if platform.machine() == "x86_64" else []
 
 
@@ -39,7 +41,7 @@ def need_clang():
 
 @functools.cache
 def key(clang):
-    files = [path for path in sorted(SOURCES.rglob("*")) if path.suffix in (".c", ".h", ".cl", ".def", ".flags") and "programs" not in path.parts]
+    files = [path for path in sorted(SOURCES.rglob("*")) if path.is_file() and "programs" not in path.parts]
     text = b"".join(path.read_bytes() for path in files)
     version = subprocess.run([clang, "--version"], capture_output=True, check=True).stdout
     return hashlib.sha256(text + version).hexdigest()[:16]
@@ -63,6 +65,11 @@ def library(build):
 def cuda_library(build):
     """CUDA's, likewise."""
     return folder_of(build, cuda) / "libcuda.so.1"
+
+
+def metal_library(build):
+    """Metal's framework and the Objective-C runtime, in one."""
+    return folder_of(build, metal) / METAL
 
 
 def remove_old(folder):
@@ -100,19 +107,28 @@ def cuda(_, folder):
     link(folder, "libcuda.so.1", [*(SOURCES / "cuda").glob("*.c"), *(SOURCES / f"{name}.c" for name in KERNELS)])
 
 
-def environment(build, **more):
+def metal(_, folder):
+    link(folder, METAL, [*(SOURCES / "metal").glob("*.c"), *(SOURCES / f"{name}.c" for name in KERNELS)])
+
+
+def environment(build, which=library, **more):
     """For a process that is to find the emulator; more: device=, fail=, log=, report=."""
-    return {"LD_LIBRARY_PATH": str(library(build).parent), "TGC_EMULATOR_CLANG": need_clang(), "TGC_EMULATOR_REPORT": "",
+    return {"LD_LIBRARY_PATH": str(which(build).parent), "TGC_EMULATOR_CLANG": need_clang(), "TGC_EMULATOR_REPORT": "",
             "TGC_EMULATOR_DEVICE": "", **{f"TGC_EMULATOR_{name.upper()}": str(value) for name, value in more.items()}}
 
 
 def cuda_environment(build, text, **more):
     """The same with CUDA's driver, where the kernels' text is in that file."""
-    return {**environment(build, **more), "LD_LIBRARY_PATH": str(cuda_library(build).parent), "TGC_EMULATOR_CUDA": str(text)}
+    return {**environment(build, cuda_library, **more), "TGC_EMULATOR_CUDA": str(text)}
+
+
+def metal_environment(build, **more):
+    """The same with Metal, for programs that were compiled with METAL_FLAGS."""
+    return environment(build, metal_library, **more)
 
 
 class Device:
-    """The emulator in this process: programs that are opened here find it by its name. which: library, or cuda_library."""
+    """The emulator in this process: programs that are opened here find it by its name. which: library, cuda_library or metal_library."""
 
     def __init__(self, build, folder, which=library):
         self.library = ctypes.CDLL(str(which(build)))

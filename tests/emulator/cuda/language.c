@@ -23,4 +23,4 @@ static void wrap(const struct signature *s, struct text *out)
     text_add(out, ");\n}\n");
 }
 
-const struct language language_cuda = {"CUDA C", "cuda/cuda", word, wrap};
+const struct language language_cuda = {"CUDA C", "cuda/cuda", word, wrap, NULL};
