@@ -1,0 +1,265 @@
+"""The Metal target without a Mac: kernels are C++ for clang and g++ with a metal_stdlib of the tests' own, and use nothing that the language's
+version has not (tests/lib/msl.py); programs run on the emulated device, by an Objective-C runtime and a framework of the tests' own, which count
+who holds what and see every access and every message. Quick: the models of models/, every 120th of the onnx package's tests."""
+
+import gc
+import re
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "exec")]
+
+import numpy as np
+import onnx
+
+import emulator
+import graphs as G
+import msl
+import node_test as N
+import opencl_test as O
+import tgc as T
+from device_test import Options
+from library import Library
+from suite import Failure, Suite, expect
+
+EVERY = 120
+NO_DEVICE, DEVICE_FAILED, DEVICE_MEMORY, OTHER_DEVICE = 19, 11, 22, 23
+DOUBLES_INSIDE = {"Resize", "Upsample", "Range", "Pow", "DFT", "STFT", "MelWeightMatrix"}
+PROGRAMS = HERE.parent / "emulator" / "programs"
+
+suite = Suite("metal", jobs=1)      # the device is one of the process
+
+
+def emit(tgc, model, folder, stem, *options):
+    """STEM.c, and the kernels' text, which is checked."""
+    for out in (f"{stem}.c", f"{stem}.metal"):
+        T.must(T.run([tgc, model, "-o", out, f"--name={stem}", "--target=metal", *options], cwd=folder, timeout=120))
+    msl.check((folder / f"{stem}.metal").read_text())
+
+
+def built(tgc, model, folder, *options):
+    """NAME.so of a model, in this process's device."""
+    T.scratch(folder)
+    onnx.save(model, folder / "net.onnx")
+    emit(tgc, "net.onnx", folder, "net", *options)
+    T.must(T.run(["gcc", "-O1", *T.WARNINGS, *emulator.METAL_FLAGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+
+
+def environment(build, folder, **more):
+    return emulator.metal_environment(build, cache=folder / "kernels", **more)
+
+
+# -------------------------------------------------------------------------------------------------- programs
+
+def check_model(tgc, path, folder, build, *options):
+    """The program's own check of its reference vectors."""
+    T.scratch(folder)
+    emit(tgc, path, folder, "m", *options)
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1", *emulator.METAL_FLAGS))
+    done = T.run([folder / "m", "--selftest"], env=environment(build, folder))
+    expect(done.status == 0 and not done.err, done.describe())
+
+
+def has_doubles(case):
+    """Whether the model has 64-bit floats, or an operator that computes with them inside."""
+    text = str(case.model)
+    return "11" in re.findall(r"\b(?:data_type|elem_type|i): (\d+)", text) or DOUBLES_INSIDE & set(re.findall(r'op_type: "(\w+)"', text))
+
+
+def check_case(device, tgc, case, folder, told):
+    with device.watch():
+        try:
+            N.emit_case(tgc, case, folder, ("--target=metal",), told)
+            options = N.case_options(case, folder, ("--target=metal",), told)
+            T.must(T.run([tgc, "model.onnx", "-o", "node.metal", *options], cwd=folder, timeout=60))
+            msl.check((folder / "node.metal").read_text())
+            T.must(T.run(["gcc", "-O0", *emulator.METAL_FLAGS, "-shared", "-fPIC", "node.c", "-o", "node.so", *N.libraries_of(case)], cwd=folder))
+            O.check_results(case, Library(folder / "node.so", "node"))
+        except N.Refused as refusal:
+            if "64-bit floats, which Metal does not have" in str(refusal):
+                expect(has_doubles(case), f"refused, and the model has no 64-bit floats: {refusal}")
+            else:
+                O.check_refusal(case, refusal)
+        gc.collect()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+# -------------------------------------------------------------------------------------------------- the language
+
+def as_cxx(tgc, folder):
+    """Kernels as C++14 by clang and g++, with halves of the library's and, where the compiler has them, its own."""
+    T.scratch(folder)
+    for stem in ("mlp", "transformer_block", "mnist_cnn"):
+        emit(tgc, ROOT / "models" / f"{stem}.tg", folder, stem)
+    x = np.arange(6, dtype=np.float16).reshape(2, 3)
+    onnx.save(G.model([G.node("Sin", ["x"], ["s"]), G.node("Add", ["s", "x"], ["y"])], [G.value("x", list(x.shape), onnx.TensorProto.FLOAT16)],
+                      [G.value("y", list(x.shape), onnx.TensorProto.FLOAT16)]), folder / "halves.onnx")
+    emit(tgc, "halves.onnx", folder, "halves")
+    words = ["-std=c++14", "-fsyntax-only", "-Werror=all", "-Wno-unknown-pragmas", "-Wno-attributes", f"-I{emulator.SOURCES / 'metal'}"]
+    compilers = [[emulator.need_clang(), "-Wno-unknown-attributes", "-Wno-ignored-attributes"], ["g++"]]
+    (folder / "own.cc").write_text("_Float16 x;\n")
+    for compiler in compilers:
+        own = T.run([*compiler, "-fsyntax-only", "own.cc"], cwd=folder).status == 0
+        for flags in ([], ["-DMETAL_STDLIB_FLOAT16"])[:1 + own]:
+            for text in sorted(folder.glob("*.metal")):
+                T.must(T.run([*compiler, *words, *flags, "-Wno-unused-function", "-Wno-unused-variable", "-x", "c++", text], timeout=120))
+
+
+def checker(_, folder):
+    """The checker sees what it is there for."""
+    head = "// Metal Shading Language 2.4\n#include <metal_stdlib>\nusing namespace metal;\n"
+    kernel = "kernel void f(device float *y [[buffer(0)]])\n{{\n    {}\n}}\n"
+    msl.check(head + kernel.format("y[0] = precise::sin(1.0f);"))
+    for wrong in ("double x = 1;", "float *p = y;", "y[0] = simd_sum_of(1.0f);", "static int n;", "goto end;", "long long n = 1;", "y[0] = 0x1p3f;", "y[0] = 1ll;"):
+        try:
+            msl.check(head + kernel.format(wrong))
+        except Failure:
+            continue
+        expect(False, f"passes: {wrong}")
+
+
+# -------------------------------------------------------------------------------------------------- refusals
+
+def refuses(tgc, folder):
+    """64-bit floats: the kernel and its node are named, and no file is left."""
+    T.scratch(folder)
+    onnx.save(G.model([G.node("Sin", ["x"], ["y"], name="wave")], [G.value("x", [4], onnx.TensorProto.DOUBLE)], [G.value("y", [4], onnx.TensorProto.DOUBLE)]), folder / "m.onnx")
+    for out in ("m.c", "m.metal"):
+        done = T.run([tgc, "m.onnx", "-o", out, "--target=metal"], cwd=folder)
+        expect(done.status == 1 and re.search(r'kernel \w+, of Sin "wave", computes with 64-bit floats', done.err) and not (folder / out).exists(), done.describe())
+    many = [f"x{i}" for i in range(40)]
+    onnx.save(G.model([G.node("Sum", many, ["y"])], [G.value(x, [4]) for x in many], [G.value("y", [4])]), folder / "m.onnx")
+    done = T.run([tgc, "m.onnx", "-o", "m.metal", "--target=metal"], cwd=folder)
+    expect(done.status == 1 and "has at most 31" in done.err and not (folder / "m.metal").exists(), done.describe())
+
+
+# -------------------------------------------------------------------------------------------------- the host
+
+def refused(device, folder, facts, status, words):
+    """A device on which the program cannot run: init's status and words, nothing is misused or left."""
+    told = []
+    with device.watch(facts):
+        options = Options(on_error=Options.ERROR(lambda user, text: told.append(text.decode())))
+        Library(folder / "net.so", "net", options=options, status=status)
+        expect(re.search(words, " ".join(told)) if words else not told, f"{facts}: {told}")
+        gc.collect()
+
+
+def other_devices(device, tgc, folder):
+    """No device; too little memory; threadgroups that are too large; another SIMD group."""
+    built(tgc, G.perceptron(), folder)
+    refused(device, folder, "units=0", NO_DEVICE, "")
+    refused(device, folder, "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights.*of 100 bytes at most")
+    refused(device, folder, "subgroup=16", OTHER_DEVICE, "SIMD groups of 32 threads, and the device's have 16")
+    folder = folder / "products"         # another file: the first one may still be loaded
+    built(tgc, products(), folder)
+    refused(device, folder, "group=8", OTHER_DEVICE, "kernel net_.* threads in a threadgroup, and the device runs 8")
+    refused(device, folder, "local=16", OTHER_DEVICE, "kernel net_.* bytes of threadgroup memory, and the device 16: compile with --no-locals")
+
+
+def products():
+    w = np.random.default_rng(7).random((64, 64), np.float32)
+    return G.model([G.node("MatMul", ["x", "w"], ["y"])], [G.value("x", [64, 64])], [G.value("y", [64, 64])], [onnx.numpy_helper.from_array(w, "w")])
+
+
+def broken_text(device, tgc, folder):
+    """Kernels that do not compile: what the device's compiler says."""
+    built(tgc, G.perceptron(), folder)
+    source = (folder / "net.c").read_text()
+    (folder / "net.c").write_text(source.replace("using namespace metal;", "using namespace mettle;"))
+    T.must(T.run(["gcc", "-O0", *emulator.METAL_FLAGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+    refused(device, folder, "", DEVICE_FAILED, "(?s)the kernels do not compile: .*mettle")
+
+
+def recorded(device, tgc, folder):
+    """A run is one command buffer with one encoder."""
+    built(tgc, G.perceptron(), folder)
+    with device.watch():
+        library = Library(folder / "net.so", "net")
+        with device.log(folder / "calls"):
+            library.run({"x": np.ones((1, 8), np.float32)})
+        calls = (folder / "calls").read_text().split("\n")
+        for call in ("commandBuffer", "computeCommandEncoder", "commit", "waitUntilCompleted"):
+            expect(calls.count(call) == 1, f"{call}: {calls.count(call)} times")
+        for call in ("newBufferWithLength:options:", "newLibraryWithSource:options:error:", "newFunctionWithName:"):
+            expect(call not in calls, f"a run calls {call}")
+        del library
+        gc.collect()
+
+
+def without_framework(tgc, folder):
+    """On a system that is no macOS, as this one is: the status, and why."""
+    T.scratch(folder)
+    emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    done = T.run([folder / "m", "--selftest"], cwd=folder)
+    expect(done.status != 0 and "Metal is of macOS, and this system has no" in done.err and "driver of the device" in done.err, done.describe())
+
+
+def each_call_fails(tgc, model, folder, build):
+    """At each message in turn, in a build with sanitizers."""
+    T.scratch(folder)
+    onnx.save(model, folder / "net.onnx")
+    emit(tgc, "net.onnx", folder, "net")
+    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, f'-DDRIVER="{emulator.METAL}"', *emulator.METAL_FLAGS, "net.c", PROGRAMS / "failing.c", "-I.", "-o",
+                  "failing", "-lm", "-ldl"], cwd=folder))
+    done = T.must(T.run([folder / "failing", "", "+"], env=environment(build, folder)))
+    expect("emulator: " not in done.err, done.err)
+    expect(int(re.search(r"each of (\d+) calls", done.out.decode()).group(1)) > 15, done.out)
+
+
+def broken_program(tgc, folder, build):
+    """A kernel that stores elsewhere: a status, and the line of its text."""
+    T.scratch(folder)
+    emit(tgc, ROOT / "models" / "mlp.tg", folder, "net", "--dim", "B=2")
+    text = (folder / "net.c").read_text()
+    broken = re.sub(r"\by\[([^]]*)\] = ", r"y[\1 + 1000000] = ", text, count=1)
+    expect(broken != text, "no kernel stores to y[...]")
+    (folder / "net.c").write_text(broken)
+    T.build(folder / "net.c", folder / "net", "gcc", ("-O0", *emulator.METAL_FLAGS))
+    done = T.run([folder / "net", "--selftest"], env=environment(build, folder))
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1000000\] = ", done.err), done.describe())
+
+
+def sharing(tgc, folder, build):
+    """In a program that uses Metal itself: its device, queue, buffers and command buffer, times of kernels."""
+    T.scratch(folder)
+    emit(tgc, ROOT / "models" / "digits.tg", folder, "net")
+    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, *emulator.METAL_FLAGS, "net.c", PROGRAMS / "metal.c", "-I.", "-o", "sharing", "-lm", "-ldl"], cwd=folder))
+    done = T.must(T.run([folder / "sharing"], env=environment(build, folder)))
+    expect(done.out.decode() == "right\n" and not done.err, done.describe())
+
+
+def main():
+    suite.parse()
+    build = suite.options.build
+    tgc = T.find_tgc(build)
+    scratch = T.scratch(Path(build).resolve() / "test-scratch" / "metal")
+    device = emulator.Device(build, scratch, emulator.metal_library)
+    for path in sorted((ROOT / "models").glob("*.tg")):
+        suite.add(path.name, check_model, tgc, path, scratch / path.stem, build, slow=path.stem in ("mnist_cnn", "transformer_block"))
+        suite.add(f"-O0: {path.name}", check_model, tgc, path, scratch / f"{path.stem}-O0", build, "-O0", slow=True)
+    suite.add("as C++", as_cxx, tgc, scratch / "cxx")
+    suite.add("the checker", checker, tgc, scratch / "checker")
+    suite.add("what Metal has not", refuses, tgc, scratch / "refuses")
+    suite.add("no macOS", without_framework, tgc, scratch / "no_framework")
+    suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
+    suite.add("kernels that do not compile", broken_text, device, tgc, scratch / "broken_text")
+    suite.add("a run's messages", recorded, device, tgc, scratch / "recorded")
+    suite.add("a kernel out of bounds", broken_program, tgc, scratch / "broken", build)
+    suite.add("device, queue, buffers and command buffer of the caller's", sharing, tgc, scratch / "sharing", build)
+    for name, make in G.FAILING.items():
+        suite.add(f"each message fails: {name}", each_call_fails, tgc, make(), scratch / f"fails-{name.replace(' ', '_')}", build)
+    cases = N.load_cases(build)
+    passing, _ = N.read_lists()
+    for number, (name, told) in enumerate(passing.items()):
+        if name in cases:
+            suite.add(name, check_case, device, tgc, cases[name], scratch / N.flat(name), told, slow=number % EVERY != 0)
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()
