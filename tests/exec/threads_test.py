@@ -247,8 +247,8 @@ def object_hash(model, threads, folder, compiler="gcc", triple=(), runner=()):
     return T.must(T.run([*runner, folder / "program"], timeout=120)).out.decode()
 
 
-def model_of(name):
-    folder = emit(name, 7, "llvm-object")
+def model_of(name, use="llvm-object"):
+    folder = emit(name, 7, use)
     return folder, folder / "model.onnx" if name in MODELS else T.ROOT / "models" / f"{name}.tg"
 
 
@@ -266,7 +266,7 @@ def by_llvm_elsewhere(triple, *flags):
         if not shutil.which(tool):
             raise Skip(f"{tool} is not installed")
     compiler = " ".join((compiler, *flags))
-    folder, model = model_of("rows")
+    folder, model = model_of("rows", triple)      # beside the cases of other machines
     object_hash(model, 7, folder, compiler, (f"--triple={triple}",), (emulator,))
 
 
