@@ -160,6 +160,7 @@ struct buffer {
     struct uop *base_offset;
     bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
     bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
+    bool is_doubled;             /* the same: it has two halves, of which one is used at a time */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
      * it */

@@ -304,7 +304,7 @@ static void print_memory(struct printer *p, const struct buffer *b)
     }
     text_puts(p->out, b->ndim ? "]" : "");
     if (buffer_space(b) == SPACE_LOCAL)
-        text_printf(p->out, " %s", space_name(SPACE_LOCAL));
+        text_printf(p->out, " %s%s", space_name(SPACE_LOCAL), b->is_doubled ? " doubled" : "");
     if (b->kind == BUFFER_WEIGHT && b->storage)
         print_storage(p, b->storage);
     if (b->base) {

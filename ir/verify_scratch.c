@@ -18,7 +18,8 @@
  * if one of its own conditions cannot be evaluated, or if its offset is invariant in one of its own
  * loops (which leaves only the last iteration's value).
  *
- * What cannot be decided (an offset that is data, more iterations than the budget) is counted.
+ * What cannot be decided (an offset that is data, more iterations than the budget; memory with two
+ * halves, of which the iteration before has stored one) is counted.
  */
 #include <string.h>
 
@@ -748,7 +749,7 @@ void scratch_verify(struct tgc *t, struct uop *const *u, int n, const char *afte
             continue;
         struct mem_mark inner = scratch_mark(t);
         if (find_group(&v, i, taken, &g)) {
-            bool proved = prove_group(&v, &g);
+            bool proved = !v.access[i].buffer->is_doubled && prove_group(&v, &g);
             *(proved ? &proof->proved : &proof->open) += g.nload;
         }
         scratch_release(t, inner);

@@ -281,6 +281,8 @@ bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k);
 /* half_vectors.c: halves vectors of which at most half the lanes are stored, if the instruction set
  * has half registers */
 bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k);
+/* pipeline.c: copies in local memory with two halves are loaded a step early */
+bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k);
 /* aligned.c: on a device with a grid, accesses of aligned neighbours become one transaction */
 bool pass_align(struct tgc *t, struct schedule *s, struct kernel *k);
 /* prefetch.c: PREFETCH behind loads of weights; of weights that are read once only if the model's

@@ -454,6 +454,7 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     b->is_local = accept_word(&k->r, space_name(SPACE_LOCAL));
     if (b->is_local && kind != BUFFER_SCRATCH)
         return read_error(&k->r, &space, "only scratch is local");
+    b->is_doubled = b->is_local && accept_word(&k->r, "doubled");
     if (!read_order(k, b))
         return false;
     if (accept_word(&k->r, "in")) {

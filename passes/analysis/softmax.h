@@ -13,10 +13,6 @@ struct softmax {
     double scale;                /* a constant factor, see defer_division.c; 1: none */
 };
 
-/* On a device, attention of so many queries goes by blocks of keys (online_find.c); of fewer a row of
- * scores is kept. */
-enum { SOFTMAX_QUERIES = 8 };
-
 /* Whether u is such a power. */
 bool softmax_match(struct uop *u, struct softmax *s);
 

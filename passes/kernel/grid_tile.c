@@ -27,7 +27,7 @@ struct product {
     int vector;                  /* lanes of a thread's vectors of columns; 1: none */
     bool row_vectors;            /* rows are neighbours in memory: a thread's lanes are loaded as vectors */
 };
-struct block_tile { int64_t row_items, row_lanes, column_items, column_lanes; bool local; double ns; };
+struct block_tile { int64_t row_items, row_lanes, column_items, column_lanes; bool local, doubled; double ns; };
 
 static int64_t most_turns(const struct uop *r) { return r->src[0]->vmax > 0 ? r->src[0]->vmax : 1; }
 
@@ -143,6 +143,7 @@ static void pack_operands(struct tgc *t, struct kernel *k, int store)
 /* ------------------------------------------------------------------------------------- the cost */
 
 static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
+static double floor_div(int64_t a, int64_t b) { return a > b ? (double)(a / b) : 1; }
 
 /* Loads of a thread for one term of each of its sums: of both operands, as vectors where they are
  * neighbours. */
@@ -153,6 +154,30 @@ static double loads_of(const struct tgc *t, const struct product *x, const struc
     return (double)(b->row_lanes / (rows ? lanes : 1)) + (double)(b->column_lanes / x->vector);
 }
 
+/* Bytes of local memory of a block. */
+static int64_t copied_nbytes(const struct product *x, const struct block_tile *b)
+{
+    return (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4 * (b->doubled ? 2 : 1);
+}
+
+/* What a unit's time is, in that of the arithmetic of all its steps: as many blocks as it holds at once compute while
+ * one waits for what it copies, or, with two halves, while it computes itself. A unit with few threads has
+ * instructions of some waves alone to choose from. */
+static double copies_wait(const struct tgc *t, const struct product *x, const struct block_tile *b, double blocks,
+                          double instructions)
+{
+    const struct device_row *d = t->device;
+    double threads = (double)(b->row_items * b->column_items), held = blocks / d->units;
+    double room = floor_div(d->unit_local_nbytes, copied_nbytes(x, b)), most = floor_div(d->unit_threads, (int64_t)threads);
+    held = held > room ? room : held;
+    held = held > most ? most : held;
+    held = held < 1 ? 1 : held;
+    double step = 2 * threads * (double)x->step * instructions / (d->gflops / d->units);
+    double wait = (b->doubled ? d->latency : d->latency + step) / (held * step);
+    double fill = held * threads / (d->wave * RATIO_GRID_FILL);
+    return (wait < 1 ? 1 : wait) / (fill > 1 ? 1 : fill);
+}
+
 static double tile_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
     const struct device_row *d = t->device;
@@ -161,10 +186,11 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
     double threads = (double)(b->row_items * b->column_items), k = (double)x->terms;
     double sums = (double)(b->row_lanes * b->column_lanes), loads = loads_of(t, x, b);
     double instructions = sums + loads * (b->local ? 1 : RATIO_GRID_LOAD) + 1;
-    /* copies, and two barriers a step */
+    /* copies, and two barriers a step, or one */
     if (b->local)
-        instructions += RATIO_GRID_LOAD * (rows + columns) / x->vector / threads + RATIO_GRID_BARRIER / (double)x->step;
-    double busy = blocks * threads / cost_full_threads(t->device);
+        instructions += RATIO_GRID_LOAD * (rows + columns) / x->vector / threads +
+                        RATIO_GRID_BARRIER / (double)x->step / (b->doubled ? 2 : 1);
+    double busy = b->local ? 1 / copies_wait(t, x, b, blocks, instructions) : blocks * threads / cost_full_threads(d);
     double waves = blocks / d->units;
     double last = __builtin_ceil(waves) / waves;       /* some units have nothing to do at the end */
     double compute = 2 * blocks * threads * k * instructions / d->gflops * last / (busy < 1 ? busy : 1);
@@ -180,7 +206,9 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
     int64_t threads = b->row_items * b->column_items;
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     int64_t registers = b->row_lanes * b->column_lanes + b->row_lanes + b->column_lanes;
-    int64_t copied = (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4;
+    int64_t copied = copied_nbytes(x, b);
+    if (b->doubled)                                   /* what is loaded early */
+        registers += x->step * (b->row_items * b->row_lanes + b->column_items * b->column_lanes) / threads;
     if (t->no_locals)
         return threads == 1 && !b->local && b->column_lanes % x->vector == 0 && 4 * registers <= 3 * d->registers;
     return threads >= d->wave && threads <= most && 4 * registers <= 3 * d->registers &&
@@ -194,8 +222,8 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
 static int list_tiles(const struct tgc *t, const struct product *x, struct block_tile *best)
 {
     int n = 0;
-    for (int i = 0; i < 6 * 6 * 4 * 4 * 2; i++) {
-        struct block_tile b = {1 << i % 6, 1 << i / 36 % 4, 1 << i / 6 % 6, 1 << i / 144 % 4, i / 576 == 0, 0};
+    for (int i = 0; i < 6 * 6 * 4 * 4 * 3; i++) {
+        struct block_tile b = {1 << i % 6, 1 << i / 36 % 4, 1 << i / 6 % 6, 1 << i / 144 % 4, i / 576 < 2, i / 576 == 1, 0};
         if (!tile_fits(t, x, &b))
             continue;
         b.ns = tile_ns(t, x, &b);
@@ -252,6 +280,10 @@ static void list_copies(struct place_list *l, const struct product *x, const str
         local->of = OF_SUM, local->number = number, local->operand = i, local->axis = x->outer;
         local->n = along ? lanes : 0;                /* else threads that copy meet in a bank */
         local->to = copies_vectors(x, b, x->m.load[i], along) ? lanes : 1;
+    }
+    if (b->doubled) {
+        struct opt *twice = list_add(l, OPT_DOUBLE, -1);
+        twice->of = OF_SUM, twice->number = number;
     }
 }
 

@@ -488,6 +488,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_GRID: case OPT_ITEM: return apply_place(w, o);
     case OPT_COVER: return apply_cover(w, o);
     case OPT_LOCAL: return apply_local(w, o);
+    case OPT_DOUBLE: return apply_double(w, o);
     case OPT_TREE: return apply_tree(w, o);
     case OPT_SHUFFLE: return apply_shuffle(w, o);
     case OPT_FIRST: return apply_first(w, o);

@@ -92,6 +92,8 @@ bool apply_shuffle(struct work *w, const struct opt *opt);
 bool apply_inline(struct work *w, const struct opt *opt);
 bool apply_share(struct work *w, const struct opt *opt);
 bool apply_pass(struct work *w, const struct opt *opt);
+/* opts_double.c */
+bool apply_double(struct work *w, const struct opt *opt);
 /* fragment.c */
 bool apply_fragment(struct work *w, const struct opt *opt);
 

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { KEYS_LONG = 2048, FEATURES_MAX = 512, DEVICE_KEYS = 16 };
+enum { KEYS_LONG = 2048, FEATURES_MAX = 512, DEVICE_QUERIES = 8, DEVICE_KEYS = 16 };
 
 /* Whether a sum of products is under the scores, with features along one axis of fixed size. */
 static bool has_products(const struct uop *scores)
@@ -57,7 +57,7 @@ static bool is_worth_it(struct tgc *t, struct uop *scores, int axis)
         if (a != axis && (!nquery || scores->dim[a]->vmax > nquery->vmax))
             nquery = scores->dim[a];
     if (device_has_grid(t))      /* whether it pays is decided by the kernel's loops, grid_attention.c */
-        return !t->no_locals && nquery && nquery->vmax >= SOFTMAX_QUERIES && nkey->vmax >= DEVICE_KEYS;
+        return !t->no_locals && nquery && nquery->vmax >= DEVICE_QUERIES && nkey->vmax >= DEVICE_KEYS;
     if (!nquery || nquery->vmax < PLACES_ROWS || nkey->vmax < PLACES_COLUMNS)
         return false;
     bool fixed = nkey->op == OP_CONST && nquery->op == OP_CONST;

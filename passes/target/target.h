@@ -124,6 +124,9 @@ struct device_row {
     int group;                   /* work-items of a work-group, at most */
     int shuffle;                 /* work-items of a work-group that exchange values by shuffles; 0: none do */
     int64_t local_nbytes;        /* of a work-group; 0: local memory is not worth using */
+    int64_t unit_local_nbytes;   /* of a compute unit, whose work-groups share it */
+    int unit_threads;            /* work-items that a compute unit holds at once, at most */
+    double latency;              /* ns from a load of memory to its value */
     int units;                   /* compute units */
     double gflops, gbytes;       /* 1e9 operations on f32, bytes of memory, in a second */
     int image_pitch;             /* pixels of which an image's row is a multiple */

@@ -33,6 +33,7 @@ SCHEDULES = {
     "a grid of blocks": "divide 0 axis=0 n=4\ndivide 0 axis=2 n=8\ngrid 0 axis=0\ngrid 0 axis=2\nitem 0 axis=1\nitem 0 axis=3\n",
     "tiles of blocks, with places beyond the columns": TILE,
     "tiles of blocks, both operands in local memory": TILE + "local 0.sum0 axis=0 n=1 to=1 operand=0\nlocal 0.sum0 axis=0 n=0 to=1 operand=1\n",
+    "tiles of blocks, copies with two halves": TILE + "local 0.sum0 axis=0 n=4 to=4 operand=0\nlocal 0.sum0 axis=0 n=0 to=1 operand=1\ndouble 0.sum0\n",
     "sums by a block": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\ntree 0.sum0 axis=0 n=16\n",
     "sums in two steps": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\ntree 0.sum0 axis=0 n=16\ntree 0.sum1 axis=0 n=4\n",
     "sums in scratch of each thread": "thread 0 axis=0\nblock 0 axis=1 n=8\nstage 0.sum0 axis=2 space=scratch\n",

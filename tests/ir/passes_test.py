@@ -87,7 +87,8 @@ def check_values(path, before, after):
     if re.search("(?m)^# values: ", path.read_text()):
         return
     if path.suffix == ".tgk" or before.startswith("tg "):
-        same_values(before, after, float(tolerance(path)))
+        given = flags(path)
+        same_values(before, after, float(tolerance(path)), given[given.index("-B"):given.index("-B") + 2] if "-B" in given else ())
     if path.suffix == ".tgk":
         return
     for more in ([], *VARIANTS):
@@ -108,17 +109,17 @@ def forms(text):
     return [part for part in parts if part]
 
 
-def values(text):
-    done = tgtool("eval", "-", text=text.encode())
+def values(text, *options):
+    done = tgtool(*options, "eval", "-", text=text.encode())
     expect(done.returncode == 0, f"cannot be run: {done.stderr.decode()}\n{text}")
     return {line.split(" =")[0]: [float(v) for v in line.partition(" =")[2].split()] for line in done.stdout.decode().splitlines()}
 
 
-def same_values(before, after, tolerance):
-    """Every form of the kernel stores what it stored before."""
-    want = values(forms(before)[0])
+def same_values(before, after, tolerance, block=()):
+    """Every form of the kernel stores what it stored before; block: by so many threads."""
+    want = values(forms(before)[0], *block)
     for form in forms(after):
-        have = values(form)
+        have = values(form, *block)
         for name in want:
             close = all(a == b or (a != a and b != b) or abs(a - b) <= tolerance * (1 + abs(a)) for a, b in zip(want[name], have[name]))
             expect(len(want[name]) == len(have[name]) and close, f"%{name} has other values:\n{form}")

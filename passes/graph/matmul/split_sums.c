@@ -9,9 +9,9 @@
  * run; no atomic operations. How many parts there are is the cost model's (cost_sum_ns()): threads that
  * a device lacks to hide its memory's latency, against the parts' bytes and another launch.
  *
+ * Attention's product of a softmax and values stays with its scores (grid_attention.c, grid_rows.c).
  * A product of a single row whose weights are contiguous along the sum stays as it is: a block's threads
  * share such a sum in one kernel (grid_rows.c).
- * So does attention's sum over keys where blocks of keys share one kernel.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
@@ -50,15 +50,12 @@ static bool is_row_of_sums(const struct contraction *c, int axis)
     return (rows < 2 || columns < 2) && f->base->ndim > 0 && (f->axes[f->base->ndim - 1] >> axis & 1);
 }
 
-/* Whether the sum is of attention by blocks of keys, whose maximum and sum run along with it. */
-static bool is_attention(const struct tgc *t, const struct contraction *c)
+/* Whether a factor is the exponentials of a softmax: attention keeps them near. */
+static bool is_attention(const struct contraction *c)
 {
     struct softmax s;
-    for (int k = 0; k < 2; k++)
-        if (softmax_match(value_behind(c->product->src[k], MOVES_SPREAD), &s) &&
-            contraction_extent(c, ROLE_ROW) >= SOFTMAX_QUERIES && !t->no_locals)
-            return true;
-    return false;
+    return softmax_match(value_behind(c->product->src[0], MOVES_SPREAD), &s) ||
+           softmax_match(value_behind(c->product->src[1], MOVES_SPREAD), &s);
 }
 
 /* In how many parts the axis' sum takes least; 1: as it is. */
@@ -100,7 +97,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     if (u->dtype != DTYPE_F32 || u->ndim >= MAX_RANK || !contraction_find(t, u, MOVES_ANY, &c))
         return NULL;
     int axis = longest_axis(&c);
-    int64_t parts = axis < 0 || is_row_of_sums(&c, axis) || is_attention(t, &c) ? 1 : count_parts(t, &c, axis);
+    int64_t parts = axis < 0 || is_row_of_sums(&c, axis) || is_attention(&c) ? 1 : count_parts(t, &c, axis);
     struct uop *const *factor = c.product->src;
     if (parts < 2 || factor[0]->ndim != c.product->ndim || factor[1]->ndim != c.product->ndim)
         return NULL;

@@ -1,0 +1,106 @@
+/* opts_double.c - DOUBLE: a sum's copies in local memory have two halves, so that a block's threads load
+ * the next step's while they compute with this one's (passes/vector/pipeline.c).
+ *
+ *      double 0.sum0        for k: barrier · copy a, b · barrier · sum
+ *                      ->   copy a, b of 0 · for k: barrier · load a, b of k + 1 · sum · store them
+ *
+ * The copies' memory is twice as large. That loads may be made earlier follows from the conditions:
+ * what is loaded does not change while the kernel runs, no loop of a thread stands around the sum, and
+ * the steps are counted when the kernel is written.
+ */
+#include "passes/kernel/opts_work.h"
+
+/* Elements of a half: a multiple of a vector's. */
+static int64_t half_of(const struct buffer *b) { return (b->dim[0]->vmax + 3) / 4 * 4; }
+
+static bool is_stored(struct work *w, const struct uop *memory)
+{
+    for (int i = 0; i < w->ast->nsrc; i++)
+        if (w->ast->src[i]->src[0] == memory)
+            return true;
+    return false;
+}
+
+/* A copy of the sum's operand that is made for each of its steps; what else is in local memory is not. */
+static bool is_copy(struct work *w, const struct uop *sum, struct uop *stage)
+{
+    bool of_step = false;
+    for (int i = 1; i < sum->nsrc; i++)
+        of_step |= uop_depends_on(w->t, stage, sum->src[i]);
+    return of_step && stage->op == OP_STAGE && buffer_space(stage->arg.p) == SPACE_LOCAL;
+}
+
+static int64_t threads_of(const struct uop *store)
+{
+    int64_t n = 1;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        n = range_is_item(store->src[i]) ? sat_mul(n, range_fixed_size(store->src[i])) : n;
+    return n;
+}
+
+/* Whether the copy may be made a step earlier. */
+static bool may_be_early(struct work *w, const struct uop *store, const struct uop *stage)
+{
+    const struct uop *load = stage->src[0];
+    bool shared = false;
+    for (int i = 2; i < stage->nsrc; i++)
+        shared |= range_is_of_block(stage->src[i]) && range_fixed_size(stage->src[i]) == threads_of(store);
+    if (!shared)
+        return work_refuse(w, "the block's threads do not copy as many elements each");
+    if (load->op != OP_LOAD || load->src[0]->op != OP_BUFFER)
+        return work_refuse(w, "more is computed for a copy than its operand");
+    if (is_stored(w, load->src[0]))
+        return work_refuse(w, "the kernel stores what the copy is made of");
+    for (int i = 2; i < stage->nsrc; i++)
+        if (range_fixed_size(stage->src[i]) < 1)
+            return work_refuse(w, "only the run knows how much a copy has");
+    const struct buffer *b = uop_buffer_of(load->src[0]);
+    return b->dtype == load->dtype || work_refuse(w, "the copy has another dtype than its operand");
+}
+
+/* Whether all threads go through the sum's steps once, and there are two of them at least. */
+static bool steps_are_known(struct work *w, const struct uop *store, const struct uop *sum, struct uop *stage)
+{
+    int64_t steps = 1;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
+            return work_refuse(w, "a loop of each thread stands around the sum");
+    for (int i = 1; i < sum->nsrc; i++) {
+        if (!uop_depends_on(w->t, stage, sum->src[i]))
+            continue;
+        if (range_fixed_size(sum->src[i]) < 1)
+            return work_refuse(w, "only the run knows how many steps the sum has");
+        steps = sat_mul(steps, range_fixed_size(sum->src[i]));
+    }
+    return steps > 1 || work_refuse(w, "the sum has a single step");
+}
+
+bool apply_double(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *sum;
+    struct uop_map by = {.t = t, .scratch = true};
+    int n, found = 0;
+    if (!work_take_sum(w, opt, 0, &sum))
+        return false;
+    struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &sum, 1, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *stage = order[i];
+        if (!is_copy(w, sum, stage))
+            continue;
+        const struct buffer *was = uop_buffer_of(stage);
+        if (was->is_doubled)
+            return work_refuse(w, "the copies have two halves");
+        if (!may_be_early(w, store, stage) || !steps_are_known(w, store, sum, stage))
+            return false;
+        struct buffer *b = work_new_memory(w, stage->dtype, 2 * half_of(was), SPACE_LOCAL);
+        b->is_doubled = true;
+        map_set(&by, stage, uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
+        found++;
+    }
+    if (!found)
+        return work_refuse(w, "the sum has no copies in local memory");
+    struct uop *now = uop_substitute_all(t, store, &by);
+    work_put_stores(w, opt->store, &now, 1);
+    return true;
+}

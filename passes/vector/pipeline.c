@@ -1,0 +1,287 @@
+/* pipeline.c - copies in local memory with two halves (DOUBLE): the loads of the next step are issued
+ * before the arithmetic of this one, and there is one barrier a step.
+ *
+ *      for k                                  copy[0] = x of step 0
+ *        barrier                              for k
+ *        copy = x of step k                     barrier
+ *        barrier                                next = x of step k + 1        registers
+ *        sum += copy ...                        sum += copy[k % 2] ...
+ *                                               copy[(k + 1) % 2] = next
+ *
+ * Software pipelining (Lam, PLDI 1988) by one step. The half that is stored was read last before the
+ * barrier. Each thread copies its own elements, so that its registers hold them meanwhile. The last step loads itself again, so that no thread has a branch of its own. If the steps
+ * are several loops in each other, they are counted through: k is their number. needs: opts_double.c
+ * has the conditions.
+ */
+#include "passes/vector/expand.h"
+
+enum { LOOPS = 8 };
+
+/* A loop over steps in e->in: of `loop`, outermost first, the body from `begin` to `end`, the copies up
+ * to `second`, the second barrier. */
+struct steps {
+    struct expander *e;
+    struct uop *loop[LOOPS]; int nloop;
+    int first, begin, end, second;
+    int64_t count;
+    struct uop_map now;          /* of the program -> of the new one */
+    struct uop *thread;          /* number in its block */
+    struct copied { struct uop *store, *acc, *at, *turn[LOOPS], *own[LOOPS], *thread; int nturn; } copy[LOOPS];
+    int ncopy;
+};
+
+static bool is_doubled(const struct uop *u)
+{
+    return (u->op == OP_LOAD || u->op == OP_STORE) && uop_buffer_of(u->src[0])->is_doubled;
+}
+
+static int64_t half_of(const struct uop *memory) { return uop_buffer_of(memory)->dim[0]->vmax / 2; }
+
+static bool is_step(const struct uop *u)
+{
+    return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_EACH && !range_is_lane(u);
+}
+
+/* The copies between the two barriers, each with its loops. */
+static void find_copies(struct steps *s)
+{
+    struct uop *open[LOOPS];
+    int depth = 0;
+    for (int i = s->begin; i < s->second; i++) {
+        struct uop *u = s->e->in[i];
+        if (u->op == OP_RANGE && depth < LOOPS)
+            open[depth++] = u;
+        depth -= u->op == OP_END;
+        if (u->op != OP_STORE)
+            continue;
+        struct copied *c = &s->copy[s->ncopy++];
+        *c = (struct copied){.store = u};
+        for (int k = 0; k < depth; k++)
+            if (range_is_of_block(open[k]))
+                c->thread = open[k];
+            else
+                c->turn[c->nturn++] = open[k];
+    }
+}
+
+/* Whether the loop at `at` is the outermost one of steps with two halves. */
+static bool find_steps(struct steps *s, int at)
+{
+    struct expander *e = s->e;
+    s->first = at;
+    s->count = 1;
+    s->second = -1;
+    while (s->nloop < LOOPS && is_step(e->in[at])) {
+        s->loop[s->nloop++] = e->in[at];
+        s->count = sat_mul(s->count, range_fixed_size(e->in[at]));
+        s->end = expand_find_end(e, at);
+        for (at++; op_is_elementwise(e->in[at]->op); at++)
+            continue;
+    }
+    if (s->nloop == 0 || e->in[at]->op != OP_BARRIER)
+        return false;
+    s->begin = at;
+    bool copies = false;
+    for (int i = at + 1; i < s->end && s->second < 0; i++) {
+        copies |= e->in[i]->op == OP_STORE && is_doubled(e->in[i]);
+        s->second = e->in[i]->op == OP_BARRIER ? i : -1;
+    }
+    if (copies)
+        find_copies(s);
+    return copies;
+}
+
+/* The number of the step: through all loops. */
+static struct uop *step_number(const struct steps *s)
+{
+    struct tgc *t = s->e->t;
+    struct uop *n = uop_int(t, 0);
+    for (int i = 0; i < s->nloop; i++)
+        n = sym_add(t, sym_muli(t, n, range_fixed_size(s->loop[i])), s->loop[i]);
+    return n;
+}
+
+/* The loops' variables in step number n. */
+static void map_step(const struct steps *s, struct uop_map *by, struct uop *n)
+{
+    struct tgc *t = s->e->t;
+    for (int i = s->nloop - 1; i >= 0; i--) {
+        struct uop *size = s->loop[i]->src[0];
+        map_set(by, s->loop[i], i ? sym_mod(t, n, size) : n);
+        n = sym_div(t, n, size);
+    }
+}
+
+/* The number of a thread: its registers are not another one's, so the loop that a block shares in a copy
+ * becomes the thread's own place. */
+static struct uop *thread_number(const struct steps *s)
+{
+    struct tgc *t = s->e->t;
+    struct uop *n = uop_int(t, 0);
+    for (int i = 0; i < s->first; i++)
+        if (range_is_item(s->e->in[i]))
+            n = sym_add(t, sym_muli(t, n, range_fixed_size(s->e->in[i])), s->e->in[i]);
+    return n;
+}
+
+static struct uop *open_loop(struct expander *e, struct uop *r)
+{
+    expand_push(e, r);
+    expand_enter(e);
+    return r;
+}
+
+static void close_loop(struct expander *e, struct uop *r)
+{
+    expand_push(e, uop_intern(e->t, OP_END, DTYPE_VOID, &r, 1, (union arg){0}));
+    expand_leave(e);
+}
+
+/* A copy's loops, with ranges of their own: a thread's turns are lanes, so that registers hold them. */
+static void own_loops(struct steps *s, struct copied *c)
+{
+    struct tgc *t = s->e->t;
+    for (int k = 0; k < c->nturn; k++) {
+        struct uop *r = c->turn[k];
+        c->own[k] = range_is_lane(r) ? uop_axis(t, r->src[0], RANGE_AXIS(r->arg.i), WORKER_EACH)
+                                     : uop_axis(t, r->src[0], AXIS_LANE, WORKER_EACH);
+    }
+}
+
+enum phase { COPY, LOAD, STORE };
+
+/* What the copy does in this phase of step n; half: where it is stored. */
+static void write_copy(struct steps *s, struct copied *c, enum phase phase, struct uop *n, struct uop *half)
+{
+    struct expander *e = s->e;
+    struct uop_map by = {.t = e->t, .scratch = true};
+    map_step(s, &by, n);
+    map_set(&by, c->thread, s->thread);
+    for (int k = 0; k < c->nturn; k++)
+        map_set(&by, c->turn[k], open_loop(e, c->own[k]));
+    struct uop *value = phase == STORE ? c->acc : uop_substitute_all(e->t, c->store->src[2], &by);
+    struct uop *place = sym_add(e->t, uop_substitute_all(e->t, c->store->src[1], &by),
+                                sym_muli(e->t, half, half_of(c->store->src[0])));
+    if (phase != STORE)
+        expand_need(e, value);
+    if (phase != LOAD)
+        expand_need(e, place);
+    struct uop *store[3] = {c->store->src[0], place, value}, *assign[2] = {c->acc, value};
+    expand_push(e, phase == LOAD ? uop_intern(e->t, OP_ASSIGN, value->dtype, assign, 2, (union arg){0})
+                                 : uop_intern(e->t, OP_STORE, c->store->dtype, store, 3, (union arg){0}));
+    for (int k = c->nturn - 1; k >= 0; k--)
+        close_loop(e, c->own[k]);
+}
+
+/* Registers for what the copy loads: one for each of a thread's turns. */
+static void declare_registers(struct steps *s, struct copied *c)
+{
+    struct expander *e = s->e;
+    struct uop *src[LOOPS + 1] = {uop_consti(e->t, c->store->src[2]->dtype, 0)};
+    for (int k = 0; k < c->nturn; k++)
+        src[k + 1] = c->own[k];
+    c->acc = uop_intern(e->t, OP_ACC, c->store->src[2]->dtype, src, 1 + c->nturn, (union arg){.i = e->next_acc++});
+    expand_push(e, c->acc);
+}
+
+/* u of the program; coordinates and conditions may be known already, from a copy's. */
+static void copy(struct expander *e, struct uop *u)
+{
+    if (op_is_elementwise(u->op) && (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL))
+        expand_need(e, u);
+    else
+        expand_copy(e, u);
+}
+
+/* u with operands as they are now; a load from a copy is of this step's half. */
+static void write_other(struct steps *s, struct uop *u, struct uop *half)
+{
+    struct expander *e = s->e;
+    struct uop **src = scratch_array(e->t, (size_t)u->nsrc + 1, sizeof *src);
+    bool changed = is_doubled(u);
+    for (int k = 0; k < u->nsrc; k++) {
+        struct uop *now = map_get(&s->now, u->src[k]);
+        src[k] = now ? now : u->src[k];
+        changed |= now != NULL;
+    }
+    if (!changed) {
+        copy(e, u);
+        return;
+    }
+    if (is_doubled(u)) {
+        src[1] = sym_add(e->t, src[1], sym_muli(e->t, half, half_of(u->src[0])));
+        expand_need(e, src[1]);
+    }
+    struct uop *now = uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg);
+    uop_set_origin(e->t, now, u);
+    map_set(&s->now, u, now);
+    copy(e, now);
+}
+
+/* The loops over steps, pipelined; returns where the program goes on. */
+static int write_steps(struct steps *s)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *step = step_number(s), *zero = uop_int(t, 0), *one = uop_int(t, 1),
+               *next = sym_min(t, sym_addi(t, step, 1), uop_int(t, s->count - 1)),
+               *half = sym_mod(t, step, uop_int(t, 2)), *other = sym_sub(t, one, half);
+    s->thread = thread_number(s);
+    for (int k = 0; k < s->ncopy; k++) {
+        own_loops(s, &s->copy[k]);
+        write_copy(s, &s->copy[k], COPY, zero, zero);
+    }
+    for (int i = s->first; i <= s->begin; i++)
+        copy(e, e->in[i]);                    /* the loops, and the barrier */
+    for (int k = 0; k < s->ncopy; k++) {
+        own_loops(s, &s->copy[k]);
+        declare_registers(s, &s->copy[k]);
+    }
+    for (int k = 0; k < s->ncopy; k++)
+        write_copy(s, &s->copy[k], LOAD, next, zero);
+    for (int i = s->second + 1; i < s->end; i++)
+        write_other(s, e->in[i], half);
+    for (int k = 0; k < s->ncopy; k++)
+        write_copy(s, &s->copy[k], STORE, next, other);
+    return s->end;
+}
+
+static void pipeline_program(struct tgc *t, struct uop ***linear, int *nlinear)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct expander *e = scratch_array(t, 1, sizeof *e);
+    bool changed = false;
+    *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
+    e->scopes.known = (struct uop_map){.t = t, .scratch = true};
+    for (int i = 0; i < e->nin; i++)                 /* registers are behind all sums */
+        if ((e->in[i]->op == OP_ACC || e->in[i]->op == OP_BARRIER) && e->in[i]->arg.i >= e->next_acc)
+            e->next_acc = (int)e->in[i]->arg.i + 1;
+    for (int i = 0; i < e->nin; i++) {
+        struct steps *s = scratch_array(t, 1, sizeof *s);
+        *s = (struct steps){.e = e, .now = {.t = t, .scratch = true}};
+        if (is_step(e->in[i]) && find_steps(s, i)) {
+            i = write_steps(s);
+            changed = true;
+        }
+        copy(e, e->in[i]);
+    }
+    if (changed) {
+        *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
+        *nlinear = e->nout;
+    }
+    scratch_release(t, mark);
+}
+
+bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    bool any = false;
+    (void)s;
+    for (int i = 0; i < k->nscratch; i++)
+        any |= k->scratch[i]->is_doubled;
+    if (!any)
+        return true;
+    pipeline_program(t, &k->linear, &k->nlinear);
+    for (int i = 0; i < k->nvariant; i++)
+        pipeline_program(t, &k->variant[i].linear, &k->variant[i].nlinear);
+    return true;
+}
