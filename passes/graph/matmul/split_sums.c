@@ -50,12 +50,12 @@ static bool is_row_of_sums(const struct contraction *c, int axis)
     return (rows < 2 || columns < 2) && f->base->ndim > 0 && (f->axes[f->base->ndim - 1] >> axis & 1);
 }
 
-/* Whether a factor is the exponentials of a softmax: attention keeps them near. */
-static bool is_attention(const struct contraction *c)
+/* Whether v is a softmax, divided by its sum or not yet. */
+static bool is_softmax(struct uop *v)
 {
     struct softmax s;
-    return softmax_match(value_behind(c->product->src[0], MOVES_SPREAD), &s) ||
-           softmax_match(value_behind(c->product->src[1], MOVES_SPREAD), &s);
+    v = value_behind(v, MOVES_SPREAD);
+    return softmax_match(v->op == OP_DIV ? value_behind(v->src[0], MOVES_SPREAD) : v, &s);
 }
 
 /* In how many parts the axis' sum takes least; 1: as it is. */
@@ -97,9 +97,10 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     if (u->dtype != DTYPE_F32 || u->ndim >= MAX_RANK || !contraction_find(t, u, MOVES_ANY, &c))
         return NULL;
     int axis = longest_axis(&c);
-    int64_t parts = axis < 0 || is_row_of_sums(&c, axis) || is_attention(&c) ? 1 : count_parts(t, &c, axis);
+    int64_t parts = axis < 0 || is_row_of_sums(&c, axis) ? 1 : count_parts(t, &c, axis);
     struct uop *const *factor = c.product->src;
-    if (parts < 2 || factor[0]->ndim != c.product->ndim || factor[1]->ndim != c.product->ndim)
+    if (parts < 2 || factor[0]->ndim != c.product->ndim || factor[1]->ndim != c.product->ndim ||
+        is_softmax(factor[0]) || is_softmax(factor[1]))
         return NULL;
     struct uop *product = tensor_binary(t, OP_MUL, split_axis(t, factor[0], axis, parts),
                                         split_axis(t, factor[1], axis, parts));
