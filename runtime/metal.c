@@ -592,7 +592,7 @@ typedef half stored_half;
 #define KEPT_TWICE 2
 
 //@ metal_shuffle_f32
-/* What the thread has whose number is t ^ m, in threadgroups that are a SIMD group. */
+/* What the thread has whose number is t ^ m: one of the same SIMD group, which has 32 of them. */
 static inline float shuffle_f32(float x, unsigned m) { return simd_shuffle_xor(x, (ushort)m); }
 
 //@ metal_bits_f32

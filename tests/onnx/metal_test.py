@@ -194,6 +194,7 @@ def without_framework(tgc, folder):
     """On a system that is no macOS, as this one is: the status, and why."""
     T.scratch(folder)
     emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
+    T.must(T.run([emulator.need_clang(), *T.WARNINGS, "-fsyntax-only", "m.c"], cwd=folder))
     T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
     done = T.run([folder / "m", "--selftest"], cwd=folder)
     expect(done.status != 0 and "Metal is of macOS, and this system has no" in done.err and "driver of the device" in done.err, done.describe())
