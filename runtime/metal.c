@@ -179,9 +179,11 @@ static int commit_commands(model_self *self)
     void *before = m->last;
     if (!m->encoder)
         return MODEL_OK;
+    void *pool = m->push();
     tell(self, m->encoder, "endEncoding");
     tell(self, m->commands, "commit");
     m->release(m->encoder);
+    m->pop(pool);
     m->last = m->commands;
     m->encoder = m->commands = NULL;
     return before ? await(self, before) : MODEL_OK;
@@ -224,18 +226,21 @@ static void device_close(model_self *self)
     memset(m, 0, sizeof *m);
 }
 
-/* The wanted-th device, counted from 1; 0: the system's first choice. It is the caller's to release. */
+/* The wanted-th device, counted from 1; 0: the system's first choice, or, where it makes none for a
+ * program without Core Graphics, the first. It is the caller's to release. */
 static void *choose_device(const model_self *self, int wanted)
 {
     const struct metal *m = &self->device;
-    if (wanted == 0)
-        return m->default_device();
-    void *all = m->all_devices(), *found = NULL;
+    void *found = wanted == 0 ? m->default_device() : NULL;
+    if (found)
+        return found;
+    void *all = m->all_devices();
     size_t n = all ? ask_number(self, all, "count") : 0;
     void *(*const send)(void *, void *, size_t) = (void *(*)(void *, void *, size_t))m->send;
-    if ((size_t)wanted <= n)
-        found = m->retain(send(all, m->find_selector("objectAtIndex:"), (size_t)wanted - 1));
-    else
+    const size_t index = wanted > 0 ? (size_t)wanted - 1 : 0;
+    if (index < n)
+        found = m->retain(send(all, m->find_selector("objectAtIndex:"), index));
+    else if (wanted > 0)
         complain(self, "options.device is more than there are devices");
     if (all)
         m->release(all);
@@ -556,7 +561,10 @@ static bool wait_all(model_self *self) { return finish_commands(self) == MODEL_O
 static int check_buffer(const model_self *self, int place, void *buffer, size_t at, size_t *room)
 {
     const size_t nbytes = ask_number(self, buffer, "length");
-    if (ask(self, buffer, "device") != self->device.device)
+    void *pool = self->device.push();
+    const bool is_of_device = ask(self, buffer, "device") == self->device.device;
+    self->device.pop(pool);
+    if (!is_of_device)
         complain(self, "the buffer is of another device than the model: pass that one in options.context");
     else if (at % 128 != 0)
         complain(self, "a tensor begins at a multiple of 128 bytes of a buffer");
