@@ -268,15 +268,16 @@ static int open_queue(model_self *self)
     return made(self, m->queue, "newCommandQueue", MODEL_DEVICE_FAILED);
 }
 
+/* A tensor without elements may begin where all others end, and Metal wants that within the buffer. */
 static int open_memory(model_self *self, size_t weights)
 {
-    enum { SHARED = 0 };
+    enum { SHARED = 0, BEHIND = 16 };
     struct metal *m = &self->device;
     void *(*const send)(void *, void *, size_t, size_t) = (void *(*)(void *, void *, size_t, size_t))m->send;
     void *const make = m->find_selector("newBufferWithLength:options:");
     char line[200];
-    m->memory = send(m->device, make, MODEL_DEVICE_BYTES, SHARED);
-    m->weights = m->memory ? send(m->device, make, weights, SHARED) : NULL;
+    m->memory = send(m->device, make, MODEL_DEVICE_BYTES + BEHIND, SHARED);
+    m->weights = m->memory ? send(m->device, make, weights + BEHIND, SHARED) : NULL;
     if (m->weights)
         return MODEL_OK;
     snprintf(line, sizeof line, "the model needs %zu bytes and %zu for its weights, and the device has buffers of "

@@ -12,7 +12,7 @@ TYPES = {"void": 1.0, "bool": 1.0, "char": 1.0, "uchar": 1.0, "short": 1.0, "ush
 SPACES = {"device": 1.0, "constant": 1.0, "threadgroup": 1.0}
 WORDS = {"kernel", "const", "static", "inline", "return", "if", "else", "for", "while", "do", "break", "continue", "switch", "case", "default", "struct",
          "typedef", "using", "namespace", "sizeof", "true", "false", "signed"}
-LIBRARY = {"as_type": 1.0, "threadgroup_barrier": 1.0, "simd_shuffle_xor": 2.1, "fma": 1.0,
+LIBRARY = {"as_type": 1.0, "threadgroup_barrier": 1.0, "simd_shuffle_xor": 2.1, "fma": 1.0, "signbit": 1.0,
            **{name: 1.0 for name in ("fabs", "copysign", "floor", "ceil", "trunc", "rint", "sqrt", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
                                      "cosh", "asinh", "acosh", "atanh", "atan2", "pow")}}
 ATTRIBUTES = {"buffer": 1.0, "threadgroup_position_in_grid": 1.0, "thread_position_in_threadgroup": 1.0, "threads_per_threadgroup": 1.0,
