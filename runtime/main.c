@@ -276,7 +276,7 @@ static void check(int status, const char *what)
 }
 
 /* One run, or one of each entry. */
-static int run(struct session *s)
+static int run_once(struct session *s)
 {
     const struct model_info *info = model_describe();
     int64_t from = s->entry < 0 ? 0 : s->entry, to = s->entry >= 0 ? from + 1 : info->entry_count;
@@ -291,11 +291,11 @@ static int run(struct session *s)
 /* The same; where a state is full, all of them begin anew. */
 static void run_again(struct session *s)
 {
-    int status = run(s);
+    int status = run_once(s);
 #ifdef MODEL_STATE_BYTES
     if (status == MODEL_STATE_FULL) {
         check(model_reset(s->self), "reset");
-        status = run(s);
+        status = run_once(s);
     }
 #endif
     check(status, "run");
@@ -434,7 +434,7 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
                 set_symbol(&s, t->dim[a].symbol, shape[a], file[i]);
     }
     for (long i = 0; i < steps; i++)
-        check(run(&s), "run");
+        check(run_once(&s), "run");
     for (int i = 0; i < has.output_count; i++) {
         const struct model_tensor *t = &info->outputs[has.output + i];
         int64_t shape[16] = {0};
@@ -529,14 +529,14 @@ static int selftest(const char *weights_path, const model_options *options)
         if (data)
             set_pointer(s.in, t->offset, data);
     }
-    check(run(&s), "run");
+    check(run_once(&s), "run");
 #ifdef MODEL_STATE_BYTES
     /* the first run is the reference's; a second one may change the states, which then begin anew
      */
-    int status = run(&s);
+    int status = run_once(&s);
     check(status == MODEL_STATE_FULL ? MODEL_OK : status, "run");
     check(model_reset(s.self), "reset");
-    check(run(&s), "run");
+    check(run_once(&s), "run");
 #endif
     int failed = 0;
     for (int i = 0; i < info->output_count; i++) {

@@ -134,7 +134,8 @@ static double again_share(const struct tgc *t, double nelem)
 }
 
 /* Whether the panels' loop goes outside the rows or inside: the order that rereads less, except for
- * operands that fit a cache. */
+ * operands that fit a cache. Of two that read the same, that of the larger operand, and rows if they
+ * exceed the nearest cache: stores then trail what is read, and the result may lie over it (overlap.c). */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
 {
     const struct uop *column = m->store->src[tile->column_axis];
@@ -161,7 +162,9 @@ enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
     nrows /= (double)tile->rows;
     double outside = weights + values * (1 + (ncolumns - 1) * again_share(m->t, values));
     double inside = values + weights * (1 + (nrows - 1) * again_share(m->t, weights));
-    return outside <= inside ? PANELS_OUTSIDE : PANELS_INSIDE;
+    if (outside == inside)
+        return again_share(m->t, values) > 0 || weights > values ? PANELS_INSIDE : PANELS_OUTSIDE;
+    return outside < inside ? PANELS_OUTSIDE : PANELS_INSIDE;
 }
 
 /* Whether only weights of the columns vary along r, as the anchors of a detector's head. */
