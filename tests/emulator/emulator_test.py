@@ -383,7 +383,7 @@ def add_programs(device, tgc, scratch, build):
         suite.add(f"each call of the driver fails: {name}", each_call_fails, tgc, make(), scratch / name.replace(" ", "_"), build)
     suite.add("each call of the driver fails: context, queue, buffers, cache of the caller's, states, two entries", each_call_fails, tgc,
               SHARING, scratch / "sharing", build, "sharing.c")
-    suite.add("each call of the driver fails: several queues", each_call_fails, tgc, CHAINS, scratch / "queues", build)
+    suite.add("each call of the driver fails: several queues", each_call_fails, tgc, CHAINS, scratch / "queues", build, slow=True)    # 23 s
     suite.add("several queues", several_queues, device, tgc, scratch / "several")
     for number, (way, facts) in enumerate(WAYS.items()):
         suite.add(f"each call of the driver fails: images, {way}", each_call_fails, tgc, I.MODELS["twins"], scratch / f"fail-images-{number}",

@@ -161,8 +161,8 @@ def other_devices(device, tgc, folder):
 
 
 def products():
-    w = np.random.default_rng(7).random((64, 64), np.float32)
-    return G.model([G.node("MatMul", ["x", "w"], ["y"])], [G.value("x", [64, 64])], [G.value("y", [64, 64])], [onnx.numpy_helper.from_array(w, "w")])
+    w = np.random.default_rng(7).random((512, 512), np.float32)
+    return G.model([G.node("MatMul", ["x", "w"], ["y"])], [G.value("x", [512, 512])], [G.value("y", [512, 512])], [onnx.numpy_helper.from_array(w, "w")])
 
 
 def broken_text(device, tgc, folder):
