@@ -2,7 +2,7 @@
 #
 #   make            build tgc into build/
 #   make demo       compile a real model to C, build it, run it on real files
-#   make check      build and pass every test, in 20 to 26 minutes on two cores
+#   make check      build and pass every test, in about 20 minutes on two cores
 #   make check-all  the same with every model, size and compiler
 #   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json

@@ -206,9 +206,9 @@ def main():
     build = Path(suite.options.build).resolve()
     tgc, scratch = build / "cli/tgc", T.scratch(build / "test-scratch" / "grid")
     device = emulator.Device(build, scratch)
-    for name in NETS:
-        for row in ("generic-gpu", "adreno630"):
-            suite.add(f"{name}, {row}", emulated, device, tgc, scratch, name, row)
+    for number, name in enumerate(NETS):
+        for which, row in enumerate(("generic-gpu", "adreno630")):
+            suite.add(f"{name}, {row}", emulated, device, tgc, scratch, name, row, slow=number % 2 != which)
     for seed in range(60):
         suite.add(f"six at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], slow=seed >= 4)
     for name in ("attention", "causal attention of a run's length", "softmax"):

@@ -26,7 +26,7 @@ from library import Library
 from suite import Suite, expect
 
 EVERY = 60
-FUZZED = 8                    # random graphs
+FUZZED = 4                    # random graphs
 FUZZED_LONG, PART = 5000, 250
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
 NO_DEVICE, OLD_DRIVER, DEVICE_MEMORY, OTHER_DEVICE = 19, 21, 22, 23
