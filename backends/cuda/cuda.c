@@ -26,9 +26,20 @@ bool cuda_arch_read(const char *text, size_t n, struct cuda_arch *a, struct tgc 
 
 /* ---------------------------------------------------------------------------------- the language */
 
-static void cuda_head(const int block[GRID_RANK], struct text *out)
+/* Whether the kernel's copies are loaded a step early (pipeline.c): registers that hold them hide the
+ * memory's latency then, not further blocks, for which the compiler would move registers to memory. */
+static bool loads_early(const struct kernel *k)
 {
-    text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d)\n", block[0] * block[1] * block[2]);
+    for (int i = 0; i < k->nscratch; i++)
+        if (k->scratch[i]->is_doubled)
+            return true;
+    return false;
+}
+
+static void cuda_head(const struct kernel *k, const int block[GRID_RANK], struct text *out)
+{
+    text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d%s)\n", block[0] * block[1] * block[2],
+                loads_early(k) ? ", 1" : "");
 }
 
 static const char *cuda_place(struct program *p, const struct kernel *k, int d)

@@ -12,8 +12,9 @@ enum { MOST_BUFFERS = 31 };      /* a kernel's parameters that are buffers */
 
 /* ---------------------------------------------------------------------------------- the language */
 
-static void metal_head(const int block[GRID_RANK], struct text *out)
+static void metal_head(const struct kernel *k, const int block[GRID_RANK], struct text *out)
 {
+    (void)k;
     text_printf(out, "[[max_total_threads_per_threadgroup(%d)]]\nkernel void ", block[0] * block[1] * block[2]);
 }
 

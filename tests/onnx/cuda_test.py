@@ -91,9 +91,9 @@ def check_case(device, tgc, case, folder, told):
 
 # -------------------------------------------------------------------------------------------------- compilers
 
-def check_assembly(tgc, path, folder):
-    """PTX is assembled for each architecture: nothing is kept in memory for lack of registers, but for up to four that ptxas itself gives
-    for more blocks at once, by its own measure."""
+def check_assembly(tgc, path, folder, most=0):
+    """PTX is assembled for each architecture: nothing is kept in memory for lack of registers, but for what ptxas itself gives for more
+    blocks at once (of large models, by its own measure)."""
     cuda.need_nvrtc()
     T.scratch(folder)
     done = T.run([tgc, path, "-o", "m.ptx", "--target=cuda"], cwd=folder, timeout=300)
@@ -104,7 +104,7 @@ def check_assembly(tgc, path, folder):
         said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", "m.ptx", "-o", "m.cubin"], cwd=folder, timeout=300))
         text = said.out.decode() + said.err
         found = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", text)
-        expect(found and all(int(nbytes) <= 16 for pair in found for nbytes in pair), f"{arch}: {text[-2000:]}")
+        expect(found and all(int(nbytes) <= most for pair in found for nbytes in pair), f"{arch}: {text[-2000:]}")
 
 
 def shuffles(tgc, folder):
@@ -300,7 +300,7 @@ def main():
         suite.add(path.name, check_model, tgc, path, scratch / path.stem, slow=number % 2 == 0)
         suite.add(f"ptxas: {path.name}", check_assembly, tgc, path, scratch / f"{path.stem}-ptx", slow=number % 2 == 1)
     for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
-        suite.add(f"ptxas: {path.stem.split('-')[0]}", check_assembly, tgc, path, scratch / f"{path.stem}-ptx", slow=True)
+        suite.add(f"ptxas: {path.stem.split('-')[0]}", check_assembly, tgc, path, scratch / f"{path.stem}-ptx", 16, slow=True)
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
