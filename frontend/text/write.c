@@ -8,42 +8,12 @@
  * writing; inputs and weights keep their names where these are plain. Of a graph with entries, what one
  * of them alone needs is written in it, and what several need before them.
  */
-#include "frontend/text/reader.h"
+#include "frontend/text/write.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { INLINE_NELEM = 64, EXPR_NODES = 48 };
-
-enum owner { SHARED = -1, NEEDED_BY_NONE = -2 };
-
-struct region { struct loop *loop; const struct uop *node; int depth; };
-
-struct writer {
-    struct tgc *t;
-    const struct graph *g;
-    const struct tg_write_options *o;
-    struct text *out, *side;
-    struct uop **order;
-    int norder;
-    struct region *loop;                 /* every LOOP of the graph */
-    int nloop, nword;
-    size_t cap_loop;
-    uint64_t **free;                     /* by place in order: loops it depends on from inside */
-    int *at;                             /* by uop id: place in order */
-    int *home;                           /* by place in order: the innermost of them, -1: none */
-    int *owner;                          /* by place in order: the entry that needs it, or one of enum owner */
-    int entry;                           /* that is being written; SHARED: what several need, and graphs without */
-    struct uop_map name;                 /* without '%' */
-    struct dict taken;            /* names; to what is not NULL */
-    int next_value, next_weight;
-    struct uop_map declared;             /* symbols whose bounds were written */
-    struct buffer **side_weight;
-    const char **side_name;
-    int nside, nside_name;
-    size_t cap_side, cap_side_name;
-    bool failed;
-};
 
 /* ---- text */
 
@@ -231,7 +201,7 @@ static void put_operand(struct writer *w, const struct uop *u)
 
 /* ---- types */
 
-static void put_bounds(struct writer *w, const struct uop *symbol)
+void write_bounds(struct writer *w, const struct uop *symbol)
 {
     const struct var *v = symbol->arg.p;
     if (v->min != 0)
@@ -250,7 +220,7 @@ static void put_type(struct writer *w, enum dtype d, struct uop *const *dim, int
         bool symbol = dim[a]->op == OP_VAR && !((const struct var *)dim[a]->arg.p)->is_counter;
         if (declares && symbol && !map_get(&w->declared, dim[a])) {
             map_set(&w->declared, dim[a], dim[a]);
-            put_bounds(w, dim[a]);
+            write_bounds(w, dim[a]);
         } else {
             put_expr(w, dim[a], 0);
         }
@@ -754,112 +724,6 @@ static void collect(struct writer *w)
     find_owners(w);
 }
 
-/* How v first occurs when a type is read: not at all, alone, which can declare it, or in an
- * expression. */
-enum meeting { MEETS_NOT, MEETS_ALONE, MEETS_INSIDE };
-
-static enum meeting meets(const struct writer *w, struct uop *const *dim, int ndim,
-                          const struct uop *v)
-{
-    for (int a = 0; a < ndim; a++) {
-        int n;
-        if (dim[a] == v)
-            return MEETS_ALONE;
-        struct uop **part = uop_toposort(w->t, &dim[a], 1, &n);
-        for (int i = 0; i < n; i++)
-            if (part[i] == v)
-                return MEETS_INSIDE;
-    }
-    return MEETS_NOT;
-}
-
-/* Whether v first occurs in the type of a host call's result, alone. */
-static bool is_declared_by_result(const struct writer *w, const struct uop *v)
-{
-    for (int i = 0; i < w->norder; i++) {
-        const struct uop *u = w->order[i];
-        if (u->op != OP_HOST) {
-            if (u == v || meets(w, u->dim, u->ndim, v) != MEETS_NOT)
-                return false;
-            continue;
-        }
-        const struct host_call *h = u->arg.p;
-        for (int k = 0; k < h->nout && !h->external; k++) {
-            enum meeting how = meets(w, h->out[k].dim, h->out[k].ndim, v);
-            if (how != MEETS_NOT)
-                return how == MEETS_ALONE && w->home[i] < 0;
-        }
-        if (meets(w, h->param, h->nparam, v) != MEETS_NOT)
-            return false;
-        for (int k = 0; k < h->nresult; k++)
-            if (h->result[k] == v->arg.p)
-                return false;
-    }
-    return false;
-}
-
-static bool is_host_result(const struct writer *w, const struct uop *v)
-{
-    for (int i = 0; i < w->norder; i++)
-        if (w->order[i]->op == OP_HOST) {
-            const struct host_call *h = w->order[i]->arg.p;
-            for (int k = 0; k < h->nresult; k++)
-                if (h->result[k] == v->arg.p)
-                    return true;
-        }
-    return false;
-}
-
-/* Whether v first occurs in an input's type, alone. */
-static bool is_declared_by_input(const struct writer *w, const struct uop *v)
-{
-    for (int k = 0; k < w->g->ninput; k++) {
-        enum meeting how = meets(w, w->g->input[k]->dim, w->g->input[k]->ndim, v);
-        if (how != MEETS_NOT)
-            return how == MEETS_ALONE;
-    }
-    return false;
-}
-
-static void put_symbol_line(struct writer *w, struct uop *v)
-{
-    const struct var *var = v->arg.p;
-    if (var->is_counter || var == w->g->entry_number || map_get(&w->declared, v) ||
-        (!w->g->nentry && is_declared_by_input(w, v)) ||
-        (is_host_result(w, v) && is_declared_by_result(w, v)))
-        return;
-    map_set(&w->declared, v, v);
-    text_puts(w->out, "dim ");
-    put_bounds(w, v);
-    text_putc(w->out, '\n');
-}
-
-/* Symbols that no input's type declares; with entries, all of them, since they share them. */
-static void put_symbols(struct writer *w)
-{
-    int n;
-    for (int i = 0; i < w->g->nvar; i++)
-        put_symbol_line(w, uop_var(w->t, w->g->var[i]));
-    for (int k = 0; k < w->g->ninput; k++) {
-        struct uop **part = uop_toposort(w->t, w->g->input[k]->dim, w->g->input[k]->ndim, &n);
-        for (int i = 0; i < n; i++)
-            if (part[i]->op == OP_VAR)
-                put_symbol_line(w, part[i]);
-    }
-    for (int i = 0; i < w->norder; i++) {
-        struct uop *u = w->order[i];
-        if (u->op == OP_VAR)
-            put_symbol_line(w, u);
-        if (u->op != OP_HOST)
-            continue;
-        const struct host_call *h = u->arg.p;
-        struct uop **part = uop_toposort(w->t, h->param, h->nparam, &n);
-        for (int k = 0; k < n; k++)
-            if (part[k]->op == OP_VAR)
-                put_symbol_line(w, part[k]);
-    }
-}
-
 /* The C functions that are called, in the order of their first calls. */
 static void put_declarations(struct writer *w)
 {
@@ -992,7 +856,7 @@ bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_option
     put_title(out, g);
     put_meta(out, g);
     put_declarations(&w);
-    put_symbols(&w);
+    write_symbols(&w);
     if (!g->nentry)
         put_inputs(&w, 0, graph_count_inputs(g), 0);
     for (int i = 0; i < w.norder; i++)
