@@ -9,9 +9,9 @@
  *                                               copy[(k + 1) % 2] = next
  *
  * Software pipelining (Lam, PLDI 1988) by one step. The half that is stored was read last before the
- * barrier. Each thread copies its own elements, so that its registers hold them meanwhile. The last step loads itself again, so that no thread has a branch of its own. If the steps
- * are several loops in each other, they are counted through: k is their number. needs: opts_double.c
- * has the conditions.
+ * barrier. Each thread copies its own elements, so that its registers hold them meanwhile. The last
+ * step loads itself again, so that no thread has a branch of its own. Steps that are several nested
+ * loops are numbered in their order, by k. opts_double.c has the conditions.
  */
 #include "passes/vector/expand.h"
 

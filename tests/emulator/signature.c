@@ -180,10 +180,11 @@ static bool read_kernel(const struct word *word, const char **at, struct signatu
             } while (t.n > 0 && depth > 0);
             continue;
         }
-        if (kind_of(word, t) == WORD_BOUND) { /* "(256)" */
+        if (kind_of(word, t) == WORD_BOUND) { /* "(256)", "(128, 1)" */
             next(at);
             s->bound = strtoul(next(at).at, NULL, 10);
-            next(at);
+            for (t = next(at); t.n > 0 && !is_token(t, ")");)
+                t = next(at);
             continue;
         }
         name = t;

@@ -10,9 +10,11 @@ emitted programs open instead of a driver's.
 import contextlib
 import ctypes
 import functools
+import gc
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +23,9 @@ import time
 from pathlib import Path
 
 import tgc as T
-from suite import Failure, Skip
+from library import Library
+from opencl import Options
+from suite import Failure, Skip, expect
 
 SOURCES = Path(__file__).resolve().parents[1] / "emulator"
 COMPILERS = ("clang", "clang-19")
@@ -145,6 +149,15 @@ class Device:
         found = self.found()
         if found:
             raise Failure("\n".join(found[:8]))
+
+    def refuses(self, program, device, status, words):
+        """A device on which the program cannot run: init's status and words, nothing is misused or left."""
+        told = []
+        with self.watch(device):
+            options = Options(on_error=Options.ERROR(lambda user, text: told.append(text.decode())))
+            Library(program, "net", options=options, status=status)
+            expect(re.search(words, " ".join(told)) if words else not told, f"{device}: {told}")
+            gc.collect()
 
     def begin(self, device=""):
         os.environ["TGC_EMULATOR_DEVICE"] = device

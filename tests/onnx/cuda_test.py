@@ -161,23 +161,13 @@ def large_grids(device, tgc, folder):
 
 # -------------------------------------------------------------------------------------------------- the host
 
-def refused(device, folder, facts, status, words):
-    """A device on which the program cannot run: init's status and words, nothing is misused or left."""
-    told = []
-    with device.watch(facts):
-        options = Options(on_error=Options.ERROR(lambda user, text: told.append(text.decode())))
-        Library(folder / "net.so", "net", options=options, status=status)
-        expect(re.search(words, " ".join(told)) if words else not told, f"{facts}: {told}")
-        gc.collect()
-
-
 def other_devices(device, tgc, folder):
     """No device; a driver older than the PTX; an older architecture; too little memory."""
     built(tgc, G.perceptron(), folder)
-    refused(device, folder, "units=0", NO_DEVICE, "")
-    refused(device, folder, "driver=11040", OLD_DRIVER, "cuModuleLoadDataEx")
-    refused(device, folder, "arch=75", OTHER_DEVICE, "the device, which is sm_75: compile with --cpu=sm_75")
-    refused(device, folder, "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights, and of the device's 100")
+    device.refuses(folder / "net.so", "units=0", NO_DEVICE, "")
+    device.refuses(folder / "net.so", "driver=11040", OLD_DRIVER, "cuModuleLoadDataEx")
+    device.refuses(folder / "net.so", "arch=75", OTHER_DEVICE, "the device, which is sm_75: compile with --cpu=sm_75")
+    device.refuses(folder / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights, and of the device's 100")
 
 
 def images(device, tgc, folder):

@@ -138,26 +138,16 @@ def refuses(tgc, folder):
 
 # -------------------------------------------------------------------------------------------------- the host
 
-def refused(device, folder, facts, status, words):
-    """A device on which the program cannot run: init's status and words, nothing is misused or left."""
-    told = []
-    with device.watch(facts):
-        options = Options(on_error=Options.ERROR(lambda user, text: told.append(text.decode())))
-        Library(folder / "net.so", "net", options=options, status=status)
-        expect(re.search(words, " ".join(told)) if words else not told, f"{facts}: {told}")
-        gc.collect()
-
-
 def other_devices(device, tgc, folder):
     """No device; too little memory; threadgroups that are too large; another SIMD group."""
     built(tgc, G.perceptron(), folder)
-    refused(device, folder, "units=0", NO_DEVICE, "")
-    refused(device, folder, "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights.*of 100 bytes at most")
-    refused(device, folder, "subgroup=16", OTHER_DEVICE, "SIMD groups of 32 threads, and the device's have 16")
+    device.refuses(folder / "net.so", "units=0", NO_DEVICE, "")
+    device.refuses(folder / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights.*of 100 bytes at most")
+    device.refuses(folder / "net.so", "subgroup=16", OTHER_DEVICE, "SIMD groups of 32 threads, and the device's have 16")
     folder = folder / "products"         # another file: the first one may still be loaded
     built(tgc, products(), folder)
-    refused(device, folder, "group=8", OTHER_DEVICE, "kernel net_.* threads in a threadgroup, and the device runs 8")
-    refused(device, folder, "local=16", OTHER_DEVICE, "kernel net_.* bytes of threadgroup memory, and the device 16: compile with --no-locals")
+    device.refuses(folder / "net.so", "group=8", OTHER_DEVICE, "kernel net_.* threads in a threadgroup, and the device runs 8")
+    device.refuses(folder / "net.so", "local=16", OTHER_DEVICE, "kernel net_.* bytes of threadgroup memory, and the device 16: compile with --no-locals")
 
 
 def products():
@@ -171,7 +161,7 @@ def broken_text(device, tgc, folder):
     source = (folder / "net.c").read_text()
     (folder / "net.c").write_text(source.replace("using namespace metal;", "using namespace mettle;"))
     T.must(T.run(["gcc", "-O0", *emulator.METAL_FLAGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
-    refused(device, folder, "", DEVICE_FAILED, "(?s)the kernels do not compile: .*mettle")
+    device.refuses(folder / "net.so", "", DEVICE_FAILED, "(?s)the kernels do not compile: .*mettle")
 
 
 def recorded(device, tgc, folder):

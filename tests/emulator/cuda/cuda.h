@@ -8,7 +8,7 @@
 #define __global__
 #define __device__
 #define __shared__ static
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 
 extern "C" {
 __attribute__((const)) uint64_t emulator_place(uint32_t what, uint32_t d);
