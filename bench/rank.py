@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How well the cost model ranks: what it predicts of each kernel against what was measured.
 
-    .venv/bin/python bench/rank.py [--build build] [--models resnet50 mlp ...] [--machine NAME] [--beam 8] [--turns 2]
+    .venv/bin/python bench/rank.py [--build build] [--models resnet50 mlp ...] [--machine NAME] [--beam 8] [--turns 2] [--target c]
 
 Two questions, since they are differently hard:
 
@@ -79,6 +79,7 @@ class Tool:
     def __init__(self, options):
         self.program = str(Path(options.build) / "cli" / "tgc")
         self.more = ["--cpu=native", *([f"--machine={options.machine}"] if options.machine else [])]
+        self.target = f"--target={options.target}"
         self.environment = dict(os.environ, BEAM=str(options.beam), TGC_CACHE="0")
 
     def ask(self, *arguments):
@@ -89,7 +90,7 @@ class Tool:
         return json.loads(done.stdout)
 
     def times(self, model, *more):
-        return {k["name"]: k for k in self.ask("bench", str(model), "--target=c", *more)["kernel_times"]}
+        return {k["name"]: k for k in self.ask("bench", str(model), self.target, *more)["kernel_times"]}
 
 
 def keep_least(times, new):
@@ -183,6 +184,7 @@ def main():
     parser.add_argument("--machine", help="whose row predicts, and chooses; common otherwise")
     parser.add_argument("--beam", type=int, default=8, help="candidates of a nest; 1: kernels alone")
     parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--target", default="c", choices=("c", "llvm"), help="who compiles the kernels that are timed")
     options = parser.parse_args()
     tool, kernels, found = Tool(options), [], []
     for name, path in find_models(options.models).items():
