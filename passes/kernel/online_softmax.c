@@ -405,82 +405,117 @@ static void put_result(struct online *x, struct uop *const *column, int n, struc
         uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, row)), value, range, n + 1);
 }
 
-static void put_attention(struct online *x)
+/* What a tile keeps from block to block, of each query: the maximum so far, with a block's scores
+ * (now) and without (most), the factor for what was summed before (less), the sum of exponentials,
+ * the product with the values; and a copy of the maximum, for reads outside the loop that updates it,
+ * where a mask is finite (seen). */
+struct running { struct buffer *most, *now, *less, *sum, *product, *seen; };
+
+static void put_rows(struct online *x, enum level level, struct buffer *b, int64_t n, struct uop *value)
+{
+    struct uop *row = range_of(x, uop_int(x->t, n), "row");
+    put(x, level, b, row, value, &row, 1);
+}
+
+static struct running put_first(struct online *x, int64_t ncolumns, struct uop *low)
+{
+    int64_t rows = x->rows;
+    struct running b = {.most = new_scratch(x, DTYPE_F32, rows), .now = new_scratch(x, DTYPE_F32, rows),
+                     .less = new_scratch(x, DTYPE_F32, rows), .sum = new_scratch(x, DTYPE_F32, rows),
+                     .product = new_scratch(x, DTYPE_F32, rows * ncolumns)};
+    struct uop *zero = uop_constf(x->t, DTYPE_F32, 0);
+    put_rows(x, TILE, b.most, rows, low);
+    put_rows(x, TILE, b.sum, rows, zero);
+    put_rows(x, TILE, b.product, rows * ncolumns, zero);
+    return b;
+}
+
+/* The maximum of a query with this block's scores, as it is subtracted. */
+static struct uop *load_top(struct online *x, const struct running *b, struct uop *row, struct uop *low)
 {
     struct tgc *t = x->t;
-    struct uop *column[MAX_RANK], *range[MAX_RANK + 1], *row;
-    int64_t ncolumns;
-    int n = columns_of(x, column, &ncolumns);
-    struct uop *zero = uop_constf(t, DTYPE_F32, 0),
-               *low = uop_constf(t, DTYPE_F32, -(double)INFINITY);
-    struct buffer *most = new_scratch(x, DTYPE_F32, x->rows), *now = new_scratch(x, DTYPE_F32, x->rows),
-                  *less = new_scratch(x, DTYPE_F32, x->rows), *sum = new_scratch(x, DTYPE_F32, x->rows),
-                  *product = new_scratch(x, DTYPE_F32, x->rows * ncolumns);
-    row = rows_of(x);
-    put(x, TILE, most, row, low, &row, 1);
-    row = rows_of(x);
-    put(x, TILE, sum, row, zero, &row, 1);
-    row = range_of(x, uop_int(t, x->rows * ncolumns), "row");
-    put(x, TILE, product, row, zero, &row, 1);
+    struct uop *top = load(x, b->now, row);
+    return uop_where(t, uop_binary(t, OP_EQ, top, low), uop_constf(t, DTYPE_F32, 0), top);
+}
 
-    struct buffer *query = put_query(x);
-    struct buffer *seen = NULL;
-    if (x->visible.is_finite) {
-        /* a copy of the maximum, for reads outside the loop that updates it */
-        seen = new_scratch(x, DTYPE_F32, x->rows);
-        row = rows_of(x);
-        put(x, TILE, seen, row, low, &row, 1);
-    }
-    open_blocks(x, seen ? outweighs_mask(x, query, seen) : NULL);
-    struct buffer *scores = put_scores(x, query);
+/* n[r], c[r], m[r] */
+static void put_maximum(struct online *x, const struct running *b, struct buffer *scores, struct uop *low)
+{
+    struct tgc *t = x->t;
+    struct uop *row = rows_of(x);
+    struct uop *all = uop_binary(t, OP_MAX, load(x, b->most, row), fold_keys(x, OP_MAX, scores, row));
+    put(x, KEYS, b->now, row, all, &row, 1);
     row = rows_of(x);
-    struct uop *all = uop_binary(t, OP_MAX, load(x, most, row), fold_keys(x, OP_MAX, scores, row));
-    put(x, KEYS, now, row, all, &row, 1);
+    struct uop *gap = uop_binary(t, OP_SUB, load(x, b->most, row), load_top(x, b, row, low));
+    put(x, KEYS, b->less, row, uop_unary(t, OP_EXP, gap), &row, 1);
     row = rows_of(x);
-    /* the maximum that is subtracted, and the factor for what was summed before */
-    struct uop *top = load(x, now, row);
-    top = uop_where(t, uop_binary(t, OP_EQ, top, low), zero, top);
-    put(x, KEYS, less, row,
-        uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, most, row), top)), &row, 1);
+    put(x, KEYS, b->most, row, load(x, b->now, row), &row, 1);
     row = rows_of(x);
-    put(x, KEYS, most, row, load(x, now, row), &row, 1);
-    row = rows_of(x);
-    if (seen)
-        put(x, KEYS, seen, row, load(x, now, row), &row, 1);
+    if (b->seen)
+        put(x, KEYS, b->seen, row, load(x, b->now, row), &row, 1);
+}
 
-    struct uop *power[2] = {range_of(x, sym_muli(t, sym_ceildiv(t, x->n, x->group), x->group), "j"),
+/* What was summed before this block, made smaller, and this block's. */
+static struct uop *add_block(struct online *x, struct uop *before, const struct running *b, struct uop *row,
+                             struct uop *more)
+{
+    struct tgc *t = x->t;
+    return uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, before, load(x, b->less, row)), more);
+}
+
+/* The exponentials in place of the scores; l[r] */
+static void put_powers(struct online *x, const struct running *b, struct buffer *scores, struct uop *low)
+{
+    struct tgc *t = x->t;
+    struct uop *range[2] = {range_of(x, sym_muli(t, sym_ceildiv(t, x->n, x->group), x->group), "j"),
                             rows_of(x)};
-    struct uop *at = sym_add(t, sym_muli(t, power[0], x->rows), power[1]);
-    top = load(x, now, power[1]);
-    top = uop_where(t, uop_binary(t, OP_EQ, top, low), zero, top);
+    struct uop *at = sym_add(t, sym_muli(t, range[0], x->rows), range[1]),
+               *top = load_top(x, b, range[1], low);
     struct uop *e = uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, scores, at), top));
     if (x->scale != 1)
         e = uop_binary(t, OP_MUL, e, uop_constf(t, DTYPE_F32, x->scale));
-    put(x, KEYS, scores, at, e, power, 2);
-    row = rows_of(x);
-    struct uop *more = fold_keys(x, OP_ADD, scores, row);
-    put(x, KEYS, sum, row,
-        uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, load(x, sum, row), load(x, less, row)), more),
-        &row, 1);
+    put(x, KEYS, scores, at, e, range, 2);
+    struct uop *row = rows_of(x), *more = fold_keys(x, OP_ADD, scores, row);
+    put(x, KEYS, b->sum, row, add_block(x, load(x, b->sum, row), b, row, more), &row, 1);
+}
 
-    range[0] = row = rows_of(x);
+/* a[r][f] */
+static void put_products(struct online *x, const struct running *b, struct buffer *scores,
+                         struct uop *const *column, int n, int64_t ncolumns)
+{
+    struct tgc *t = x->t;
+    struct uop *range[MAX_RANK + 1], *row = range[0] = rows_of(x);
     for (int k = 0; k < n; k++)
         range[k + 1] = column[k];
-    at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
-    struct uop *j = range_of(x, x->n, "j"), *src[2];
-    struct uop *key = sym_add(t, x->at, j),
-               *values = uop_substitute(t, x->values, x->product->src[1], key);
+    struct uop *at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
+    struct uop *j = range_of(x, x->n, "j"), *key = sym_add(t, x->at, j), *src[2];
+    struct uop *values = uop_substitute(t, x->values, x->product->src[1], key);
     if (x->whole && !is_whole(x))
         values = loads_if(t, values, sym_lt(t, key, x->nkey), j, j);
     src[0] = uop_binary(t, OP_MUL, load(x, scores, sym_add(t, sym_muli(t, j, x->rows), row)), values);
     src[1] = j;
-    more = j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg)
-                             : src[0];
-    put(x, KEYS, product, at,
-        uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, load(x, product, at), load(x, less, row)),
-                   more), range, n + 1);
+    struct uop *more = j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg)
+                                         : src[0];
+    put(x, KEYS, b->product, at, add_block(x, load(x, b->product, at), b, row, more), range, n + 1);
+}
 
-    put_result(x, column, n, sum, product, most);
+static void put_attention(struct online *x)
+{
+    struct uop *column[MAX_RANK], *low = uop_constf(x->t, DTYPE_F32, -(double)INFINITY);
+    int64_t ncolumns;
+    int n = columns_of(x, column, &ncolumns);
+    struct running b = put_first(x, ncolumns, low);
+    struct buffer *query = put_query(x);
+    if (x->visible.is_finite) {
+        b.seen = new_scratch(x, DTYPE_F32, x->rows);
+        put_rows(x, TILE, b.seen, x->rows, low);
+    }
+    open_blocks(x, b.seen ? outweighs_mask(x, query, b.seen) : NULL);
+    struct buffer *scores = put_scores(x, query);
+    put_maximum(x, &b, scores, low);
+    put_powers(x, &b, scores, low);
+    put_products(x, &b, scores, column, n, ncolumns);
+    put_result(x, column, n, b.sum, b.product, b.most);
 }
 
 struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_shape *shape)
