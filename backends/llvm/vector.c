@@ -86,13 +86,15 @@ static value emit_nearest(struct emit *e, const struct uop *u)
 
 /* ------------------------------------------------------------------------------------ intrinsics */
 
-/* AVX-512's own sum of products of bytes; NULL: the processor has none. */
-static value native_dot(struct emit *e, value sum, value a, value b, int n)
+static bool has(const struct emit *e, const char *feature)
+{
+    return machine_has_feature(e, feature, (int)strlen(feature));
+}
+
+/* AVX-512's own sum of products of bytes. */
+static value x86_dot(struct emit *e, value sum, value a, value b, int n)
 {
     char name[64];
-    if (!strstr(e->features, "+avx512vnni") || !strstr(e->features, "+avx512vl") ||
-        (n != 4 && n != 8 && n != 16))
-        return NULL;
     LLVMTypeRef type = vector_of(e, e->i32, n);
     value arg[3] = {sum, e->l->BuildBitCast(e->at, a, type, ""),
                     e->l->BuildBitCast(e->at, b, type, "")};
@@ -100,12 +102,55 @@ static value native_dot(struct emit *e, value sum, value a, value b, int n)
     return call_intrinsic(e, name, NULL, 0, arg, 3);
 }
 
+/* NEON's: of signed bytes alone, or with I8MM of unsigned ones in a. A byte less 128 is the signed byte
+ * whose highest bit is the other one. */
+static value neon_dot(struct emit *e, value sum, value a, value b, int n, bool centered)
+{
+    LLVMTypeRef types[2] = {vector_of(e, e->i32, n), vector_of(e, e->i8, DOT_BYTES * n)};
+    if (centered)
+        a = binary(e, LLVM_XOR, a, splat(e, const_int(e, e->i8, -128), DOT_BYTES * n));
+    return call_intrinsic(e, centered ? "llvm.aarch64.neon.sdot" : "llvm.aarch64.neon.usdot", types, 2,
+                          (value[]){sum, a, b}, 3);
+}
+
+/* NEON without these: products of 16 bits, each four of which are added in pairs, twice. */
+static value neon_pairs(struct emit *e, value sum, value a, value b)
+{
+    enum { NPART = 4, LANES = 4 };
+    LLVMTypeRef type = vector_of(e, e->i32, LANES), wide = vector_of(e, e->i16, NPART * LANES);
+    value x = cast_to(e, LLVM_ZEXT, a, wide), y = cast_to(e, LLVM_SEXT, b, wide), part[NPART];
+    for (int k = 0; k < NPART; k++) {
+        int from[LANES];
+        for (int i = 0; i < LANES; i++)
+            from[i] = LANES * k + i;
+        part[k] = call_intrinsic(e, "llvm.aarch64.neon.smull", &type, 1,
+                                 (value[]){shuffle(e, x, NULL, from, LANES), shuffle(e, y, NULL, from, LANES)}, 2);
+    }
+    for (int n = NPART / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; k++)
+            part[k] = call_intrinsic(e, "llvm.aarch64.neon.addp", &type, 1,
+                                     (value[]){part[2 * k], part[2 * k + 1]}, 2);
+    return binary(e, LLVM_ADD, sum, part[0]);
+}
+
+/* By the processor's own instructions; NULL: it has none for vectors of this size. */
+static value native_dot(struct emit *e, value sum, value a, value b, int n, bool centered)
+{
+    if (!centered && has(e, "avx512vnni") && has(e, "avx512vl") && (n == 4 || n == 8 || n == 16))
+        return x86_dot(e, sum, a, b, n);
+    if (has(e, centered ? "dotprod" : "i8mm") && (n == 2 || n == 4))
+        return neon_dot(e, sum, a, b, n, centered);
+    if (!centered && machine_has(e, ISA_NEON) && n == 4)
+        return neon_pairs(e, sum, a, b);
+    return NULL;
+}
+
 /* Each lane: the sum plus the products of its four bytes. */
 static value emit_dot(struct emit *e, const struct uop *u, bool centered)
 {
     int n = u->lanes, from[128];
     value sum = operand(e, u->src[0]), a = operand(e, u->src[1]), b = operand(e, u->src[2]);
-    value own = centered ? NULL : native_dot(e, sum, a, b, n);
+    value own = native_dot(e, sum, a, b, n, centered);
     if (own)
         return own;
     LLVMTypeRef wide = vector_of(e, e->i32, 4 * n);
@@ -126,8 +171,7 @@ static value emit_dot(struct emit *e, const struct uop *u, bool centered)
 static value native_lookup(struct emit *e, value table, value index, int n)
 {
     enum { REGISTER = 64, NPART = 4 };
-    static const char vbmi[] = "avx512vbmi";
-    if (n != REGISTER || !machine_has_feature(e, vbmi, sizeof vbmi - 1))
+    if (n != REGISTER || !has(e, "avx512vbmi"))
         return NULL;
     LLVMTypeRef type = vector_of(e, e->i8, n);
     value part[NPART];

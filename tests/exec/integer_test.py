@@ -292,6 +292,33 @@ def chosen():
             expect(taken == (processor == where), f"{word} on {processor}: {taken}")
 
 
+# What LLVM's objects make sums of bytes of.
+DOTS = {"neon": "addp", "neondot": "sdot", "neoni8mm": "usdot"}
+
+
+def by_llvm(folder, processor, *options):
+    """Runs LLVM's object on an emulated processor; what it is made of."""
+    T.need_llvm(TGC)
+    for tool in (COMPILER, EMULATOR):
+        if not shutil.which(tool):
+            raise Skip(f"{tool} is not here")
+    T.scratch(folder)
+    main = T.shared("main", T.compile_main, TGC, "net", COMPILER, ("-O1",))
+    T.must(T.run([TGC, SCRATCH / "model.onnx", "-o", folder / "net.o", "--target=llvm", "--triple=aarch64-linux-gnu", *options],
+                 env={"CC": COMPILER}))
+    T.must(T.run([COMPILER, "-static", "net.o", main, "-lm", "-lpthread", "-o", "net"], cwd=folder))
+    runs(folder / "net", (EMULATOR, "-cpu", processor))
+    return T.must(T.run(["aarch64-linux-gnu-objdump", "-d", "net.o"], cwd=folder)).out.decode()
+
+
+def emulated_by_llvm(cpu, processor):
+    code = by_llvm(T.scratch(SCRATCH / f"llvm-{cpu}"), processor, f"--cpu={cpu}")
+    counts = {word: len(re.findall(rf"\t{word}\t", code)) for word in DOTS.values()}
+    expect(counts[DOTS[cpu]] > 100 and not counts["sdot" if cpu == "neoni8mm" else "usdot"], f"{counts}")
+
+
+for cpu, processor in zip(DOTS, PROCESSORS):
+    suite.add(f"--cpu={cpu} by LLVM, emulated", emulated_by_llvm, cpu, processor)
 suite.add("-O0", agrees, "O0", "-O0")
 suite.add("two threads", agrees, "threads", "--threads", "2")
 
