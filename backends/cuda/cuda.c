@@ -108,24 +108,9 @@ static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc 
 /* A grid's second and third sizes have 16 bits. */
 static const int64_t most_blocks[GRID_RANK] = {INT32_MAX, 65535, 65535};
 
-static bool check_grids(struct program *p)
-{
-    for (int i = 0; i < p->s->nkernel; i++)
-        for (int a = 0; a < GRID_RANK; a++) {
-            const struct kernel *k = p->s->kernel[i];
-            int64_t n = device_most_groups(p, k, device_axis(p, k, a));
-            if (n > most_blocks[a])
-                return diag_error(p->t, NULL,
-                                  "kernel %s needs a grid of %lld blocks along axis %d, and CUDA has at most %lld "
-                                  "there: give smaller bounds by --dim, or another shape",
-                                  program_kernel_name(p, k), (long long)n, a + 1, (long long)most_blocks[a]);
-        }
-    return true;
-}
-
 static bool cuda_compile(struct program *p, const char *text)
 {
-    if (!check_grids(p))
+    if (!device_check_grids(p, "CUDA"))
         return false;
     if (p->o->only_kernels)
         return true;
@@ -194,28 +179,6 @@ static const char *cuda_open(struct program *p)
     return "";
 }
 
-/* Which parts of a run are graphs, and whether the host accesses the memory: then both see it. */
-static void cuda_tables(struct program *p, struct text *out)
-{
-    struct text_list list = {.out = out, .separator = ",", .line = out->n, .indent = 4, .tail = 1};
-    text_printf(out, "enum { %s_MANAGED = %d };\n", p->upper, p->device_is_mapped);
-    text_puts(out, "/* By kernel: where the part of a run that begins with it ends; 0: none does. */\n"
-                   "static const int part_end[] = {\n    ");
-    list.line = out->n - 4;
-    for (int i = 0; i <= p->s->nkernel; i++)
-        list_put(&list, mem_printf(p->t, "%d", p->device_part[i]));
-    text_puts(out, "};\n\n");
-}
-
-static void cuda_fields(struct program *p, struct text *out)
-{
-    const int n = p->s->nkernel + 1;
-    text_printf(out, "    void *kernel[%d], *node[%d], *list[%d], *graph[%d];\n    bool changed[%d];\n", n, n, n,
-                n, n);
-    text_printf(out, "    uint64_t value[%d];\n    void *parameter[%d];\n", p->device_arguments + 1,
-                p->device_arguments + 1);
-}
-
 static const char *const file[] = {"cuda", "number", "math", NULL};
 static const struct driver driver = {
     .head = cuda_head,
@@ -224,8 +187,8 @@ static const struct driver driver = {
     .thread = "threadIdx.x", .threads = "blockDim.x",
     .part = {"blockIdx.x", "blockIdx.x"}, .parts = {"gridDim.x", "gridDim.x"},
     .file = file,
-    .text = cuda_text, .compile = cuda_compile, .embed = cuda_embed, .open = cuda_open, .fields = cuda_fields,
-    .tables = cuda_tables, .most_groups = most_blocks};
+    .text = cuda_text, .compile = cuda_compile, .embed = cuda_embed, .open = cuda_open,
+    .fields = device_graph_fields, .tables = device_graph_tables, .most_groups = most_blocks};
 static const struct text_word word[] = {
     {"HANDLES", "CUcontext and CUstream"},
     {"END_HANDLE", "CUevent of its end, which the caller destroys"},
@@ -233,6 +196,6 @@ static const struct text_word word[] = {
     {"CACHE_NOTE", ";\n     * not called: the kernels are compiled, and the driver keeps what it makes of PTX"},
     {NULL, NULL}};
 const struct backend backend_cuda = {
-    .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
+    .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .interface = "graphs", .word = word,
     .barrier = "__syncthreads();", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
     .place = cuda_place};

@@ -88,6 +88,11 @@ double device_choose_queues(struct program *p);
 void device_write_turns(struct program *p, struct text *out);
 /* launch_of[] and argument_of[] */
 void device_write_list(struct program *p, struct text *out);
+/* graphs.c: of drivers whose interface is "graphs". title: the target's, in what is reported (false): more blocks than
+ * driver->most_groups */
+void device_graph_fields(struct program *p, struct text *out);
+void device_graph_tables(struct program *p, struct text *out);
+bool device_check_grids(struct program *p, const char *title);
 /* The statements for the kernels from this step on that are launched together; returns their number. */
 int device_launches(struct program *p, int step, struct text *out);
 

@@ -182,10 +182,15 @@ static void device_embed(struct program *p, const char *text, struct text *out)
 
 static void device_types(struct program *p, struct text *out)
 {
+    const char *interface = p->backend->interface;
     text_printf(out, "enum { %s_SPANS = %d };\n", p->upper, DEVICE_SPANS);
     device_write_turns(p, out);
     program_write_text(p, out, snippet_find(p->backend->name)->text);
     text_putc(out, '\n');
+    if (interface) {
+        program_write_text(p, out, snippet_find(interface)->text);
+        text_putc(out, '\n');
+    }
     program_write_text(p, out, snippet_find("device_types")->text);
     text_putc(out, '\n');
     if (p->nimage > 0)
@@ -196,7 +201,7 @@ static void device_types(struct program *p, struct text *out)
 static void device_fields(struct program *p, struct text *out)
 {
     text_printf(out, "    struct %s device;\n    struct place place[%d];\n    size_t groups[%d][3];\n",
-                p->backend->name, device_count_places(p), p->s->nkernel + 1);
+                p->backend->interface ? "driver" : p->backend->name, device_count_places(p), p->s->nkernel + 1);
     p->backend->driver->fields(p, out);
 }
 
@@ -279,6 +284,8 @@ static void device_functions(struct program *p, struct text *out)
     write_places(p, out);
     if (p->backend->driver->tables)
         p->backend->driver->tables(p, out);
+    if (p->backend->interface)
+        snippets_write(p, out, p->backend->interface, NULL);
     snippets_write(p, out, p->backend->name, NULL);
     if (p->nimage > 0)
         snippets_write(p, out, mem_printf(p->t, "%s_image", p->backend->name), NULL);

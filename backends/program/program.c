@@ -405,6 +405,8 @@ static struct program *program_new(struct tgc *t, const struct schedule *s,
     p->snippets.t = t;
     if (p->backend->driver)
         p->snippets.language = mem_printf(t, "%s_driver", p->backend->name);
+    if (p->backend->interface)
+        p->snippets.family = mem_printf(t, "%s_driver", p->backend->interface);
     p->device_snippets = (struct snippet_set){.t = t, .language = p->backend->name};
     p->threads = program_threads(s);
     p->head_bytes = program_head_bytes(s);

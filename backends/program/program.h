@@ -76,11 +76,11 @@ void snippets_reserve(struct names *n);                           /* all names o
 /* whether some piece uses the word as an identifier */
 bool snippets_mention(const char *word);
 /* The set of pieces that a program uses, closed under needs. language: NULL, or "opencl": then a
- * piece opencl_x replaces x if it exists. */
+ * piece opencl_x replaces x if it exists. family: likewise, where the language has none. */
 struct snippet_set {
     struct tgc *t;
     bool *used;
-    const char *language;
+    const char *language, *family;
     struct dict found;           /* pieces by the names that were asked for */
 };
 /* Whether there is a piece of that name, in the set's language or in C. */
@@ -228,6 +228,9 @@ struct backend {
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
     const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
     const struct driver *driver; /* of a device: backends/device/device.h */
+    /* Of a device: the file of runtime/ whose pieces stand for those that the driver's own has not, an interface that
+     * several drivers have by other names; its handles are struct driver then. NULL: there is none. */
+    const char *interface;
     const char *barrier;         /* where a block's threads wait; NULL: it has one thread */
     /* A function of runtime/: of an f32, and of m, that of the block's thread whose number is t ^ m; NULL: there is one thread */
     const char *shuffle;

@@ -59,6 +59,8 @@ static const struct snippet *find_in(struct snippet_set *s, const char *name)
         return found;
     if (s->language)
         found = snippet_find(mem_printf(s->t, "%s_%s", s->language, name));
+    if (!found && s->family)
+        found = snippet_find(mem_printf(s->t, "%s_%s", s->family, name));
     found = found ? found : snippet_find(name);
     if (found)
         *dict_enter(s->t, &s->found, mem_str(s->t, name)) = (void *)(uintptr_t)found;

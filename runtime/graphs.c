@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: 0BSD */
+/* graphs.c - a run on a device by a driver whose interface is CUDA's: CUDA itself (cuda.c), or HIP (amd.c), which has
+ * the same functions with other names. The program is linked with libc alone; the functions are loaded when
+ * the model is opened.
+ *
+ * A part of a run's list (device.c) is a graph, made when the model is opened: a node for each kernel,
+ * each behind the one before. What changes from run to run (run-time sizes, the caller's memory) is
+ * told to the nodes that have it. Where hooks ask for kernels one by one, or one has no work, kernels
+ * are launched by themselves. The memory is the device's, and managed, which both see, if the host
+ * accesses tensors itself.
+ *
+ * The interface's own file has struct own, the functions that the other one has not, struct kernel_node, whose
+ * fields have another order, the names of all functions, of the library's files and of the oldest version that
+ * has them; and the piece `own`, the functions that are declared below.
+ */
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+//@ graphs
+/* The driver's functions that are called, in the order of call_name[], and what they return and take. */
+struct driver {
+    int32_t (*init)(unsigned flags);
+    int32_t (*count_devices)(int *count);
+    int32_t (*get_device)(int *device, int number);
+    int32_t (*create_stream)(void **stream, unsigned flags);
+    int32_t (*wait)(void *stream);
+    int32_t (*destroy_stream)(void *stream);
+    int32_t (*get_memory)(size_t *free_bytes, size_t *all);
+    int32_t (*allocate)(uint64_t *at, size_t nbytes);
+    int32_t (*allocate_managed)(uint64_t *at, size_t nbytes, unsigned flags);
+    int32_t (*release)(uint64_t at);
+    int32_t (*write)(uint64_t to, const void *from, size_t nbytes, void *stream);
+    int32_t (*read)(void *to, uint64_t from, size_t nbytes, void *stream);
+    int32_t (*get_pointer)(void *value, int what, uint64_t at);
+    int32_t (*get_range)(uint64_t *begin, size_t *nbytes, uint64_t at);
+    int32_t (*load)(void **module, const void *image, unsigned count, int *option, void **value);
+    int32_t (*unload)(void *module);
+    int32_t (*get_function)(void **function, void *module, const char *name);
+    int32_t (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                      unsigned bz, unsigned shared_bytes, void *stream, void **parameters, void **extra);
+    int32_t (*create_graph)(void **graph, unsigned flags);
+    int32_t (*add_kernel)(void **node, void *graph, void *const *after, size_t count,
+                          const struct kernel_node *kernel);
+    int32_t (*instantiate)(void **list, void *graph, unsigned long long flags);
+    int32_t (*set_kernel)(void *list, void *node, const struct kernel_node *kernel);
+    int32_t (*launch_graph)(void *list, void *stream);
+    int32_t (*destroy_list)(void *list);
+    int32_t (*destroy_graph)(void *graph);
+    int32_t (*create_event)(void **event, unsigned flags);
+    int32_t (*record_event)(void *event, void *stream);
+    int32_t (*get_event_time)(float *ms, void *begin, void *end);
+    int32_t (*destroy_event)(void *event);
+    struct own own;
+    void *library;                  /* open as long as the model is */
+    void *queue, *module, *memory, *weights;
+    bool is_open, owns_queue;       /* is_open: the device is found, and its context */
+    int device;
+    unsigned char *seen[MODEL_SPANS];       /* parts of the memory, where it is managed */
+};
+
+/* Calls a function of the driver's: the model's status, and an error is said. */
+#define TRY(call, ...) \
+    status_of(self, call_name[offsetof(struct driver, call) / sizeof(void *)], self->device.call(__VA_ARGS__))
+static int status_of(const model_self *self, const char *call, int32_t error);
+
+/* The interface's own: */
+static const char *words_of(const model_self *self, int32_t error);
+static int open_context(model_self *self);               /* finds the device, and what is the thread's below */
+static void close_context(model_self *self);
+static int enter(model_self *self);                      /* the model's device is the thread's, until leave() */
+static void leave(model_self *self);
+static int open_module(model_self *self);
+static int check_owner(const model_self *self, uint64_t at, bool *is_ours);     /* memory of the model's device? */
+
+//@ graphs_driver_load own
+/* "cuMemAlloc: out of memory (2)" */
+static void complain_of(const model_self *self, const char *call, int32_t error)
+{
+    const char *text = words_of(self, error);
+    char line[200];
+    snprintf(line, sizeof line, "%s: %s (%d)", call, text ? text : "unknown error", (int)error);
+    complain(self, line);
+}
+
+/* The numbers are the same, of what both have. */
+static int status_of(const model_self *self, const char *call, int32_t error)
+{
+    enum { OUT_OF_MEMORY = 2, OLD_RUNTIME = 35, OLD_DRIVER = 36, NO_DEVICE = 100, INVALID_DEVICE = 101, NO_CODE = 209,
+           NO_JIT = 221, OLD_PTX = 222, MISMATCH = 803 };
+    if (error != 0)
+        complain_of(self, call, error);
+    switch (error) {
+    case 0: return MODEL_OK;
+    case OUT_OF_MEMORY: return MODEL_DEVICE_MEMORY;
+    case NO_DEVICE: case INVALID_DEVICE: return MODEL_NO_DEVICE;
+    case OLD_RUNTIME: case OLD_DRIVER: case OLD_PTX: case NO_JIT: case MISMATCH: return MODEL_OLD_DRIVER;
+    case NO_CODE: return MODEL_OTHER_DEVICE;
+    default: return MODEL_DEVICE_FAILED;
+    }
+}
+
+/* The status of a call, behind which the thread's device is its own again. */
+static int done(model_self *self, int status)
+{
+    leave(self);
+    return status;
+}
+
+/* The library, and its functions. */
+static int load_driver(model_self *self)
+{
+    struct driver *d = &self->device;
+    char line[120];
+    for (size_t i = 0; !d->library && i < sizeof library_name / sizeof *library_name; i++)
+        d->library = dlopen(library_name[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; d->library && i < sizeof call_name / sizeof *call_name; i++) {
+        void *function = dlsym(d->library, call_name[i]);
+        if (!function) {
+            snprintf(line, sizeof line, "the driver has no %s: it is older than %s", call_name[i], oldest_version);
+            complain(self, line);
+            return MODEL_OLD_DRIVER;
+        }
+        memcpy((unsigned char *)d + i * sizeof function, &function, sizeof function);
+    }
+    return d->library ? MODEL_OK : MODEL_NO_DEVICE;
+}
+
+//@ graphs_driver_hold
+/* Device memory of the caller's is an address; it has no count of holders. */
+static bool hold_buffer(const model_self *self, void *buffer) { (void)self; return buffer != NULL; }
+static void let_buffer(const model_self *self, void *buffer) { (void)self; (void)buffer; }
+
+//@ graphs_driver_open load hold
+/* Ends what has been begun. */
+static void device_close(model_self *self)
+{
+    struct driver *d = &self->device;
+    if (d->is_open && enter(self) == MODEL_OK) {
+        if (d->queue)
+            d->wait(d->queue);
+        for (int i = 0; i < MODEL_KERNELS; i++) {
+            if (self->list[i])
+                d->destroy_list(self->list[i]);
+            if (self->graph[i])
+                d->destroy_graph(self->graph[i]);
+        }
+        if (d->module)
+            d->unload(d->module);
+        if (d->weights)
+            d->release((uint64_t)(uintptr_t)d->weights);
+        if (d->memory)
+            d->release((uint64_t)(uintptr_t)d->memory);
+        if (d->owns_queue)
+            d->destroy_stream(d->queue);
+        leave(self);
+    }
+    close_context(self);
+    if (d->library)
+        dlclose(d->library);
+    memset(d, 0, sizeof *d);
+}
+
+/* The wanted-th device, counted from 1; 0: the first. */
+static int choose_device(model_self *self, int wanted)
+{
+    int n = 0;
+    int status = TRY(count_devices, &n);
+    if (status == MODEL_OK && wanted > n)
+        complain(self, "options.device is more than there are devices");
+    if (status == MODEL_OK && (n == 0 || wanted > n))
+        return MODEL_NO_DEVICE;
+    return status == MODEL_OK ? TRY(get_device, &self->device.device, wanted > 0 ? wanted - 1 : 0) : status;
+}
+
+/* The device: that of what the caller passed, which is `theirs`, or, where that is -1, the one it names. */
+static int settle_device(model_self *self, int theirs)
+{
+    const int wanted = self->options.device;
+    int status = theirs < 0 || wanted > 0 ? choose_device(self, wanted) : MODEL_OK;
+    if (status == MODEL_OK && theirs >= 0 && wanted > 0 && self->device.device != theirs) {
+        complain(self, "options.context or options.queue is of another device than options.device names");
+        return MODEL_BAD_OPTIONS;
+    }
+    if (theirs >= 0)
+        self->device.device = theirs;
+    return status;
+}
+
+static int open_memory(model_self *self, size_t weights)
+{
+    enum { GLOBAL = 1 };
+    struct driver *d = &self->device;
+    uint64_t memory = 0, at = 0;
+    size_t left = 0, all = 0;
+    char line[200];
+    int status = MODEL_MANAGED ? TRY(allocate_managed, &memory, MODEL_DEVICE_BYTES, GLOBAL)
+                               : TRY(allocate, &memory, MODEL_DEVICE_BYTES);
+    d->memory = (void *)(uintptr_t)memory;
+    if (status == MODEL_OK)
+        status = TRY(allocate, &at, weights);
+    d->weights = (void *)(uintptr_t)at;
+    if (status == MODEL_DEVICE_MEMORY && d->get_memory(&left, &all) == 0) {
+        snprintf(line, sizeof line, "the model needs %zu bytes and %zu for its weights, and of the device's %zu "
+                 "bytes %zu are free: give smaller bounds by --dim", (size_t)MODEL_DEVICE_BYTES, weights, all, left);
+        complain(self, line);
+    }
+    return status;
+}
+
+/* The driver, a device, a stream, the memory, the kernels. */
+static int device_open(model_self *self, size_t weights)
+{
+    enum { NON_BLOCKING = 1 };
+    struct driver *d = &self->device;
+    if (self->options.device < 0)
+        return MODEL_BAD_OPTIONS;
+    int status = load_driver(self);
+    if (status == MODEL_OK)
+        status = TRY(init, 0);
+    if (status == MODEL_OK)
+        status = open_context(self);
+    d->is_open = status == MODEL_OK;
+    if (status == MODEL_OK)
+        status = enter(self);
+    if (status != MODEL_OK)
+        return status;
+    d->queue = self->options.queue;
+    if (!d->queue)
+        status = TRY(create_stream, &d->queue, NON_BLOCKING);
+    d->owns_queue = !self->options.queue && status == MODEL_OK;
+    if (status == MODEL_OK)
+        status = open_memory(self, weights);
+    if (status == MODEL_OK)
+        status = open_module(self);
+    return done(self, status);
+}
+
+//@ graphs_driver_record
+/* An argument of the next start. */
+static bool set_argument(model_self *self, int index, int i, uint64_t value)
+{
+    const struct argument *a = &argument_of[launch_of[index].first + i];
+    if (a->place >= 0)
+        value += (uint64_t)(uintptr_t)self->place[a->place].buffer + self->place[a->place].at;
+    self->value[launch_of[index].first + i] = value;
+    self->changed[index] = true;
+    return true;
+}
+
+/* A node of a graph has work, be it none in this run; then nobody starts the graph. */
+static struct kernel_node node_of(model_self *self, int index)
+{
+    const struct launch *l = &launch_of[index];
+    struct kernel_node n = {.function = self->kernel[index], .parameters = &self->parameter[l->first]};
+    for (int d = 0; d < 3; d++) {
+        n.groups[d] = self->groups[index][d] > 0 ? (unsigned)self->groups[index][d] : 1;
+        n.block[d] = (unsigned)l->block[d];
+    }
+    return n;
+}
+
+/* The graph of the kernels from .. to - 1. */
+static int record_part(model_self *self, int from, int to)
+{
+    int status = TRY(create_graph, &self->graph[from], 0);
+    for (int i = from; i < to && status == MODEL_OK; i++) {
+        const struct kernel_node node = node_of(self, i);
+        status = TRY(add_kernel, &self->node[i], self->graph[from], i > from ? &self->node[i - 1] : NULL, i > from, &node);
+        self->changed[i] = false;
+    }
+    return status == MODEL_OK ? TRY(instantiate, &self->list[from], self->graph[from], 0) : status;
+}
+
+/* The kernels, and the graphs of the run's parts. */
+static int record(model_self *self)
+{
+    int status = enter(self);
+    if (status != MODEL_OK)
+        return status;
+    for (int i = 0; i < MODEL_KERNELS && status == MODEL_OK; i++) {
+        const struct launch *l = &launch_of[i];
+        status = status_of(self, l->function, self->device.get_function(&self->kernel[i], self->device.module, l->function));
+        for (int k = 0; k < l->count; k++) {
+            self->parameter[l->first + k] = &self->value[l->first + k];
+            set_argument(self, i, k, argument_of[l->first + k].at);
+        }
+    }
+    for (int i = 0; i < MODEL_KERNELS && status == MODEL_OK; i++)
+        if (part_end[i])
+            status = record_part(self, i, part_end[i]);
+    return done(self, status);
+}
+
+//@ graphs_driver_map
+/* Both see the memory, page by page as it is touched; the host waits until the device is done with it. */
+static bool map_span(model_self *self, int i, const struct span *s, bool waits)
+{
+    struct driver *d = &self->device;
+    int status = MODEL_OK;
+    d->seen[i] = (unsigned char *)d->memory + s->at;
+    if (waits)
+        status = enter(self);
+    if (waits && status == MODEL_OK)
+        status = done(self, TRY(wait, d->queue));
+    return status == MODEL_OK;
+}
+
+//@ graphs_driver_to_device
+static int to_device(const model_self *self) { (void)self; return MODEL_OK; }
+
+//@ graphs_driver_start
+/* A kernel by itself; its time, if that is asked for. */
+static int start_one(model_self *self, int index)
+{
+    const struct driver *d = &self->device;
+    const struct kernel_node n = node_of(self, index);
+    const bool timed = self->options.on_kernel_time != NULL;
+    void *event[2] = {NULL, NULL};
+    float ms = 0;
+    int status = MODEL_OK;
+    step(self, index);
+    for (int a = 0; a < 3; a++)
+        if (self->groups[index][a] == 0)
+            return MODEL_OK;        /* nothing to compute */
+    for (int i = 0; i < 2 && timed && status == MODEL_OK; i++)
+        status = TRY(create_event, &event[i], 0);
+    if (timed && status == MODEL_OK)
+        status = TRY(record_event, event[0], d->queue);
+    if (status == MODEL_OK)
+        status = TRY(launch, n.function, n.groups[0], n.groups[1], n.groups[2], n.block[0], n.block[1], n.block[2], 0,
+                     d->queue, n.parameters, NULL);
+    if (timed && status == MODEL_OK)
+        status = TRY(record_event, event[1], d->queue);
+    if (status == MODEL_OK && (timed || self->options.on_kernel))
+        status = TRY(wait, d->queue);
+    if (timed && status == MODEL_OK)
+        status = TRY(get_event_time, &ms, event[0], event[1]);
+    if (timed && status == MODEL_OK)
+        self->options.on_kernel_time(self->options.user, index, kernel_info[index].name, (double)ms * 1e6);
+    for (int i = 0; i < 2; i++)
+        if (event[i])
+            d->destroy_event(event[i]);
+    return status;
+}
+
+/* The graph of a part, with what has changed since. */
+static int start_graph(model_self *self, int from, int to)
+{
+    int status = MODEL_OK;
+    for (int i = from; i < to && status == MODEL_OK; i++) {
+        if (!self->changed[i])
+            continue;
+        const struct kernel_node node = node_of(self, i);
+        status = TRY(set_kernel, self->list[from], self->node[i], &node);
+        self->changed[i] = status != MODEL_OK;
+    }
+    return status == MODEL_OK ? TRY(launch_graph, self->list[from], self->device.queue) : status;
+}
+
+static bool start(model_self *self, int from, int to)
+{
+    bool whole = !self->options.on_kernel && !self->options.on_kernel_time;
+    for (int i = from; i < to; i++)
+        for (int d = 0; d < 3; d++)
+            whole &= self->groups[i][d] > 0;
+    if (enter(self) != MODEL_OK)
+        return false;
+    int status = whole ? start_graph(self, from, to) : MODEL_OK;
+    for (int i = from; i < to && !whole && status == MODEL_OK; i++)
+        status = start_one(self, i);
+    return done(self, status) == MODEL_OK;
+}
+
+//@ graphs_driver_write
+static bool write_buffer(model_self *self, void *buffer, size_t at, size_t nbytes, const void *from, bool waits)
+{
+    if (enter(self) != MODEL_OK)
+        return false;
+    int status = TRY(write, (uint64_t)(uintptr_t)buffer + at, from, nbytes, self->device.queue);
+    if (status == MODEL_OK && waits)
+        status = TRY(wait, self->device.queue);
+    return done(self, status) == MODEL_OK;
+}
+
+//@ graphs_driver_read
+static bool read_buffer(model_self *self, void *buffer, size_t at, size_t nbytes, void *to)
+{
+    return enter(self) == MODEL_OK &&
+           done(self, TRY(read, to, (uint64_t)(uintptr_t)buffer + at, nbytes, self->device.queue)) == MODEL_OK;
+}
+
+//@ graphs_driver_end to_device
+/* The end of a run's list: an event of the caller's, if it asks for one. */
+static int mark(model_self *self, void **event)
+{
+    enum { NO_TIMING = 2 };
+    if (!event)
+        return MODEL_OK;
+    int status = enter(self);
+    if (status != MODEL_OK)
+        return status;
+    status = TRY(create_event, event, NO_TIMING);
+    if (status == MODEL_OK)
+        status = TRY(record_event, *event, self->device.queue);
+    if (status != MODEL_OK && *event) {
+        self->device.destroy_event(*event);
+        *event = NULL;
+    }
+    return done(self, status);
+}
+
+static bool wait_all(model_self *self)
+{
+    return enter(self) == MODEL_OK && done(self, TRY(wait, self->device.queue)) == MODEL_OK;
+}
+
+/* Whether the caller's memory can be this place. */
+static int check_buffer(model_self *self, int place, void *buffer, size_t at, size_t *room)
+{
+    const uint64_t address = (uint64_t)(uintptr_t)buffer;
+    uint64_t begin = 0;
+    size_t nbytes = 0;
+    bool is_ours = true;
+    int status = enter(self);
+    if (status != MODEL_OK)
+        return status;
+    status = check_owner(self, address, &is_ours);
+    if (status == MODEL_OK)
+        status = TRY(get_range, &begin, &nbytes, address);
+    leave(self);
+    if (status != MODEL_OK)
+        return MODEL_BAD_OPTIONS;
+    nbytes -= (size_t)(address - begin);
+    if (!is_ours)
+        complain(self, "the memory is of another context than the model: pass that one in options.context");
+    else if (at % 128 != 0 || address % 128 != 0)
+        complain(self, "a tensor begins at a multiple of 128 bytes");
+    else if (at >= nbytes || place_info[place].nbytes > nbytes - at)
+        complain(self, "the memory ends before the tensor does");
+    else {
+        *room = nbytes - at;
+        return MODEL_OK;
+    }
+    return MODEL_BAD_OPTIONS;
+}
