@@ -1,6 +1,7 @@
 /* absent.c - instead of the other files, where tgc is built without the LLVM target
  * (-Dllvm=disabled). */
 #include "backends/llvm/llvm.h"
+#include "backends/program/program.h"
 
 const char *llvm_found(struct tgc *t)
 {
@@ -55,6 +56,13 @@ bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
     (void)r;
     (void)out;
     TGC_BUG(t, "the LLVM target is not in this tgc");
+}
+
+bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code)
+{
+    (void)code;
+    return diag_error(p->t, NULL, "%s needs LLVM here, and this tgc was built without it (meson -Dllvm=disabled)",
+                      architecture);
 }
 
 const struct program_info *llvm_program_info(const struct llvm_program *p)

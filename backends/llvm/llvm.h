@@ -77,6 +77,23 @@ struct llvm_output {
 bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
                 const struct llvm_request *r, struct llvm_output *out);
 
+/* gpu.c: the kernels of a program for devices (--target=cuda, --target=amd) as code of one architecture:
+ *
+ *      "sm_80", "sm_90a"       PTX, text that ends with a NUL, which nbytes does not count
+ *      "gfx90a", "gfx1100"     a linked code object (ELF, amdgcn-amd-amdhsa), which hipModuleLoadData takes
+ *
+ * The kernels' names, their arguments and the threads of their blocks are those of the target's own
+ * language, so the same host launches both.
+ * needs: p as driver->compile() is given it (p->s, p->name, p->kernel_name, the backend's driver); libLLVM
+ * with the architecture (the newest that knows it), for a code object ld.lld on PATH, of no older version
+ * than LLVM's; no device. false: reported, with what is missing. */
+struct llvm_gpu_code {
+    const unsigned char *bytes; size_t nbytes;
+    const char *made_by;         /* "LLVM 19" */
+};
+struct program;
+bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code);
+
 /* pieces.c: the function of runtime/ or runtime/host/ of that name; NULL: there is none. */
 void (*llvm_piece(const char *name))(void);
 
