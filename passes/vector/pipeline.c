@@ -112,14 +112,14 @@ static void map_step(const struct steps *s, struct uop_map *by, struct uop *n)
     }
 }
 
-/* The number of a thread: its registers are not another one's, so the loop that a block shares in a copy
- * becomes the thread's own place. */
+/* The number of a thread in the loops that are open: its registers are not another one's, so the loop that a
+ * block shares in a copy becomes the thread's own place. */
 static struct uop *thread_number(const struct steps *s)
 {
     struct tgc *t = s->e->t;
     struct uop *n = uop_int(t, 0);
     for (int i = 0; i < s->first; i++)
-        if (range_is_item(s->e->in[i]))
+        if (range_is_item(s->e->in[i]) && expand_find_end(s->e, i) > s->first)
             n = sym_add(t, sym_muli(t, n, range_fixed_size(s->e->in[i])), s->e->in[i]);
     return n;
 }

@@ -38,6 +38,10 @@ NETS = {
     "a tensor that is read with a border and without": (
         "input %x : f32[1, 4, 12, 12]\nweight %v : f32[8, 4, 1, 1] = normal(seed=1)\nweight %w : f32[8, 8, 3, 3] = normal(seed=2)\n"
         "weight %u : f32[8, 8, 1, 1] = normal(seed=3)\n%a0 = conv2d(%x, %v)\n%a = relu(%a0)\n%b = conv2d(%a, %w) {padding=1}\n%c = conv2d(%a, %u)\n%y = add(%b, %c)\n", {}, None),
+    "two convolutions of one tensor, side by side": (
+        "input %x : f32[1, 8, 9, 9]\nweight %u : f32[16, 8, 1, 1] = normal(seed=3)\nweight %w : f32[64, 16, 1, 1] = normal(seed=1)\nweight %v : f32[64, 16, 3, 3] = normal(seed=2)\n"
+        "%s0 = conv2d(%x, %u)\n%s = relu(%s0)\n%a0 = conv2d(%s, %w)\n%a = relu(%a0)\n%b0 = conv2d(%s, %v) {padding=1}\n%b = relu(%b0)\n%y = concat(%a, %b) {axis=1}\n",
+        {}, None),
     "softmax": ("input %x : f32[7, 300]\n%y = softmax(%x) {axis=-1}\n", {}, True),
     "softmax of a run's columns": ("input %x : f32[5, N<=200]\n%y = softmax(%x) {axis=-1}\n", {"N": 131}, True),
     "layer norm": ("input %x : f32[9, 150]\nweight %s : f32[150] = normal(seed=1)\nweight %b : f32[150] = normal(seed=2)\n%y = layer_norm(%x, %s, %b) {axis=-1, eps=1e-5}\n",
