@@ -2,15 +2,16 @@
  * first, each into the module that has least as yet; then the run, which calls them.
  *
  * How many modules there are depends on the schedule alone, so the code is the same on a machine with
- * more processors. A small program is one module: each has costs of its own.
+ * more processors. A small program is one module: each has costs of its own, 3 to 6 ms. Those of a second
+ * one pay early, since a program of one module is made by one thread.
  */
 #include "backends/llvm/machine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Uops of linear programs: what a module has at least, before there is another. */
-enum { MODULE_UOPS = 1500, MOST_MODULES = 32 };
+/* Uops of linear programs: what a program of two modules has at least, and what each module of more. */
+enum { TWO_MODULES_UOPS = 700, MODULE_UOPS = 1500, MOST_MODULES = 32 };
 
 struct share { const struct kernel *k; const struct variant *v; int nuop, module; };
 
@@ -41,8 +42,9 @@ static int share_kernels(struct emit *e, struct share *share, int *n)
         share[*n] = (struct share){k, v, v ? v->nlinear : k->nlinear, 0};
         total += share[(*n)++].nuop;
     }
-    int nmodule = total / MODULE_UOPS;
-    nmodule = nmodule < 1 ? 1 : nmodule > MOST_MODULES ? MOST_MODULES : nmodule;
+    int nmodule = total / MODULE_UOPS, least_modules = total < TWO_MODULES_UOPS ? 1 : 2;
+    nmodule = nmodule < least_modules ? least_modules
+              : nmodule > MOST_MODULES ? MOST_MODULES : nmodule;
     qsort(share, (size_t)*n, sizeof *share, compare_shares);
     for (int i = 0; i < *n; i++) {
         int least = 0;
