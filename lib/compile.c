@@ -497,6 +497,7 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
         return write_view(t, o, m, files, name);
     case EMIT_CL:
     case EMIT_CU:
+    case EMIT_HIP:
     case EMIT_METAL:
     case EMIT_PTX:
         return write_kernels(t, o, m, files, name);

@@ -306,6 +306,7 @@ static const char *name_maker(struct tgc *t, const struct options *o, const stru
     return clang                            ? clang->title
            : o->target == TARGET_CUDA       ? mem_printf(t, "%s and CUDA", cc ? cc : "cc")
            : o->target == TARGET_METAL      ? mem_printf(t, "%s and Metal", cc ? cc : "cc")
+           : o->target == TARGET_AMD        ? mem_printf(t, "%s and HIP", cc ? cc : "cc")
            : o->target == TARGET_OPENCL     ? mem_printf(t, "%s and OpenCL", cc ? cc : "cc")
                                             : mem_str(t, cc ? cc : "cc");
 }

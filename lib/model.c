@@ -540,6 +540,6 @@ struct program_options model_program_options(const struct options *o, const stru
         .weights = o->weights,
         .vectors_mode = o->vectors,
         .architectures = o->device ? o->architectures : NULL,
-        .only_kernels = o->command == COMMAND_COMPILE && (o->emit == EMIT_CU || o->emit == EMIT_CL || o->emit == EMIT_METAL),
+        .only_kernels = o->command == COMMAND_COMPILE && (o->emit == EMIT_CU || o->emit == EMIT_CL || o->emit == EMIT_METAL || o->emit == EMIT_HIP),
     };
 }

@@ -248,8 +248,8 @@ static bool refuse_cpu(struct parser *p, const char *name)
                  near.s ? near.s : "");
 }
 
-/* "sm_80,sm_90a": architectures of one target, for each of which there is code; the first one's row says
- * how kernels are cut. */
+/* "sm_80,sm_90a", "gfx1100,gfx90a": architectures of one target, for each of which there is code; the first one's row
+ * says how kernels are cut. */
 static bool read_architectures(struct parser *p, const char *value)
 {
     const struct device_row *first = NULL;
@@ -258,9 +258,12 @@ static bool read_architectures(struct parser *p, const char *value)
         const struct device_row *row = device_find(mem_printf(p->t, "%.*s", (int)n, s));
         if (!row)
             return refuse_cpu(p, mem_printf(p->t, "%.*s", (int)n, s));
-        if (strcmp(row->target, "cuda") != 0)
-            return usage(p, "--cpu=%s: a list is of architectures of CUDA, and %s is none", value, row->text);
+        if (strcmp(row->target, "cuda") != 0 && strcmp(row->target, "amd") != 0)
+            return usage(p, "--cpu=%s: a list is of architectures of CUDA or AMD, and %s is none", value, row->text);
         first = first ? first : row;
+        if (strcmp(row->target, first->target) != 0)
+            return usage(p, "--cpu=%s: %s is of --target=%s, and %s of --target=%s", value, first->text, first->target,
+                         row->text, row->target);
         s += n + (s[n] == ',');
     }
     p->o->device = first;

@@ -382,6 +382,7 @@ const struct backend *backend_find(const char *target)
         {"opencl", &backend_opencl},
         {"cuda", &backend_cuda},
         {"metal", &backend_metal},
+        {"amd", &backend_amd},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i].target, target) == 0)

@@ -240,7 +240,7 @@ struct backend {
     /* Of devices, words of the header's text: HANDLES, END_HANDLE, BUFFER_HANDLE, CACHE_NOTE. */
     const struct text_word *word;
 };
-extern const struct backend backend_c, backend_llvm, backend_opencl, backend_cuda, backend_metal;
+extern const struct backend backend_c, backend_llvm, backend_opencl, backend_cuda, backend_metal, backend_amd;
 
 /* lines.c: in[from..] belongs to the nodes of that title; `from` was appended to `to` just now; the
  * file is complete. */
