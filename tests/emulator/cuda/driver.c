@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
 /* driver.c - a libcuda.so.1 for tests: calls that are counted, logged and fail on demand; objects;
- * devices, contexts, streams, memory, events. A stream's commands run when somebody waits for them, so
+ * streams, memory, events. A stream's commands run when somebody waits for them, so
  * that a host that takes its memory back too early is seen.
  *
  *      TGC_EMULATOR_FAIL=7      the 7th call that can fail does; 7+ and all that follow; 7:2 with that status
@@ -16,15 +16,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { STACK = 16 };
-
 static const struct {
     const char *name;
     int32_t failure;
 } calls[] = {
-#define CALL(name, failure) {#name, failure},
+#define NAME(name) #name
+#define CALL(name, failure) {NAME(name), failure},
 #include "calls.def"
 #undef CALL
+#undef NAME
 };
 static const char *const kinds[] = {"context", "stream", "memory", "module", "graph", "executable graph", "event"};
 
@@ -37,15 +37,7 @@ static struct {
     FILE *log;
     struct object *live;
     unsigned number[KIND_EVENT + 1];
-    struct context *primary;
-    int retained;
 } driver = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
-
-/* The thread's contexts. */
-static _Thread_local struct {
-    struct context *context[STACK];
-    int n;
-} thread;
 
 /* ---------------------------------------------------------------------------------------- calls */
 
@@ -85,9 +77,8 @@ int32_t enter(enum call call)
 {
     pthread_mutex_lock(&driver.lock);
     driver.now = call;
-    if (!driver.is_begun && call != CALL_cuInit && call != CALL_cuDriverGetVersion &&
-        call != CALL_cuGetErrorString)
-        return misuse(NOT_INITIALIZED, "cuInit was not called");
+    if (!driver.is_begun && call != CALL_cuInit && call != CALL_cuDriverGetVersion && !own_is_early(call))
+        return misuse(NOT_INITIALIZED, "the driver's init was not called");
     if (calls[call].failure == 0)
         return SUCCESS;
     const long n = ++driver.count;
@@ -95,8 +86,6 @@ int32_t enter(enum call call)
         return driver.fail_by ? driver.fail_by : calls[call].failure;
     return SUCCESS;
 }
-
-struct context *context_now(void) { return thread.n > 0 ? thread.context[thread.n - 1] : NULL; }
 
 int32_t in_context(enum call call)
 {
@@ -188,7 +177,7 @@ int32_t object_destroy(enum call call, void *handle, enum kind kind)
     return leave(call, status != SUCCESS ? status : o ? SUCCESS : INVALID_HANDLE);
 }
 
-/* --------------------------------------------------------------------------- devices, contexts */
+/* ------------------------------------------------------------------------------------- devices */
 
 API int32_t cuInit(unsigned flags);
 int32_t cuInit(unsigned flags)
@@ -200,48 +189,12 @@ int32_t cuInit(unsigned flags)
     return leave(CALL_cuInit, status);
 }
 
-/* NVRTC asks for tables of NVIDIA's own where there is a driver; it needs none. */
-API int32_t cuGetExportTable(const void **table, const void *id);
-int32_t cuGetExportTable(const void **table, const void *id)
-{
-    enter(CALL_cuGetExportTable);
-    (void)id;
-    *table = NULL;
-    return leave(CALL_cuGetExportTable, NOT_FOUND);
-}
-
 API int32_t cuDriverGetVersion(int *version);
 int32_t cuDriverGetVersion(int *version)
 {
     const int32_t status = enter(CALL_cuDriverGetVersion);
     *version = (int)device_facts()->driver;
     return leave(CALL_cuDriverGetVersion, status);
-}
-
-API int32_t cuGetErrorString(int32_t error, const char **text);
-int32_t cuGetErrorString(int32_t error, const char **text)
-{
-    enter(CALL_cuGetErrorString);
-    *text = error == OUT_OF_MEMORY ? "out of memory" : "an error of the emulator's";
-    return leave(CALL_cuGetErrorString, SUCCESS);
-}
-
-API int32_t cuDeviceGetCount(int *count);
-int32_t cuDeviceGetCount(int *count)
-{
-    const int32_t status = enter(CALL_cuDeviceGetCount);
-    *count = device_facts()->units > 0;
-    return leave(CALL_cuDeviceGetCount, status);
-}
-
-API int32_t cuDeviceGet(int *device, int number);
-int32_t cuDeviceGet(int *device, int number)
-{
-    int32_t status = enter(CALL_cuDeviceGet);
-    if (status == SUCCESS && number != 0)
-        status = misuse(INVALID_DEVICE, "there is one device, not number %d", number);
-    *device = 0;
-    return leave(CALL_cuDeviceGet, status);
 }
 
 API int32_t cuDeviceGetName(char *name, int size, int device);
@@ -260,121 +213,6 @@ int32_t cuDeviceTotalMem_v2(size_t *nbytes, int device)
     (void)device;
     *nbytes = (size_t)device_facts()->memory;
     return leave(CALL_cuDeviceTotalMem_v2, status);
-}
-
-API int32_t cuDeviceGetAttribute(int *value, int what, int device);
-int32_t cuDeviceGetAttribute(int *value, int what, int device)
-{
-    enum { GROUP = 1, SHARED = 8, UNITS = 16, MAJOR = 75, MINOR = 76 };
-    const struct device_facts *d = device_facts();
-    int32_t status = enter(CALL_cuDeviceGetAttribute);
-    (void)device;
-    switch (what) {
-    case GROUP: *value = (int)d->group; break;
-    case SHARED: *value = (int)d->local; break;
-    case UNITS: *value = (int)d->units; break;
-    case MAJOR: *value = (int)d->arch / 10; break;
-    case MINOR: *value = (int)d->arch % 10; break;
-    default: status = misuse(INVALID_VALUE, "unknown attribute %d", what);
-    }
-    return leave(CALL_cuDeviceGetAttribute, status);
-}
-
-API int32_t cuDevicePrimaryCtxRetain(void **context, int device);
-int32_t cuDevicePrimaryCtxRetain(void **context, int device)
-{
-    int32_t status = enter(CALL_cuDevicePrimaryCtxRetain);
-    (void)device;
-    if (status == SUCCESS && driver.retained == 0) {
-        driver.primary = object_create(KIND_CONTEXT, sizeof *driver.primary, NULL);
-        if (driver.primary)
-            driver.primary->is_primary = true;
-        status = driver.primary ? SUCCESS : OUT_OF_MEMORY;
-    }
-    driver.retained += status == SUCCESS;
-    *context = status == SUCCESS ? driver.primary : NULL;
-    return leave(CALL_cuDevicePrimaryCtxRetain, status);
-}
-
-API int32_t cuDevicePrimaryCtxRelease_v2(int device);
-int32_t cuDevicePrimaryCtxRelease_v2(int device)
-{
-    int32_t status = enter(CALL_cuDevicePrimaryCtxRelease_v2);
-    (void)device;
-    if (driver.retained == 0)
-        status = misuse(INVALID_CONTEXT, "the primary context is not retained");
-    else if (--driver.retained == 0) {
-        object_end(&driver.primary->o);
-        driver.primary = NULL;
-    }
-    return leave(CALL_cuDevicePrimaryCtxRelease_v2, status);
-}
-
-static int32_t push(struct context *c)
-{
-    if (thread.n == STACK)
-        return misuse(INVALID_VALUE, "the thread has %d contexts already", STACK);
-    thread.context[thread.n++] = c;
-    return SUCCESS;
-}
-
-API int32_t cuCtxCreate_v2(void **context, unsigned flags, int device);
-int32_t cuCtxCreate_v2(void **context, unsigned flags, int device)
-{
-    int32_t status = enter(CALL_cuCtxCreate_v2);
-    (void)flags, (void)device;
-    struct context *c = status == SUCCESS ? object_create(KIND_CONTEXT, sizeof *c, NULL) : NULL;
-    if (c)
-        status = push(c);
-    *context = c;
-    return leave(CALL_cuCtxCreate_v2, c || status != SUCCESS ? status : OUT_OF_MEMORY);
-}
-
-API int32_t cuCtxDestroy_v2(void *context);
-int32_t cuCtxDestroy_v2(void *context)
-{
-    int32_t status = enter(CALL_cuCtxDestroy_v2);
-    struct context *c = object_find(context, KIND_CONTEXT);
-    if (c && c == context_now())
-        thread.n--;
-    if (c)
-        object_end(&c->o);
-    return leave(CALL_cuCtxDestroy_v2, c ? status : INVALID_CONTEXT);
-}
-
-API int32_t cuCtxPushCurrent_v2(void *context);
-int32_t cuCtxPushCurrent_v2(void *context)
-{
-    int32_t status = enter(CALL_cuCtxPushCurrent_v2);
-    if (status == SUCCESS)
-        status = object_find(context, KIND_CONTEXT) ? push(context) : INVALID_CONTEXT;
-    return leave(CALL_cuCtxPushCurrent_v2, status);
-}
-
-API int32_t cuCtxPopCurrent_v2(void **context);
-int32_t cuCtxPopCurrent_v2(void **context)
-{
-    int32_t status = enter(CALL_cuCtxPopCurrent_v2);
-    if (thread.n == 0)
-        status = misuse(INVALID_CONTEXT, "the thread has no context");
-    *context = thread.n > 0 ? thread.context[--thread.n] : NULL;
-    return leave(CALL_cuCtxPopCurrent_v2, status);
-}
-
-API int32_t cuCtxGetCurrent(void **context);
-int32_t cuCtxGetCurrent(void **context)
-{
-    const int32_t status = enter(CALL_cuCtxGetCurrent);
-    *context = context_now();
-    return leave(CALL_cuCtxGetCurrent, status);
-}
-
-API int32_t cuCtxGetDevice(int *device);
-int32_t cuCtxGetDevice(int *device)
-{
-    const int32_t status = in_context(CALL_cuCtxGetDevice);
-    *device = 0;
-    return leave(CALL_cuCtxGetDevice, status);
 }
 
 /* --------------------------------------------------------------------------------------- memory */
@@ -455,19 +293,6 @@ int32_t cuMemGetInfo_v2(size_t *left, size_t *all)
     const int32_t status = in_context(CALL_cuMemGetInfo_v2);
     *left = *all = (size_t)device_facts()->memory;
     return leave(CALL_cuMemGetInfo_v2, status);
-}
-
-API int32_t cuPointerGetAttribute(void *value, int what, uint64_t at);
-int32_t cuPointerGetAttribute(void *value, int what, uint64_t at)
-{
-    enum { CONTEXT = 1 };
-    int32_t status = in_context(CALL_cuPointerGetAttribute);
-    const struct device_memory *m = memory_find(at);
-    if (status == SUCCESS && (what != CONTEXT || !m))
-        status = INVALID_VALUE; /* asked of what may be anything */
-    if (status == SUCCESS)
-        memcpy(value, &m->o.context, sizeof m->o.context);
-    return leave(CALL_cuPointerGetAttribute, status);
 }
 
 API int32_t cuMemGetAddressRange_v2(uint64_t *from, size_t *nbytes, uint64_t at);
@@ -571,18 +396,6 @@ int32_t cuStreamCreate(void **stream, unsigned flags)
 
 API int32_t cuStreamDestroy_v2(void *stream);
 int32_t cuStreamDestroy_v2(void *stream) { return object_destroy(CALL_cuStreamDestroy_v2, stream, KIND_STREAM); }
-
-API int32_t cuStreamGetCtx(void *stream, void **context);
-int32_t cuStreamGetCtx(void *stream, void **context)
-{
-    int32_t status = enter(CALL_cuStreamGetCtx);
-    const int n = thread.n;
-    thread.n = 0; /* asked of a stream of any context */
-    struct stream *s = status == SUCCESS ? object_find(stream, KIND_STREAM) : NULL;
-    thread.n = n;
-    *context = s ? s->o.context : NULL;
-    return leave(CALL_cuStreamGetCtx, s || status != SUCCESS ? status : INVALID_HANDLE);
-}
 
 API int32_t cuStreamSynchronize(void *stream);
 int32_t cuStreamSynchronize(void *stream)

@@ -2,8 +2,11 @@
 /* driver.h - CUDA's objects as the emulator has them, and its statuses, by the names of cuda.h
  * without CUDA_ERROR_.
  *
- *      driver.c    calls that are counted and fail, objects, devices, contexts, streams, memory, events
+ *      driver.c    calls that are counted and fail, objects, streams, memory, events
  *      launch.c    modules, launches, graphs
+ *      own.c       devices, contexts, images
+ *
+ * HIP's driver is the first two again, with the names of amd/names.h, and amd/own.c.
  */
 #ifndef TGC_EMULATOR_CUDA_DRIVER_H
 #define TGC_EMULATOR_CUDA_DRIVER_H
@@ -32,6 +35,17 @@ enum {
     LAUNCH_FAILED = 719,
     UNKNOWN = 999
 };
+
+/* Of CUDA's own functions; amd/names.h has another one. */
+#ifndef OWN_CALLS
+#define OWN_CALLS "own.def"
+/* A launch as a graph has it. */
+struct kernel_node {
+    void *function;
+    unsigned groups[3], block[3], shared_bytes;
+    void **parameters, **extra;
+};
+#endif
 
 enum call {
 #define CALL(name, failure) CALL_##name,
@@ -80,7 +94,16 @@ struct context {
     struct object o;
     bool is_primary, is_lost; /* a kernel went wrong: all calls fail from then on */
 };
+
+/* own.c: the thread's context, NULL: there is none; whether the function may come before init; the variable that names
+ * the kernels' text, its language, how many lanes a wave has; whether the device takes what was compiled of that text,
+ * a status. */
 struct context *context_now(void);
+bool own_is_early(enum call call);
+extern const char own_text[];
+extern const struct language *const own_language;
+uint32_t own_wave(void);
+int32_t own_check_image(const char *image, const char *text);
 
 struct device_memory {
     struct object o;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /* launch.c - modules, launches, graphs. What the driver gets are PTX and machine code, which nobody here
- * can run: the kernels' text that they were made of, which `tgc -o NAME.cu` writes, is in the file
- * $TGC_EMULATOR_CUDA, and PTX says in its first line which text that is:
- *
- *      // of NAME.cu, 0123456789abcdef      64-bit FNV-1a of the text
+ * can run: the kernels' text that they were made of, which `tgc -o NAME.cu` or NAME.hip writes, is in the file
+ * $TGC_EMULATOR_CUDA or $TGC_EMULATOR_AMD.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -23,7 +21,7 @@ static void end_module(struct object *o) { module_close(((struct module_of *)o)-
 
 static char *read_text(void)
 {
-    const char *path = getenv("TGC_EMULATOR_CUDA");
+    const char *path = getenv(own_text);
     FILE *file = path ? fopen(path, "rb") : NULL;
     char *text = NULL;
     size_t n = 0;
@@ -36,36 +34,6 @@ static char *read_text(void)
     return text;
 }
 
-/* Whether PTX is of that text. */
-static bool is_of(const char *ptx, const char *text)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (const char *s = text; *s; s++)
-        hash = (hash ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
-    const char *key = strstr(ptx, ".cu, ");
-    return key && strncmp(ptx, "// of ", 6) == 0 && strtoull(key + 5, NULL, 16) == hash;
-}
-
-/* Whether the device takes the image; machine code begins as ELF does, its flags have the architecture. */
-static int32_t check_image(const char *image, const char *text)
-{
-    const struct device_facts *d = device_facts();
-    if (memcmp(image, "\x7f" "ELF", 4) == 0) {
-        uint32_t flags;
-        memcpy(&flags, image + 48, sizeof flags);
-        const long arch = (flags & 0xff) >= 50 ? (long)(flags & 0xff) : (long)(flags >> 8 & 0xff);
-        return arch / 10 == d->arch / 10 && arch <= d->arch ? SUCCESS : NO_BINARY_FOR_GPU;
-    }
-    const char *target = strstr(image, "\n.target sm_"), *version = strstr(image, "\n.version ");
-    if (!target || !version)
-        return misuse(INVALID_PTX, "neither PTX nor machine code");
-    if (strtod(version + 10, NULL) > (double)(d->driver / 1000) - 4 + (double)(d->driver % 1000) / 100)
-        return UNSUPPORTED_PTX_VERSION;
-    if (strtol(target + 12, NULL, 10) > d->arch)
-        return NO_BINARY_FOR_GPU;
-    return is_of(image, text) ? SUCCESS : misuse(INVALID_PTX, "$TGC_EMULATOR_CUDA is not the text of this PTX");
-}
-
 /* Whether the last module was machine code. */
 API int emulator_is_code(void);
 static bool is_code;
@@ -76,11 +44,11 @@ static int32_t load(void **made, const char *image)
     static char log[4096];
     const char *const flags[] = {NULL};
     char *text = read_text();
-    int32_t status = text ? check_image(image, text) : misuse(INVALID_IMAGE, "$TGC_EMULATOR_CUDA is no file");
+    int32_t status = text ? own_check_image(image, text) : misuse(INVALID_IMAGE, "$%s is no file", own_text);
     is_code = memcmp(image, "\x7f" "ELF", 4) == 0;
     struct module_of *m = status == SUCCESS ? object_create(KIND_MODULE, sizeof *m, end_module) : NULL;
     if (m) {
-        m->module = build_module(&language_cuda, text, flags, log, sizeof log);
+        m->module = build_module(own_language, text, flags, log, sizeof log);
         if (!m->module) {
             object_end(&m->o);
             m = NULL;
@@ -132,12 +100,6 @@ int32_t cuFuncGetAttribute(int *value, int what, void *function)
 }
 
 /* ------------------------------------------------------------------------------------- launches */
-
-struct kernel_node {
-    void *function;
-    unsigned groups[3], block[3], shared_bytes;
-    void **parameters, **extra;
-};
 
 /* The memory of an argument, which may be that of no bytes behind its end. */
 static struct device_memory *memory_of(uint64_t at)
@@ -277,7 +239,7 @@ bool launch_go(const struct launch_of *c)
             l->block[a] = c->block[a];
             l->global[a] = (size_t)c->groups[a] * c->block[a];
         }
-        l->nsubgroup = 32;
+        l->nsubgroup = own_wave();
         done = launch_run(l);
     }
     free(l);
