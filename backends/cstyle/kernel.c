@@ -80,6 +80,24 @@ void kernel_name_parameters(struct function *f)
 
 /* ------------------------------------------------------------------------------------- comment */
 
+static void write_tensor(const struct buffer *b, struct text *out)
+{
+    text_printf(out, " %s", dtype_name(b->dtype));
+    text_dims(out, b->dim, b->ndim, "[", "]");
+}
+
+/* A kernel that calls the same function, and which of its tensors have other sizes. */
+static void write_twin(const struct function *f, const struct kernel *twin, struct text *out)
+{
+    text_puts(out, "\n * the same: ");
+    text_comment(out, twin->title && *twin->title ? twin->title : program_kernel_name(f->p, twin));
+    for (int i = 0; i < twin->nbuffer; i++)
+        if (twin->buffer[i]->nbytes != f->k->buffer[i]->nbytes) {
+            text_printf(out, ", %s", f->buffer_name[i]);
+            write_tensor(twin->buffer[i], out);
+        }
+}
+
 void kernel_write_comment(const struct function *f, struct text *out)
 {
     const struct kernel *k = f->k;
@@ -92,8 +110,7 @@ void kernel_write_comment(const struct function *f, struct text *out)
         size_t start = out->n;
         text_puts(out, f->buffer_name[i]);
         text_pad(out, start, 3);
-        text_printf(out, " %s", dtype_name(b->dtype));
-        text_dims(out, b->dim, b->ndim, "[", "]");
+        write_tensor(b, out);
         if (b->name && *b->name) {
             text_puts(out, b->state                  ? "  state \""
                            : b->kind == BUFFER_WEIGHT  ? "  weight \""
@@ -106,11 +123,8 @@ void kernel_write_comment(const struct function *f, struct text *out)
             text_puts(out, "  <- result");
     }
     for (int i = k->index + 1; i < p->s->nkernel; i++)
-        if (p->twin[i] == k) {
-            const char *title = p->s->kernel[i]->title;
-            text_puts(out, "\n * the same: ");
-            text_comment(out, title && *title ? title : program_kernel_name(p, p->s->kernel[i]));
-        }
+        if (p->twin[i] == k)
+            write_twin(f, p->s->kernel[i], out);
     if (k->flop > 0 || k->nbytes > 0) {
         text_printf(out, "\n * %s", text_si(p->t, k->flop, "FLOP"));
         text_puts(out, ", touches ");

@@ -85,7 +85,7 @@ struct parameter {
     enum parameter_kind kind;
     bool is_const;                       /* what it points to; an image: it is read only */
     char type[MAX_NAME], name[MAX_NAME]; /* as declared */
-    char tensor[MAX_NAME];               /* "f32[B,128]", see tensors.c; "": nothing is said */
+    char tensor[MAX_NAME];               /* "f32[B,128]", several with bars between them, see tensors.c; "": nothing is said */
     int slot;                            /* "[[buffer(2)]]"; -1: the text does not say */
 };
 

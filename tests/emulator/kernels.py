@@ -53,6 +53,7 @@ TENSORS = """/* half of the elements
  *   y   f32[n,16]  <- result
  *   x   f32[n,16]
  */
+__attribute__((reqd_work_group_size(16, 1, 1)))
 kernel void k(global uchar *y_in, ulong y_at, global const uchar *x_in, ulong x_at, long n_is)
 {
     global float *y = (global float *)(y_in + y_at);
@@ -110,8 +111,10 @@ WRONG = [
     ("a shuffle for some", SHUFFLED, ("        sum += ", "        if (l % 4 < 3)\n            sum += "), "divergent operation of a sub-group: work-item 0 of block 0 waits at line 7"),
 ]
 WITHIN = [
-    ("right", ("", ""), ""),
-    ("one too far", ("x[i]", "x[i + 1]"), "out of bounds: work-item 15 of block 3 reads 4 bytes, 0 bytes behind the end of memory 'x_in' .256 bytes."),
-    ("one too early", ("y[i]", "y[i - 1]"), "out of bounds: work-item 0 of block 0 writes 4 bytes, 4 bytes before memory 'y_in'"),
-    ("a write to what is another tensor", ("y[i]", "y[i + 80]"), "writes 4 bytes of memory 'x_in', which it may only read"),
+    ("right", [], ""),
+    ("one too far", [("x[i]", "x[i + 1]")], "out of bounds: work-item 15 of block 3 reads 4 bytes, 0 bytes behind the end of memory 'x_in' .256 bytes."),
+    ("one too early", [("y[i]", "y[i - 1]")], "out of bounds: work-item 0 of block 0 writes 4 bytes, 4 bytes before memory 'y_in'"),
+    ("a write to what is another tensor", [("y[i]", "y[i + 80]")], "writes 4 bytes of memory 'x_in', which it may only read"),
+    ("a function of two tensors' sizes", [("x   f32[n,16]", "x   f32[n,32]\n * the same: other, y f32[n,32], x f32[n,16]"), ("x[i]", "x[i + 1]")],
+     "out of bounds: work-item 15 of block 3 reads 4 bytes, 0 bytes behind the end of memory 'x_in' .256 bytes."),
 ]

@@ -8,7 +8,12 @@
  *
  * says that y_in is used from byte y_at on, for B * 128 floats, where B is B_is; a parameter of the
  * tensor's own name, y, points to its begin. What has no such
- * line (scratch, kernels by hand) may use its whole buffer.
+ * line (scratch, kernels by hand) may use its whole buffer. Where one function serves tensors of
+ * several sizes, as in
+ *
+ *       * the same: conv_7, w f32[2,8]
+ *
+ * it uses none beyond the shortest of them.
  */
 #include "emulator.h"
 
@@ -27,17 +32,41 @@ static size_t stem(const char *name, const char *end)
 /* ---------------------------------------------------------------------------------------- comments
  */
 
-/* The comment right before a place in the text; NULL: there is none. */
+/* The comment before a kernel's word; NULL: there is none. Attributes may lie between. */
 static const char *comment_before(const char *text, const char *at)
 {
-    while (at > text && isspace((unsigned char)at[-1]))
-        at--;
-    if (at - text < 4 || at[-1] != '/' || at[-2] != '*')
+    while (at - text >= 2 && !(at[-1] == '/' && at[-2] == '*'))
+        if (strchr(";{}", *--at))
+            return NULL;
+    if (at - text < 2)
         return NULL;
     for (at -= 2; at > text; at--)
         if (at[-1] == '/' && at[0] == '*')
             return at - 1;
     return NULL;
+}
+
+/* Appends "f32[B,128]", which begins there, behind a bar if it is not the first. */
+static void add_tensor(const char *at, const char *end, char *tensor)
+{
+    const size_t had = strlen(tensor);
+    const char *close = strchr(at, ']');
+    if (close && close < end && strcspn(at, " [") < (size_t)(close - at))
+        snprintf(tensor + had, MAX_NAME - had, "%s%.*s", had ? "|" : "", (int)(close + 1 - at), at);
+}
+
+/* Of the lines of kernels that call the same function: the tensors of that name. */
+static void read_others(const char *comment, const char *end, const char *name, size_t n,
+                        char *tensor)
+{
+    char place[MAX_NAME + 8];
+    snprintf(place, sizeof place, ", %.*s ", (int)n, name);
+    for (const char *line = comment; (line = strstr(line, "\n * the same: ")) && line < end;) {
+        line++;
+        const char *at = strstr(line, place);
+        if (at && at < line + strcspn(line, "\n"))
+            add_tensor(at + strlen(place), end, tensor);
+    }
 }
 
 /* "f32[B,128]", of the line of that name. */
@@ -48,10 +77,9 @@ static void read_tensor(const char *comment, const char *end, const char *name, 
         line += strlen("\n *   ");
         if (strncmp(line, name, n) != 0 || line[n] != ' ')
             continue;
-        line += n + strspn(line + n, " ");
-        const char *close = strchr(line, ']');
-        if (close && close < end && strcspn(line, " [") < (size_t)(close - line))
-            snprintf(tensor, MAX_NAME, "%.*s", (int)(close + 1 - line), line);
+        add_tensor(line + n + strspn(line + n, " "), end, tensor);
+        if (*tensor)
+            read_others(comment, end, name, n, tensor);
         return;
     }
 }
@@ -186,22 +214,35 @@ static size_t element_bytes(const char *dtype)
     return bits > 8 ? (size_t)bits / 8 : 1;
 }
 
+/* The bytes of "f32[B,128]". */
+static bool tensor_bytes(const struct launch_values *v, const char *tensor, size_t *nbytes)
+{
+    struct reader r = {strchr(tensor, '['), v, !strchr(tensor, '[')};
+    *nbytes = element_bytes(tensor);
+    for (r.at += !r.is_unknown; !r.is_unknown && *r.at != ']'; r.at += *r.at == ',') {
+        const int64_t size = read_sum(&r);
+        r.is_unknown |= (*r.at != ',' && *r.at != ']') ||
+                        __builtin_mul_overflow(*nbytes, size > 0 ? (size_t)size : 0, nbytes);
+    }
+    return !r.is_unknown;
+}
+
 bool tensor_extent(const struct launch_values *v, int i, size_t *from, size_t *nbytes)
 {
     const struct parameter *p = &v->signature->parameter[i];
-    struct reader r = {strchr(p->tensor, '['), v, false};
+    const size_t named = stem(p->name, "_in");
     int64_t at = 0;
-    size_t n = element_bytes(p->tensor), named = stem(p->name, "_in");
-    if (!r.at || (named > 0 && !find_number(v, p->name, named, "_at", &at) && !v->is_pointer))
+    size_t least = SIZE_MAX;
+    if (named > 0 && !find_number(v, p->name, named, "_at", &at) && !v->is_pointer)
         return false;
-    for (r.at++; *r.at && *r.at != ']' && !r.is_unknown; r.at += *r.at == ',') {
-        const int64_t size = read_sum(&r);
-        r.is_unknown |= (*r.at != ',' && *r.at != ']') ||
-                        __builtin_mul_overflow(n, size > 0 ? (size_t)size : 0, &n);
+    for (const char *one = p->tensor; one; one = strchr(one, '|')) {
+        size_t n;
+        one += *one == '|';
+        if (!tensor_bytes(v, one, &n))
+            return false;
+        least = n < least ? n : least;
     }
-    if (r.is_unknown)
-        return false;
     *from = (size_t)at;
-    *nbytes = n;
+    *nbytes = least;
     return true;
 }

@@ -241,11 +241,11 @@ def each_call_fails(tgc, model, folder, build):
 
 
 def broken_program(tgc, folder, build):
-    """A kernel that stores elsewhere: a status, and the line of its text."""
+    """A kernel that stores one element too far: a status, and the line of its text."""
     T.scratch(folder)
     cuda.emit(tgc, ROOT / "models" / "mlp.tg", folder, "net", "--dim", "B=2")
     text = (folder / "net.cu").read_text()
-    broken = re.sub(r"\by\[([^]]*)\] = ", r"y[\1 + 1000000] = ", text, count=1)
+    broken = re.sub(r"\by\[([^]]*)\] = ", r"y[\1 + 1] = ", text, count=1)
     expect(broken != text, "no kernel stores to y[...]")
     key, source = fnv(text), (folder / "net.c").read_text()
     expect(key in source, "PTX does not say of which text it is")
@@ -253,7 +253,7 @@ def broken_program(tgc, folder, build):
     (folder / "net.c").write_text(source.replace(key, fnv(broken)))
     T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
     done = T.run([folder / "net", "--selftest"], env=emulator.cuda_environment(build, folder / "net.cu", cache=folder / "kernels"))
-    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1000000\] = ", done.err), done.describe())
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1\] = ", done.err), done.describe())
 
 
 def fnv(text):
