@@ -342,6 +342,19 @@ static inline float f32_odd(double v)
     return float_bits(u | 1);
 }
 
+//@ u64_odd
+/* The same of an integer: 17 bits at least, the last of which is 1 where any was dropped. */
+static inline float u64_odd(uint64_t v)
+{
+    float unit = 1;
+    for (; v >> 24 != 0; unit *= 256)
+        v = v >> 8 | (uint64_t)((v & 255) != 0);
+    return (float)v * unit;
+}
+
+//@ i64_odd u64_odd
+static inline float i64_odd(int64_t v) { return v < 0 ? -u64_odd(0 - (uint64_t)v) : u64_odd((uint64_t)v); }
+
 //@ minifloat_to_f32
 /* The 8- and 4-bit floats, which saturate: sign, exponent and mantissa without special values;
  * `mantissa` bits, exponent bias `bias`. */

@@ -171,11 +171,12 @@ static struct expr cast_to_float(struct program *p, enum dtype d, enum dtype fro
     if (kind == 'D')
         return e->kind == 'D' ? r : expr_cast(p, "double", e, 'D');
     bool narrow = d != DTYPE_F32;
-    bool exact = e->kind == 'F' || (e->kind != 'D' && plain);
-    if (narrow && !exact && e->kind != 'D')
-        r = expr_cast(p, "double", e, 'D');
+    /* what a float does not hold exactly is beyond the other formats */
+    bool exact = e->kind == 'F' || (e->kind != 'D' && (plain || (d != DTYPE_BF16 && d != DTYPE_F8E8M0)));
     if (narrow && !exact)
-        r = expr_call(p, "f32_odd", r.s, 'F');
+        r = expr_call(p, e->kind == 'D'                     ? "f32_odd"
+                         : e->kind == 'U' || e->kind == 'V' ? "u64_odd"
+                                                            : "i64_odd", e->s, 'F');
     else if (e->kind != 'F')
         r = expr_cast(p, "float", e, 'F');
     r.round = narrow && from != d ? d : DTYPE_VOID;

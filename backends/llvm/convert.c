@@ -109,9 +109,11 @@ static value to_float(struct emit *e, enum dtype to, const struct uop *from, val
         return wide       ? cast_to(e, LLVM_FPTRUNC, v, f32)
                : is_float ? v
                           : int_to_float(e, from->dtype, v, f32);
-    if (!exact) {
-        value x = wide ? v : int_to_float(e, from->dtype, v, f64);
-        v = call_piece(e, "f32_odd", e->f32, &x, 1);
+    if (wide) {
+        v = call_piece(e, "f32_odd", e->f32, &v, 1);
+    } else if (!exact && (to == DTYPE_BF16 || to == DTYPE_F8E8M0)) { /* the others have a float's integers, at most */
+        value x = cast_to(e, is_unsigned(from->dtype) ? LLVM_ZEXT : LLVM_SEXT, v, e->i64);
+        v = call_piece(e, is_unsigned(from->dtype) ? "u64_odd" : "i64_odd", e->f32, &x, 1);
     } else if (!is_float) {
         v = int_to_float(e, from->dtype, v, f32);
     }

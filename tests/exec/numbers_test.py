@@ -23,6 +23,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+import halves
 import tgc as T
 from exact import (BF16, COLUMNS, DOCUMENT, F16, F32, F64, FUNCTIONS, LONG, NORMAL_ONLY, documented,
                    ulps)
@@ -154,6 +155,25 @@ def small_integers(folder, d):
 
 for one in INTS[:4]:
     suite.add(f"small integers {one.name}", in_folder, f"small_{one.name}", small_integers, one)
+
+# --------------------------------------------------------------------------------- large integers
+
+
+def large_integers(folder, d):
+    """To halves in one rounding: next to a tie, and far from what a float or a double has exactly."""
+    x = halves.large(d)
+    got = program(folder, [helper.make_node("Cast", ["x"], [name], to=to) for name, to, _ in halves.KINDS], x,
+                  {name: kind for name, _, kind in halves.KINDS})
+    np.save(folder / "x.npy", x)
+    T.must(T.run([TGC, "run", "m.onnx", "-i", "x=x.npy", "--out-dir", "out"], cwd=folder))
+    run = T.read_outputs(folder / "out", list(got))
+    for name, _, kind in halves.KINDS:
+        halves.check(x, got[name], name)
+        halves.check(x, run[name].view(kind), name)
+
+
+for one in ("int64", "uint64", "int32"):
+    suite.add(f"large integers {one}", in_folder, f"large_{one}", large_integers, np.dtype(one))
 
 # ------------------------------------------------------------------------------------- functions
 

@@ -17,6 +17,7 @@ import onnx
 
 import emulator
 import graphs as G
+import halves
 import msl
 import node_test as N
 import opencl_test as O
@@ -121,6 +122,23 @@ def checker(_, folder):
         expect(False, f"passes: {wrong}")
 
 
+def integers_as_halves(device, tgc, folder):
+    """In one rounding, and without 64-bit floats."""
+    for name in ("int64", "uint64"):
+        x = halves.large(np.dtype(name))
+        model = G.model([G.node("Cast", ["x"], [half], to=to) for half, to, _ in halves.KINDS],
+                        [G.value("x", list(x.shape), onnx.helper.np_dtype_to_tensor_dtype(x.dtype))],
+                        [G.value(half, list(x.shape), to) for half, to, _ in halves.KINDS])
+        built(tgc, model, folder / name)
+        with device.watch():
+            library = Library(folder / name / "net.so", "net")
+            got = library.run({"x": x})
+            for half, _, kind in halves.KINDS:
+                halves.check(x, got[half].view(kind), half)
+            del library
+            gc.collect()
+
+
 # -------------------------------------------------------------------------------------------------- refusals
 
 def refuses(tgc, folder):
@@ -203,16 +221,16 @@ def each_call_fails(tgc, model, folder, build):
 
 
 def broken_program(tgc, folder, build):
-    """A kernel that stores elsewhere: a status, and the line of its text."""
+    """A kernel that stores one element too far: a status, and the line of its text."""
     T.scratch(folder)
     emit(tgc, ROOT / "models" / "mlp.tg", folder, "net", "--dim", "B=2")
     text = (folder / "net.c").read_text()
-    broken = re.sub(r"\by\[([^]]*)\] = ", r"y[\1 + 1000000] = ", text, count=1)
+    broken = re.sub(r"\by\[([^]]*)\] = ", r"y[\1 + 1] = ", text, count=1)
     expect(broken != text, "no kernel stores to y[...]")
     (folder / "net.c").write_text(broken)
     T.build(folder / "net.c", folder / "net", "gcc", ("-O0", *emulator.METAL_FLAGS))
     done = T.run([folder / "net", "--selftest"], env=environment(build, folder))
-    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1000000\] = ", done.err), done.describe())
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1\] = ", done.err), done.describe())
 
 
 def sharing(tgc, folder, build):
@@ -235,6 +253,7 @@ def main():
         suite.add(f"-O0: {path.name}", check_model, tgc, path, scratch / f"{path.stem}-O0", build, "-O0", slow=True)
     suite.add("as C++", as_cxx, tgc, scratch / "cxx")
     suite.add("the checker", checker, tgc, scratch / "checker")
+    suite.add("integers as halves", integers_as_halves, device, tgc, scratch / "halves")
     suite.add("what Metal has not", refuses, tgc, scratch / "refuses")
     suite.add("no macOS", without_framework, tgc, scratch / "no_framework")
     suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
