@@ -18,7 +18,7 @@ fewer outputs, and every value that can be an input becomes one.
 --fast is for thousands of graphs: C compilers do not optimize (tcc builds what has no vectors, if it
 is there), and one graph of 32 goes all three ways. --level names other ways to compile, and --only-compile
 ends there: what tgc's own checks find (ir/verify.c, ir/verify_scratch.c) is a failure. --run says how
-`tgc run` runs each graph, instead of all other ways. --emulator runs each by OpenCL, or CUDA, on the emulated device
+`tgc run` runs each graph, instead of all other ways. --emulator runs each by OpenCL, CUDA or Metal on the emulated device
 (tests/emulator/), whose reports of races, bounds and misuse are failures, too.
 """
 
@@ -54,8 +54,9 @@ LEVELS = ((), ("-O0",))
 OTHERS = (("--threads=2",), ("--cache=0",), ("--weights=array",), ("--weights=incbin", "--cache=0", "--cpu=generic"),
           ("-O3",), ("--cpu=generic",), ("--threads=3", "--weights=array", "--cache=0"))
 EMULATED = {"opencl": ((), ("--cpu=pocl",), ("--cpu=adreno630",), ("-O0",), ("--cache=0", "--cpu=pocl"), ("--cache=0",),
-                       ("--cpu=adreno630", "--image", "--no-locals"), ("--image",)),
-            "cuda": ((), ("--no-locals",), ("-O0",), ("--cache=0",))}
+                       ("--cpu=adreno630", "--image", "--no-locals"), ("--image",), ("--cpu=intel-xe",)),
+            "cuda": (("--cpu=sm_80",), ("--cpu=sm_90a",), ("--no-locals",), ("-O0",), ("--cache=0",)),
+            "metal": ((), ("--no-locals",), ("-O0",), ("--cache=0",))}
 TALLY = collections.Counter()
 LOCK = threading.Lock()
 
@@ -118,6 +119,8 @@ class Tester:
         if emulated == "cuda":
             cuda.need_nvrtc()
             self.env = emulator.cuda_environment(OPTIONS.build, folder / "net.cu", cache=kernels)
+        elif emulated == "metal":
+            self.env = emulator.metal_environment(OPTIONS.build, cache=kernels)
         elif emulated:
             self.env = emulator.environment(OPTIONS.build, cache=kernels)
 
@@ -151,7 +154,7 @@ class Tester:
     def build(self, level, seed):
         source, exe = self.folder / "net.c", self.folder / "net"
         if OPTIONS.emulator:
-            T.build(source, exe, "gcc", ("-O0",))
+            T.build(source, exe, "gcc", ("-O0", *emulator.METAL_FLAGS))
             return
         if OPTIONS.fast and seed % FULL:
             if level and TCC:
@@ -190,6 +193,8 @@ class Tester:
                 self.build(level, graph.seed)
             except Failure as why:
                 return f"cc of {' '.join(level) or 'default'}: {why}"
+            if self.emulated == "cuda":
+                self.env["TGC_EMULATOR_DEVICE"] = "arch=90" if "--cpu=sm_90a" in level else ""
             own = T.run([self.folder / "net", "--selftest"], timeout=30, env=self.env)
             if own.status not in (0, 1, 77) or (disagrees(own.out.decode()) and not amplifies(trial)):  # 77: it carries none
                 return f"selftest of {' '.join(level) or 'default'}: {own.describe()}"
@@ -233,8 +238,7 @@ class Tester:
             try:
                 return trial, self.check(trial)
             except Refused as why:
-                found = re.search(r"node (\d+)", str(why))
-                node = trial.nodes[int(found.group(1))] if found and int(found.group(1)) < len(trial.nodes) else None
+                node = refused_node(trial, str(why))
                 with LOCK:
                     TALLY[(node.op_type if node else "?") + ": " + re.sub(
                         r"'[^']*'|\d+", "_", str(why).splitlines()[0])[:150]] += 1
@@ -277,6 +281,25 @@ class Tester:
                     trial, verdict, changed = smaller, wrong, True
                     break
         return trial, verdict
+
+
+def refused_node(trial, why):
+    """The node that a refusal speaks of, by its number or its name."""
+    found = re.search(r"node (\d+)", why)
+    if found:
+        return trial.nodes[int(found.group(1))] if int(found.group(1)) < len(trial.nodes) else None
+    names = re.findall(r'"([^"]*)"', why)
+    return next((node for node in trial.nodes if node.name in names), None)
+
+
+def without_doubles(trial):
+    """The trial less all that has 64-bit floats, which Metal does not."""
+    values = trial.graph.values
+    for node in trial.nodes:
+        if any(name in values and values[name].dtype == "float64" for name in (*oracle.node_inputs(node), *node.output)):
+            trial = trial.without(node)
+    outputs = [name for name in trial.outputs if values[name].dtype != "float64"]
+    return Trial(trial.graph, live(trial.nodes, outputs), outputs)
 
 
 def disagrees(said):
@@ -356,7 +379,8 @@ def one_graph(seed, keep=False):
         return 0
     folder = T.scratch(SCRATCH / str(seed))
     tester = Tester(TGC, folder, OPTIONS.emulator)
-    trial, verdict = tester.settle(Trial(graph, graph.nodes, outputs))
+    trial = Trial(graph, graph.nodes, outputs)
+    trial, verdict = tester.settle(without_doubles(trial) if OPTIONS.emulator == "metal" else trial)
     if verdict:
         verdict = in_doubt(tester, trial, verdict)
     if verdict and OPTIONS.emulator and wrong_by_c(trial, folder):
@@ -389,7 +413,7 @@ def options(parser):
     parser.add_argument("--run", action="append", help="tgc's options for `tgc run`, instead of the usual ways; more than once: each in turn")
     parser.add_argument("--only-compile", action="store_true", help="by tgc, not by a C compiler; nothing runs")
     parser.add_argument("--emulator", nargs="?", const="opencl", choices=sorted(EMULATED),
-                        help="by OpenCL, or CUDA, on the emulated device, instead of the usual ways")
+                        help="by OpenCL, CUDA or Metal on the emulated device, instead of the usual ways")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
 
