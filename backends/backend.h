@@ -190,6 +190,7 @@ struct program_options {
     const char *architectures;
     bool only_kernels;
     struct text *device_code;
+    struct text *device_ir;                /* NULL, or receives the kernels as LLVM's text instead */
     struct program_lines *lines;           /* NULL, or receives what lines belong to */
 };
 

@@ -433,12 +433,12 @@ static bool write_view(struct tgc *t, const struct options *o, const struct mode
     return put_text(t, files, o->output, &x);
 }
 
-/* The kernels of a device, as text or as PTX, and nothing of the host's. */
+/* The kernels of a device, as text, as PTX or as LLVM's text, and nothing of the host's. */
 static bool write_kernels(struct tgc *t, const struct options *o, const struct model *m,
                           struct outputs *files, const char *name)
 {
     struct emission e = {.name = name};
-    return emit(t, o, m, &e) && put_text(t, files, o->output, o->emit == EMIT_PTX ? &e.device_code : &e.kernels);
+    return emit(t, o, m, &e) && put_text(t, files, o->output, o->emit == EMIT_PTX || o->emit == EMIT_LL ? &e.device_code : &e.kernels);
 }
 
 static size_t weight_nbytes(struct tgc *t, const struct graph *g)
@@ -484,6 +484,7 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
     case EMIT_C:
         return write_c(t, o, m, files, name);
     case EMIT_LL:
+        return o->target == TARGET_LLVM ? write_llvm(t, o, m, files, name) : write_kernels(t, o, m, files, name);
     case EMIT_ASM:
         return write_llvm(t, o, m, files, name);
     case EMIT_OBJECT:

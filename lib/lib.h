@@ -293,7 +293,7 @@ struct emission {
     bool no_main;
     enum weights_mode weights;
     struct text c, h, kernels; bool beside;
-    struct text device_code;        /* of -o NAME.ptx */
+    struct text device_code;        /* of -o NAME.ptx, and of a device's .ll */
 };
 /* What a compiler is told of threads; NULL: nothing. Where there is no system there are none but those of
  * the caller's parallel_for. */

@@ -364,8 +364,10 @@ static bool check_operands(struct parser *p)
     bool by_llvm = o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT;
     if (o->command == COMMAND_COMPILE && o->target == TARGET_LLVM && o->emit == EMIT_C)
         return usage(p, "--target=llvm writes .o, .so, .a, .s and .ll: '.c' is written by --target=c");
-    if (o->target != TARGET_LLVM && (o->emit == EMIT_LL || o->emit == EMIT_ASM))
-        return usage(p, "'.%s' is written by --target=llvm", emit_extension(o->emit));
+    if (o->target != TARGET_LLVM && o->emit == EMIT_ASM)
+        return usage(p, "'.s' is written by --target=llvm");
+    if (o->target != TARGET_LLVM && o->target != TARGET_CUDA && o->target != TARGET_AMD && o->emit == EMIT_LL)
+        return usage(p, "'.ll' is written by --target=llvm, --target=cuda and --target=amd");
     if (o->command == COMMAND_COMPILE && o->target != TARGET_OPENCL && o->emit == EMIT_CL)
         return usage(p, "'.cl' is written by --target=opencl");
     if (o->command == COMMAND_COMPILE && o->target != TARGET_CUDA && (o->emit == EMIT_CU || o->emit == EMIT_PTX))
@@ -374,8 +376,9 @@ static bool check_operands(struct parser *p)
         return usage(p, "'.metal' is written by --target=metal");
     if (o->command == COMMAND_COMPILE && o->target != TARGET_AMD && o->emit == EMIT_HIP)
         return usage(p, "'.hip' is written by --target=amd");
-    if (o->emit == EMIT_PTX && o->architectures && strchr(o->architectures, ','))
-        return usage(p, "'.ptx' is of one architecture, and --cpu=%s names several", o->architectures);
+    if ((o->emit == EMIT_PTX || (on_device && o->emit == EMIT_LL)) && o->architectures && strchr(o->architectures, ','))
+        return usage(p, "'.%s' is of one architecture, and --cpu=%s names several", emit_extension(o->emit),
+                     o->architectures);
     if (o->triple && o->target != TARGET_CLANG && o->target != TARGET_LLVM)
         return usage(p, "--triple is for --target=clang and --target=llvm; with --target=c CC=TRIPLE-gcc "
                         "compiles for another machine");

@@ -1,8 +1,9 @@
 /* cuda.c - the CUDA target: what backends/device/ needs to know of CUDA C. Kernels are compiled here,
- * by NVRTC, to PTX and, for architectures that are named, to machine code; NAME.c holds each image by
- * itself, and the driver is given the one that fits its device.
+ * by NVRTC, to PTX and, for architectures that are named, to machine code, or, where it is absent, to PTX by
+ * LLVM; NAME.c holds each image by itself, and the driver is given the one that fits its device.
  */
 #include "backends/cuda/cuda.h"
+#include "backends/llvm/llvm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,20 +27,10 @@ bool cuda_arch_read(const char *text, size_t n, struct cuda_arch *a, struct tgc 
 
 /* ---------------------------------------------------------------------------------- the language */
 
-/* Whether the kernel's copies are loaded a step early (pipeline.c): registers that hold them hide the
- * memory's latency then, not further blocks, for which the compiler would move registers to memory. */
-static bool loads_early(const struct kernel *k)
-{
-    for (int i = 0; i < k->nscratch; i++)
-        if (k->scratch[i]->is_doubled)
-            return true;
-    return false;
-}
-
 static void cuda_head(const struct kernel *k, const int block[GRID_RANK], struct text *out)
 {
     text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d%s)\n", block[0] * block[1] * block[2],
-                loads_early(k) ? ", 1" : "");
+                device_loads_early(k) ? ", 1" : "");
 }
 
 static const char *cuda_place(struct program *p, const struct kernel *k, int d)
@@ -66,12 +57,29 @@ static const char *name_source(struct program *p, const char *text)
     return mem_printf(p->t, "// of %s.cu, %016llx\n", p->name, (unsigned long long)hash);
 }
 
+/* By LLVM, for an architecture that it knows, which is no newer. */
+static bool compile_by_llvm(struct program *p, struct cuda_code *code, struct cuda_image *image)
+{
+    struct llvm_gpu_code made = {0};
+    if (!llvm_gpu_compile(p, mem_printf(p->t, "sm_%d", image->arch.number), &made, p->o->device_ir))
+        return false;
+    int number = atoi(made.architecture + 3);
+    code->version = number == image->arch.number
+                        ? made.made_by
+                        : mem_printf(p->t, "%s, which does not know %s yet,", made.made_by, image->arch.text);
+    image->arch = (struct cuda_arch){mem_printf(p->t, "compute_%d", number), number, false};
+    image->code = made.bytes ? made.bytes : (const unsigned char *)"";
+    image->nbytes = made.nbytes;
+    return true;
+}
+
+/* c: NULL, PTX is LLVM's */
 static bool add_image(struct program *p, struct cuda_code *code, struct nvrtc *c, const char *text,
                       struct cuda_arch arch, bool is_ptx)
 {
     struct cuda_image *image = &code->image[code->n];
     *image = (struct cuda_image){.arch = arch, .is_ptx = is_ptx};
-    if (!nvrtc_compile(c, text, mem_printf(p->t, "%s.cu", p->name), image))
+    if (!(c ? nvrtc_compile(c, text, mem_printf(p->t, "%s.cu", p->name), image) : compile_by_llvm(p, code, image)))
         return false;
     if (is_ptx) {
         struct text ptx = {.t = p->t};
@@ -84,7 +92,7 @@ static bool add_image(struct program *p, struct cuda_code *code, struct nvrtc *c
     return true;
 }
 
-/* One for each architecture that --cpu names, and PTX for the oldest of them. */
+/* One for each architecture that --cpu names, which LLVM has not, and PTX for the oldest of them. */
 static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc *c, const char *text)
 {
     struct cuda_arch oldest = {.text = "compute_80", .number = OLDEST}, arch;
@@ -95,7 +103,7 @@ static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc 
             return diag_error(p->t, NULL, "--cpu=%.*s is no architecture of CUDA, such as sm_80", (int)n, s);
         if (code->n == MOST_IMAGES - 1)
             return diag_error(p->t, NULL, "--cpu names more than %d architectures", MOST_IMAGES - 1);
-        if (!p->o->device_code && !add_image(p, code, c, text, arch, false))
+        if (c && !p->o->device_code && !add_image(p, code, c, text, arch, false))
             return false;
         if (!any || arch.number < oldest.number)
             oldest = (struct cuda_arch){mem_printf(p->t, "compute_%d", arch.number), arch.number, false};
@@ -108,6 +116,15 @@ static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc 
 /* A grid's second and third sizes have 16 bits. */
 static const int64_t most_blocks[GRID_RANK] = {INT32_MAX, 65535, 65535};
 
+/* Whether LLVM compiles: asked for by TGC_NVRTC=none, for its text, or because NVRTC is not here. */
+static bool is_by_llvm(struct program *p)
+{
+    const char *wanted = getenv("TGC_NVRTC");
+    if (p->o->device_ir || (wanted && strcmp(wanted, "none") == 0))
+        return true;
+    return !wanted && !cuda_found(p->t) && llvm_found(p->t);
+}
+
 static bool cuda_compile(struct program *p, const char *text)
 {
     if (!device_check_grids(p, "CUDA"))
@@ -115,12 +132,14 @@ static bool cuda_compile(struct program *p, const char *text)
     if (p->o->only_kernels)
         return true;
     struct cuda_code *code = MEM_NEW(p->t, struct cuda_code);
-    struct nvrtc *c = nvrtc_open(p->t);
-    if (!c)
+    bool by_llvm = is_by_llvm(p);
+    struct nvrtc *c = by_llvm ? NULL : nvrtc_open(p->t);
+    if (!c && !by_llvm)
         return false;
-    code->version = nvrtc_version(c);
+    code->version = c ? mem_printf(p->t, "NVRTC %s", nvrtc_version(c)) : NULL;
     bool done = compile_all(p, code, c, text);
-    nvrtc_close(c);
+    if (c)
+        nvrtc_close(c);
     p->device_code = code;
     if (done && p->o->device_code)
         text_write(p->o->device_code, (const char *)code->image[code->n - 1].code,
@@ -153,7 +172,7 @@ static void cuda_embed(struct program *p, const char *text, struct text *out)
     (void)text;
     if (!code)
         return;
-    text_printf(out, "/* The kernels, which -o %s.cu writes, as NVRTC %s has compiled them. */\n", p->name,
+    text_printf(out, "/* The kernels, which -o %s.cu writes, as %s has compiled them. */\n", p->name,
                 code->version);
     for (int i = 0; i < code->n; i++) {
         const struct cuda_image *image = &code->image[i];

@@ -99,9 +99,9 @@ struct nvrtc *nvrtc_open(struct tgc *t)
         diag_error(t, NULL, "TGC_NVRTC=%s: %s", wanted, dlerror());
     else
         diag_error(t, NULL,
-                   "--target=cuda needs NVRTC, NVIDIA's compiler as a library, and libnvrtc.so is not installed: "
+                   "--target=cuda needs NVRTC, NVIDIA's compiler as a library, or libLLVM, and neither is installed: "
                    "Debian's package is libnvrtc11.2 (non-free), PyPI's is nvidia-cuda-nvrtc-cu12, whose file "
-                   "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 TGC_NVRTC names; -o NAME.cu needs no compiler");
+                   "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 TGC_NVRTC names; libLLVM is Debian's libllvm19; -o NAME.cu needs no compiler");
     return NULL;
 }
 

@@ -64,7 +64,7 @@ typedef LLVMValueRef value;
 /* A loop, or a guard, that is open. */
 struct region {
     const struct uop *u;
-    LLVMBasicBlockRef head, exit;/* of a guard: no head */
+    LLVMBasicBlockRef head, exit;/* of a guard: no head; of a place of the grid without a condition: neither */
     value counter, end;
 };
 
@@ -88,6 +88,7 @@ struct emit {
     value *kernel;               /* their functions, likewise: the portable one, if there are several */
     value *variant[ISA_COUNT];   /* likewise, by instruction set; NULL: none has one */
     int *slot, nslot;            /* likewise: where it is in the tables of dispatch.c; -1: it has no variant */
+    const struct gpu *gpu;       /* whose kernels these are; NULL: a processor's */
     bool is_linux, swapped;      /* swapped: numbers have their bytes in the order that tgc has not */
     /* the functions of runtime/ that are called */
     const char **piece; int npiece; size_t cap_piece;
@@ -148,6 +149,8 @@ value pointer_at(const struct emit *e, value base, LLVMTypeRef element, value of
 /* align 0: the type's own */
 value load_as(const struct emit *e, LLVMTypeRef type, value pointer, unsigned align);
 void store_as(const struct emit *e, value v, value pointer, unsigned align);
+/* of whatever address space, as a plain pointer to bytes; LLVM finds the space again */
+value generic_pointer(const struct emit *e, value pointer);
 value on_stack(struct emit *e, LLVMTypeRef type);    /* a place in the function's frame */
 LLVMBasicBlockRef block_new(const struct emit *e, const char *name);
 
@@ -184,19 +187,61 @@ bool emit_vector(struct emit *e, const struct uop *u);
 /* loops.c */
 void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool down);
 void loop_close(struct emit *e);
-void guard_open(struct emit *e, const struct uop *u, value cond);
+void guard_open(struct emit *e, const struct uop *u, value cond);         /* NULL: without a condition */
+/* The loop over the part-th of so many equal parts (i64). */
+void range_share(struct emit *e, const struct uop *u, value part, value parts);
 void emit_range(struct emit *e, const struct uop *u);
 void emit_acc(struct emit *e, const struct uop *u);
 void emit_assign(struct emit *e, const struct uop *u);
 
 /* kernel.c */
+void function_attribute(const struct emit *e, value function, unsigned at, const char *name);
+void function_attribute_text(const struct emit *e, value function, const char *name, const char *text);
+void function_open(struct emit *e, value function);         /* one that the module has */
 void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal);
 void function_end(struct emit *e);       /* behind its last instruction */
 void emit_uop(struct emit *e, const struct uop *u);
 LLVMTypeRef kernel_type(const struct emit *e, const struct kernel *k);
 /* Calls the kernel's function, or one at an address. */
 void kernel_call(struct emit *e, const struct kernel *k, value function, value *arg, int n);
+void emit_linear(struct emit *e);        /* e->linear, in the function that was begun */
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
+
+/* gpu_language.c: what a kernel asks of its device, as LLVM's text of functions, which are added to the
+ * module. Names have a dot, which no kernel's has:
+ *      i32 gpu.thread.x()            of the block, likewise .y and .z
+ *      i32 gpu.block.x()             of the grid
+ *      void gpu.barrier()            the block's threads wait for each other, and see what they stored
+ *      float gpu.shuffle.M(float)    that of the thread of the wave whose number is this one's ^ M, M 1, 2, ... 32 */
+struct gpu_language {
+    const char *triple, *functions;
+    /* What says that the function is a kernel, with blocks of so many threads. */
+    void (*launched)(const struct emit *e, const struct kernel *k, const int block[GRID_RANK]);
+};
+enum gpu_kind { GPU_NVPTX, GPU_AMDGCN };
+extern const struct gpu_language gpu_languages[];
+/* gpus.def */
+struct gpu_row { enum gpu_kind kind; const char *text; int number; bool exact; int since; const char *features; };
+
+/* gpu_kernel.c: kernels of devices. */
+struct program;
+struct gpu {
+    const struct gpu_row *row;
+    struct program *p;
+    int block[GRID_RANK];        /* of the kernel that is written */
+};
+void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
+/* The RANGE, if it is a place of the grid or of the block, or a block's thread has a part of it; false:
+ * it is a loop. */
+bool gpu_range(struct emit *e, const struct uop *u);
+void gpu_barrier(struct emit *e);
+void gpu_shuffle(struct emit *e, const struct uop *u);
+/* The loop, which ends with this branch, becomes straight-line code. */
+void gpu_unroll(struct emit *e, value branch);
+
+/* piece_code.c: the functions of runtime/ that the module calls, from their text, as functions of the
+ * module. */
+void pieces_emit(struct emit *e);
 
 /* state.c */
 /* What NAME_run() begins with (loads the lengths that the context keeps, checks them against the inputs,

@@ -4,36 +4,41 @@
 
 #include <string.h>
 
-static void attribute(const struct emit *e, unsigned at, const char *name)
+void function_attribute(const struct emit *e, value function, unsigned at, const char *name)
 {
     unsigned kind = e->l->GetEnumAttributeKindForName(name, strlen(name));
-    e->l->AddAttributeAtIndex(e->function, at, e->l->CreateEnumAttribute(e->context, kind, 0));
+    e->l->AddAttributeAtIndex(function, at, e->l->CreateEnumAttribute(e->context, kind, 0));
 }
 
-static void attribute_text(const struct emit *e, const char *name, const char *text)
+void function_attribute_text(const struct emit *e, value function, const char *name, const char *text)
 {
-    e->l->AddAttributeAtIndex(e->function, ~0u,
+    e->l->AddAttributeAtIndex(function, ~0u,
                               e->l->CreateStringAttribute(e->context, name, (unsigned)strlen(name),
                                                           text, (unsigned)strlen(text)));
 }
 
-void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal)
+void function_open(struct emit *e, value function)
 {
-    e->function = e->l->AddFunction(e->module, name, type);
-    if (internal)
-        e->l->SetLinkage(e->function, LLVM_INTERNAL);
-    attribute(e, ~0u, "nounwind");
-    attribute(e, ~0u, "noinline");
-    attribute_text(e, "target-cpu", e->cpu);
-    attribute_text(e, "target-features", e->features);
-    /* vectors of this size are passed in registers, as the functions of runtime/ take them */
-    attribute_text(e, "min-legal-vector-width", "512");
-    attribute_text(e, "prefer-vector-width", "512");
+    e->function = function;
+    function_attribute(e, function, ~0u, "nounwind");
+    function_attribute_text(e, function, "target-cpu", e->cpu);
+    function_attribute_text(e, function, "target-features", e->features);
     e->entry = block_new(e, "entry");
     e->known = (struct uop_map){.t = e->t, .scratch = true};
     e->nregion = 0;
     e->begin = block_new(e, "begin");
     e->l->PositionBuilderAtEnd(e->at, e->begin);
+}
+
+void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal)
+{
+    function_open(e, e->l->AddFunction(e->module, name, type));
+    if (internal)
+        e->l->SetLinkage(e->function, LLVM_INTERNAL);
+    function_attribute(e, e->function, ~0u, "noinline");
+    /* vectors of this size are passed in registers, as the functions of runtime/ take them */
+    function_attribute_text(e, e->function, "min-legal-vector-width", "512");
+    function_attribute_text(e, e->function, "prefer-vector-width", "512");
 }
 
 void function_end(struct emit *e)
@@ -64,7 +69,8 @@ void emit_uop(struct emit *e, const struct uop *u)
         return;
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK: break;
-    case OP_BARRIER: break;              /* a block has one thread */
+    case OP_BARRIER: gpu_barrier(e); break;
+    case OP_SHUFFLE: gpu_shuffle(e, u); break;
     case OP_RANGE: emit_range(e, u); break;
     case OP_GUARD: guard_open(e, u, operand(e, u->src[0])); break;
     case OP_END: case OP_ENDGUARD: loop_close(e); break;
@@ -108,7 +114,7 @@ static void bind_parameters(struct emit *e, const struct kernel *k, const struct
         }
         e->place[a[i].at] = p;
         if (parameter_is_restrict(k, &a[i]))
-            attribute(e, (unsigned)i + 1, "noalias");
+            function_attribute(e, e->function, (unsigned)i + 1, "noalias");
     }
     e->part = k->is_shared ? e->l->GetParam(e->function, (unsigned)n) : NULL;
     e->parts = k->is_shared ? e->l->GetParam(e->function, (unsigned)n + 1) : NULL;
@@ -132,6 +138,18 @@ void kernel_call(struct emit *e, const struct kernel *k, value function, value *
     e->l->BuildCall2(e->at, type, f, arg, (unsigned)n, "");
 }
 
+void emit_linear(struct emit *e)
+{
+    for (e->position = 0; e->position < e->nlinear; e->position++) {
+        debug_uop(e);
+        emit_uop(e, e->linear[e->position]);
+    }
+    if (e->nregion)
+        TGC_BUG(e->t, "kernel %s: %d loops are not closed", e->k->name, e->nregion);
+    e->l->BuildRetVoid(e->at);
+    function_end(e);
+}
+
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v)
 {
     struct mem_mark mark = scratch_mark(e->t);
@@ -145,14 +163,7 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
     bind_parameters(e, k, a, n);
     place_scratch(e, k);
     debug_kernel(e, k, name);
-    for (e->position = 0; e->position < e->nlinear; e->position++) {
-        debug_uop(e);
-        emit_uop(e, e->linear[e->position]);
-    }
-    if (e->nregion)
-        TGC_BUG(e->t, "kernel %s: %d loops are not closed", k->name, e->nregion);
-    e->l->BuildRetVoid(e->at);
-    function_end(e);
+    emit_linear(e);
     debug_leave(e);
     scratch_release(e->t, mark);
     return e->function;

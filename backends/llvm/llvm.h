@@ -90,9 +90,11 @@ bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
 struct llvm_gpu_code {
     const unsigned char *bytes; size_t nbytes;
     const char *made_by;         /* "LLVM 19" */
+    const char *architecture;    /* that it is for: PTX also for one before what is asked for, if LLVM is older */
 };
 struct program;
-bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code);
+/* ir: NULL, or receives the module as LLVM's text instead. */
+bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code, struct text *ir);
 
 /* pieces.c: the function of runtime/ or runtime/host/ of that name; NULL: there is none. */
 void (*llvm_piece(const char *name))(void);

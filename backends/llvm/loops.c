@@ -40,6 +40,10 @@ void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool
 
 void guard_open(struct emit *e, const struct uop *u, value cond)
 {
+    if (!cond) {
+        region_open(e, (struct region){.u = u});
+        return;
+    }
     struct region r = {.u = u, .exit = block_new(e, "after")};
     LLVMBasicBlockRef then = block_new(e, "guarded");
     e->l->BuildCondBr(e->at, cond, then, r.exit);
@@ -60,7 +64,11 @@ void loop_close(struct emit *e)
         if (r->u)
             define(e, r->u, NULL);                    /* lanes that are not open are 0 */
     }
-    e->l->BuildBr(e->at, r->head ? r->head : r->exit);
+    if (!r->exit)
+        return;
+    value branch = e->l->BuildBr(e->at, r->head ? r->head : r->exit);
+    if (e->gpu && r->head && r->u && range_is_lane(r->u))
+        gpu_unroll(e, branch);
     e->l->PositionBuilderAtEnd(e->at, r->exit);
 }
 
@@ -76,21 +84,29 @@ static bool loop_loads(const struct emit *e)
 }
 
 /* size * part / parts; the product of an i32 and a number of threads fits in 64 bits. */
-static value share(struct emit *e, value size, value part)
+static value share(struct emit *e, value size, value part, value parts)
 {
     LLVMTypeRef type = e->l->TypeOf(size);
     value product = binary(e, LLVM_MUL, cast_to(e, LLVM_ZEXT, size, e->i64), part);
-    return cast_to(e, LLVM_TRUNC, binary(e, LLVM_UDIV, product, e->parts), type);
+    return cast_to(e, LLVM_TRUNC, binary(e, LLVM_UDIV, product, parts), type);
+}
+
+void range_share(struct emit *e, const struct uop *u, value part, value parts)
+{
+    value size = offset_wide(e, u->src[0]), next = binary(e, LLVM_ADD, part, const_int(e, e->i64, 1));
+    loop_open(e, u, share(e, size, part, parts), share(e, size, next, parts), false);
 }
 
 void emit_range(struct emit *e, const struct uop *u)
 {
+    if (e->gpu && gpu_range(e, u))
+        return;
     value size = offset_wide(e, u->src[0]), end = size;
     value begin = const_int(e, e->l->TypeOf(size), 0);
     bool down = e->k->counts_down && e->nregion == 0 && loop_loads(e);
     if (range_is_shared(u) && e->part) {
-        begin = share(e, size, e->part);
-        end = share(e, size, binary(e, LLVM_ADD, e->part, const_int(e, e->i64, 1)));
+        begin = share(e, size, e->part, e->parts);
+        end = share(e, size, binary(e, LLVM_ADD, e->part, const_int(e, e->i64, 1)), e->parts);
     }
     loop_open(e, u, begin, end, down);
 }

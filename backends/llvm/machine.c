@@ -29,7 +29,7 @@ const char *llvm_take(struct tgc *t, const struct llvm *l, char *message)
 static void register_targets(const struct llvm *l)
 {
     static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
-    static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM", "SystemZ"};
+    static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM", "SystemZ", "NVPTX", "AMDGPU"};
     static const char *const part[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter"};
     pthread_mutex_lock(&registering);
     for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
@@ -144,6 +144,13 @@ bool machine_of_processor(struct tgc *t, const struct llvm *l, const char *tripl
     m->cpu = p->name;
     m->features = features_of_processor(t, m->arch, m->features, p);
     return make_triple(t, l, m);
+}
+
+bool machine_of_gpu(struct tgc *t, const struct llvm *l, const char *triple, const char *cpu, const char *features,
+                    struct llvm_machine *m)
+{
+    *m = (struct llvm_machine){.triple = triple, .cpu = cpu, .features = features, .arch = "", .abi = ""};
+    return machine_make(t, l, cpu, m);
 }
 
 void machine_free(struct llvm_machine *m) { held_release(m->held); }

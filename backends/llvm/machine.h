@@ -38,6 +38,9 @@ bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, 
 /* A processor that is the triple's (NULL: this one's), alone; false: an error. */
 bool machine_of_processor(struct tgc *t, const struct llvm *l, const char *triple,
                           const struct processor *p, struct llvm_machine *m);
+/* A device's architecture; false: an error. */
+bool machine_of_gpu(struct tgc *t, const struct llvm *l, const char *triple, const char *cpu, const char *features,
+                    struct llvm_machine *m);
 void machine_free(struct llvm_machine *m);
 
 /* Another of the same kind, for another thread. */
@@ -74,6 +77,9 @@ struct emit *split_emit(struct tgc *t, struct llvm *l, const struct llvm_machine
 bool parallel_generate(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
                        const struct emit *e, int n, struct code_object *object,
                        unsigned char *weights);
+
+/* gpu_link.c: the object as a code object. version: of LLVM. false: an error. */
+bool gpu_link(struct tgc *t, struct llvm_gpu_code *code, int version);
 
 /* Records LLVM's error, which is freed; false. */
 bool llvm_failed(struct tgc *t, const struct llvm *l, LLVMErrorRef error, const char *what);

@@ -193,12 +193,18 @@ void store_as(const struct emit *e, value v, value pointer, unsigned align)
         e->l->SetAlignment(stored, align);
 }
 
+value generic_pointer(const struct emit *e, value p)
+{
+    return e->l->GetPointerAddressSpace(e->l->TypeOf(p)) ? e->l->BuildAddrSpaceCast(e->at, p, e->pointer, "")
+                                                         : e->l->BuildBitCast(e->at, p, e->pointer, "");
+}
+
 value on_stack(struct emit *e, LLVMTypeRef type)
 {
     LLVMBasicBlockRef here = e->l->GetInsertBlock(e->at);
     e->l->PositionBuilderAtEnd(e->at, e->entry);
     value place = e->l->BuildAlloca(e->at, type, "");
-    value p = e->l->BuildBitCast(e->at, place, e->pointer, "");
+    value p = generic_pointer(e, place);
     e->l->PositionBuilderAtEnd(e->at, here);
     return p;
 }

@@ -455,9 +455,7 @@ void program_write_pieces(struct tgc *t, const struct schedule *s, const struct 
     }
 }
 
-/* A device has one program of each kernel: in vectors, if there are some; but without a grid not where
- * work-items share the loops, which they do in the portable program alone. */
-static const struct variant *variant_on_device(const struct program *p, const struct kernel *k)
+const struct variant *program_variant_on_device(const struct program *p, const struct kernel *k)
 {
     bool may = device_has_grid(p->t) || (k->ngrid == 0 && k->block == 0);
     return p->backend->device && k->nvariant && may ? k->variant : NULL;
@@ -476,7 +474,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
     for (int i = 0; i < s->nkernel; i++)
         if (!program_is_twin(p, s->kernel[i]))
-            lines_write_kernel(p, s->kernel[i], variant_on_device(p, s->kernel[i]), &kernels);
+            lines_write_kernel(p, s->kernel[i], program_variant_on_device(p, s->kernel[i]), &kernels);
     variants_write(p, &kernels);
     if (p->tasks.n > 0) {
         text_printf(&kernels, "/* The kernels' parts, as threads call them. */\n%s", p->tasks.s);

@@ -340,6 +340,9 @@ void program_name_all(struct program *p);
 /* name of the function */
 const char *program_kernel_name(const struct program *p, const struct kernel *k);
 /* whether it shares another kernel's function */
+/* A device has one program of each kernel: in vectors, if there are some; but without a grid not where
+ * work-items share the loops, which they do in the portable program alone. NULL: the portable one. */
+const struct variant *program_variant_on_device(const struct program *p, const struct kernel *k);
 bool program_is_twin(const struct program *p, const struct kernel *k);
 /* the caller passes it, in NAME_inputs */
 bool schedule_passes_var(const struct schedule *s, const struct var *v);

@@ -1,0 +1,117 @@
+/* gpu_language.c - NVIDIA's and AMD's devices as LLVM has them: the intrinsics behind gpu.thread.x() and
+ * its like (emit.h), and what makes a function a kernel.
+ *
+ * A shuffle's mask is part of an instruction, so there is a function for each. AMD: a row is 16 threads;
+ * DPP reads another one of the row by a pattern (177, 78: two neighbours, two pairs exchanged; 296: the
+ * row rotated by 8), ds_swizzle another one of 32 (the mask << 10 | 31), ds_bpermute any one of the wave.
+ */
+#include "backends/device/device.h"
+#include "backends/llvm/emit.h"
+
+#include <string.h>
+
+#define NUMBER(name, intrinsic)                                                                    \
+    "declare i32 @" intrinsic "()\n"                                                               \
+    "define linkonce_odr hidden i32 @gpu." name "() alwaysinline nounwind {\n"                                \
+    "  %r = call i32 @" intrinsic "()\n"                                                           \
+    "  ret i32 %r\n}\n"
+
+#define NVPTX_SHUFFLE(mask)                                                                        \
+    "define linkonce_odr hidden float @gpu.shuffle." #mask "(float %x) alwaysinline convergent nounwind {\n"   \
+    "  %r = call float @llvm.nvvm.shfl.sync.bfly.f32(i32 -1, float %x, i32 " #mask ", i32 31)\n"    \
+    "  ret float %r\n}\n"
+
+static const char nvptx[] =
+    NUMBER("thread.x", "llvm.nvvm.read.ptx.sreg.tid.x") NUMBER("thread.y", "llvm.nvvm.read.ptx.sreg.tid.y")
+    NUMBER("thread.z", "llvm.nvvm.read.ptx.sreg.tid.z") NUMBER("block.x", "llvm.nvvm.read.ptx.sreg.ctaid.x")
+    NUMBER("block.y", "llvm.nvvm.read.ptx.sreg.ctaid.y") NUMBER("block.z", "llvm.nvvm.read.ptx.sreg.ctaid.z")
+    "declare void @llvm.nvvm.barrier0()\n"
+    "define linkonce_odr hidden void @gpu.barrier() alwaysinline convergent nounwind {\n"
+    "  call void @llvm.nvvm.barrier0()\n"
+    "  ret void\n}\n"
+    "declare float @llvm.nvvm.shfl.sync.bfly.f32(i32, float, i32, i32)\n"
+    NVPTX_SHUFFLE(1) NVPTX_SHUFFLE(2) NVPTX_SHUFFLE(4) NVPTX_SHUFFLE(8) NVPTX_SHUFFLE(16);
+
+#define AMD_SHUFFLE(mask, address, call)                                                           \
+    "define linkonce_odr hidden float @gpu.shuffle." #mask "(float %x) alwaysinline convergent nounwind {\n"   \
+    "  %own = bitcast float %x to i32\n" address                                                    \
+    "  %other = call i32 @llvm.amdgcn." call "\n"                                                   \
+    "  %r = bitcast i32 %other to float\n"                                                         \
+    "  ret float %r\n}\n"
+#define AMD_DPP(mask, pattern)                                                                     \
+    AMD_SHUFFLE(mask, "", "update.dpp.i32(i32 undef, i32 %own, i32 " pattern ", i32 15, i32 15, i1 true)")
+#define AMD_SWIZZLE(mask, pattern) AMD_SHUFFLE(mask, "", "ds.swizzle(i32 %own, i32 " pattern ")")
+#define AMD_PERMUTE(mask)                                                                          \
+    AMD_SHUFFLE(mask,                                                                              \
+                "  %low = call i32 @llvm.amdgcn.mbcnt.lo(i32 -1, i32 0)\n"                         \
+                "  %lane = call i32 @llvm.amdgcn.mbcnt.hi(i32 -1, i32 %low)\n"                     \
+                "  %from = xor i32 %lane, " #mask "\n"                                             \
+                "  %at = shl i32 %from, 2\n",                                                      \
+                "ds.bpermute(i32 %at, i32 %own)")
+
+static const char amdgcn[] =
+    NUMBER("thread.x", "llvm.amdgcn.workitem.id.x") NUMBER("thread.y", "llvm.amdgcn.workitem.id.y")
+    NUMBER("thread.z", "llvm.amdgcn.workitem.id.z") NUMBER("block.x", "llvm.amdgcn.workgroup.id.x")
+    NUMBER("block.y", "llvm.amdgcn.workgroup.id.y") NUMBER("block.z", "llvm.amdgcn.workgroup.id.z")
+    "declare void @llvm.amdgcn.s.barrier()\n"
+    "define linkonce_odr hidden void @gpu.barrier() alwaysinline convergent nounwind {\n"
+    "  fence syncscope(\"workgroup\") release\n"
+    "  call void @llvm.amdgcn.s.barrier()\n"
+    "  fence syncscope(\"workgroup\") acquire\n"
+    "  ret void\n}\n"
+    "declare i32 @llvm.amdgcn.update.dpp.i32(i32, i32, i32, i32, i32, i1)\n"
+    "declare i32 @llvm.amdgcn.ds.swizzle(i32, i32)\n"
+    "declare i32 @llvm.amdgcn.ds.bpermute(i32, i32)\n"
+    "declare i32 @llvm.amdgcn.mbcnt.lo(i32, i32)\n"
+    "declare i32 @llvm.amdgcn.mbcnt.hi(i32, i32)\n"
+    AMD_DPP(1, "177") AMD_DPP(2, "78") AMD_SWIZZLE(4, "4127") AMD_DPP(8, "296") AMD_SWIZZLE(16, "16415")
+    AMD_PERMUTE(32);
+
+/* ---------------------------------------------------------------------------------------- kernels */
+
+/* Adds to the module's list: of the function, what, how much. */
+static void annotate(const struct emit *e, const char *what, int n)
+{
+    LLVMMetadataRef row[3] = {e->l->ValueAsMetadata(e->function),
+                              e->l->MDStringInContext2(e->context, what, strlen(what)),
+                              e->l->ValueAsMetadata(const_int(e, e->i32, n))};
+    e->l->AddNamedMetadataOperand(
+        e->module, "nvvm.annotations",
+        e->l->MetadataAsValue(e->context, e->l->MDNodeInContext2(e->context, row, 3)));
+}
+
+static void nvptx_launched(const struct emit *e, const struct kernel *k, const int block[GRID_RANK])
+{
+    enum { PTX_KERNEL = 71 };
+    static const char *const bound[GRID_RANK] = {"maxntidx", "maxntidy", "maxntidz"};
+    e->l->SetFunctionCallConv(e->function, PTX_KERNEL);
+    annotate(e, "kernel", 1);
+    for (int d = 0; d < GRID_RANK; d++)
+        annotate(e, bound[d], block[d]);
+    if (device_loads_early(k))
+        annotate(e, "minctasm", 1);
+}
+
+static void amdgcn_launched(const struct emit *e, const struct kernel *k, const int block[GRID_RANK])
+{
+    enum { AMDGPU_KERNEL = 91 };
+    static const char kind[] = "reqd_work_group_size";
+    LLVMMetadataRef size[GRID_RANK];
+    int n = 1;
+    (void)k;
+    for (int d = 0; d < GRID_RANK; d++) {
+        n *= block[d];
+        size[d] = e->l->ValueAsMetadata(const_int(e, e->i32, block[d]));
+    }
+    e->l->SetFunctionCallConv(e->function, AMDGPU_KERNEL);
+    e->l->GlobalSetMetadata(e->function, e->l->GetMDKindIDInContext(e->context, kind, sizeof kind - 1),
+                            e->l->MDNodeInContext2(e->context, size, GRID_RANK));
+    function_attribute_text(e, e->function, "amdgpu-flat-work-group-size", mem_printf(e->t, "%d,%d", n, n));
+    function_attribute_text(e, e->function, "uniform-work-group-size", "true");
+    function_attribute_text(e, e->function, "amdgpu-no-implicitarg-ptr", "");
+    function_attribute_text(e, e->function, "amdgpu-implicitarg-num-bytes", "0");
+}
+
+const struct gpu_language gpu_languages[] = {
+    [GPU_NVPTX] = {"nvptx64-nvidia-cuda", nvptx, nvptx_launched},
+    [GPU_AMDGCN] = {"amdgcn-amd-amdhsa", amdgcn, amdgcn_launched}};
