@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: 0BSD */
-/* driver.c - what all functions of the driver share: the lock, the count, failures on demand,
- * objects; and those of platforms, devices and contexts.
- *
- *      TGC_EMULATOR_FAIL=7      the 7th call that can fail does
- *      TGC_EMULATOR_FAIL=7+     and all that follow: the device is lost
- *      TGC_EMULATOR_FAIL=7:-6   with that status
- *      TGC_EMULATOR_LOG=FILE    a line for each call, appended: its name and status
- *
- * What was created and not released is reported when the library is unloaded.
+/* driver.c - objects, and the functions of platforms, devices and contexts. What was created and not
+ * released is reported when the library is unloaded.
  */
 #define _GNU_SOURCE
 #include "driver.h"
 
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,84 +34,23 @@ static const struct {
 };
 
 static struct {
-    pthread_mutex_t lock;
-    enum call now;
-    long count, fail_at;
-    int32_t fail_by;
-    bool fails_on;
-    FILE *log;
     struct object *live;
     struct object *dead[DEAD]; /* kept for a while, so that a handle's second release is known */
     unsigned ndead, number[KIND_EVENT + 1];
-} driver = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+} driver;
 
 struct platform the_platform;
 struct device the_device;
 
 /* ---------------------------------------------------------------------------------------- calls */
 
-/* Reads the environment again; forgets what was reported; calls are counted from here on. */
-API void emulator_reset(void);
-void emulator_reset(void)
-{
-    const char *fail = getenv("TGC_EMULATOR_FAIL"), *log = getenv("TGC_EMULATOR_LOG");
-    char *end = NULL;
-    device_read();
-    report_reset();
-    driver.count = 0;
-    driver.fail_at = fail ? strtol(fail, &end, 10) : 0;
-    driver.fails_on = end && *end == '+';
-    driver.fail_by = end && *end == ':' ? (int32_t)strtol(end + 1, NULL, 10) : 0;
-    if (driver.log)
-        fclose(driver.log);
-    driver.log = log ? fopen(log, "a") : NULL;
-}
-
-__attribute__((constructor)) static void begin(void) { emulator_reset(); }
-
-/* Calls that could have failed so far. */
-API long emulator_calls(void);
-long emulator_calls(void) { return driver.count; }
-
 int32_t enter(enum call call)
 {
-    pthread_mutex_lock(&driver.lock);
-    driver.now = call;
-    if (calls[call].failure == 0)
-        return SUCCESS;
-    const long n = ++driver.count;
-    if (n == driver.fail_at || (driver.fails_on && driver.fail_at > 0 && n > driver.fail_at))
-        return driver.fail_by                          ? driver.fail_by
-               : driver.fails_on && n > driver.fail_at ? DEVICE_NOT_AVAILABLE
-                                                       : calls[call].failure;
-    return SUCCESS;
+    call_enter(calls[call].name);
+    return call_count(calls[call].failure, DEVICE_NOT_AVAILABLE);
 }
 
-bool device_is_lost(void)
-{
-    return driver.fails_on && driver.fail_at > 0 && driver.count >= driver.fail_at;
-}
-
-int32_t leave(enum call call, int32_t status)
-{
-    if (driver.log) {
-        fprintf(driver.log, "%s %d\n", calls[call].name, status);
-        fflush(driver.log);
-    }
-    pthread_mutex_unlock(&driver.lock);
-    return status;
-}
-
-int32_t misuse(int32_t status, const char *format, ...)
-{
-    char line[512];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(line, sizeof line, format, list);
-    va_end(list);
-    report("%s: %s", calls[driver.now].name, line);
-    return status;
-}
+int32_t leave(enum call call, int32_t status) { return call_leave(calls[call].name, status); }
 
 /* -------------------------------------------------------------------------------------- objects */
 
@@ -209,8 +139,6 @@ __attribute__((destructor)) static void end(void)
             report("%s %u is not released", kinds[o->kind].name, o->number);
     for (unsigned i = 0; i < DEAD; i++)
         free(driver.dead[i]);
-    if (driver.log)
-        fclose(driver.log);
 }
 
 /* What is not released now. */

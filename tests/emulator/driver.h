@@ -65,14 +65,9 @@ enum call {
 };
 
 /* Every function begins with enter(), which counts it and may say that it fails, and ends with
- * leave(), which returns the status again. Between them the driver is locked. */
+ * leave(), which returns the status again. */
 int32_t enter(enum call call);
 int32_t leave(enum call call, int32_t status);
-/* What is enqueued is not done any more. */
-bool device_is_lost(void);
-/* Of the function that runs now: says what is wrong with how it was called, and returns the status.
- */
-int32_t misuse(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 enum kind {
     KIND_CONTEXT,

@@ -14,6 +14,7 @@
  *      blocks.c              a launch: work-items are fibers, barriers end their phases
  *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
  *      report.c              one line for each finding
+ *      calls.c               calls of any driver: counted, listed, failing on demand
  *
  * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side; Metal's
  * framework and the Objective-C runtime are a third, metal/.
@@ -44,6 +45,26 @@ void report_reset(void);
  * valid until the next call. */
 struct module;
 const char *report_line(const struct module *m, const void *code);
+
+/* ------------------------------------------------------------------------------------ calls.c */
+
+/* Reads the environment again; forgets what was reported; calls are counted from here on. */
+API void emulator_reset(void);
+/* Calls that could have failed so far. */
+API long emulator_calls(void);
+/* Every function of a driver lies between these two: the driver is locked, misuse() says which it is. The second
+ * notes its status in the log, and returns it. */
+void call_enter(const char *name);
+int32_t call_leave(const char *name, int32_t status);
+/* Of a function without a status: it goes on by a jump, and the lock is not held. */
+void call_note(const char *name);
+/* Counts the call that runs; the status with which it is to fail, or 0. failure: its own (0: it cannot fail, and is
+ * not counted), later: that of all calls behind the one that fails, where they do. */
+int32_t call_count(int32_t failure, int32_t later);
+/* What is enqueued is not done any more. */
+bool device_is_lost(void);
+/* Says what is wrong with how the function that runs was called, and returns the status. */
+int32_t misuse(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ----------------------------------------------------------------------------------- device.c */
 

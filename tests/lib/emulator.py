@@ -4,7 +4,7 @@ emitted programs open instead of a driver's.
     python tests/lib/emulator.py build ./net --selftest          a program on it, by hand
     TGC_EMULATOR_CUDA=net.cu python ...                          of CUDA: the kernels' text, which tgc -o net.cu writes
     TGC_EMULATOR_DEVICE="double=0 local=8192" python ...         on a device that lacks something: tests/emulator/device.c
-    TGC_EMULATOR_FAIL=7 TGC_EMULATOR_LOG=calls python ...        calls that fail, a list of them: tests/emulator/driver.c
+    TGC_EMULATOR_FAIL=7 TGC_EMULATOR_LOG=calls python ...        calls that fail, a list of them: tests/emulator/calls.c
 """
 
 import contextlib
@@ -85,7 +85,7 @@ def remove_old(folder):
 
 FLAGS = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wpedantic",
          "-Wshadow", "-Wconversion", "-Werror", f'-DTGC_EMULATOR_SOURCES="{SOURCES}"']
-KERNELS = ("report", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins")      # what both drivers share
+KERNELS = ("report", "calls", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins")      # what all drivers share
 
 
 def link(folder, name, sources, *others):

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: 0BSD */
-/* driver.c - a libcuda.so.1 for tests: calls that are counted, logged and fail on demand; objects;
- * streams, memory, events. A stream's commands run when somebody waits for them, so
- * that a host that takes its memory back too early is seen.
- *
- *      TGC_EMULATOR_FAIL=7      the 7th call that can fail does; 7+ and all that follow; 7:2 with that status
- *      TGC_EMULATOR_LOG=FILE    a line for each call, appended: its name and status
+/* driver.c - a libcuda.so.1 for tests: objects; streams, memory, events. A stream's commands run when
+ * somebody waits for them, so that a host that takes its memory back too early is seen.
  */
 #define _GNU_SOURCE
 #include "driver.h"
 
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,63 +23,22 @@ static const struct {
 static const char *const kinds[] = {"context", "stream", "memory", "module", "graph", "executable graph", "event"};
 
 static struct {
-    pthread_mutex_t lock;
-    enum call now;
-    long count, fail_at;
-    int32_t fail_by;
-    bool fails_on, is_begun;
-    FILE *log;
+    bool is_begun;
     struct object *live;
     unsigned number[KIND_EVENT + 1];
-} driver = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+} driver;
 
 /* ---------------------------------------------------------------------------------------- calls */
 
-API void emulator_reset(void);
-void emulator_reset(void)
-{
-    const char *fail = getenv("TGC_EMULATOR_FAIL"), *log = getenv("TGC_EMULATOR_LOG");
-    char *end = NULL;
-    device_read();
-    report_reset();
-    driver.count = 0;
-    driver.fail_at = fail ? strtol(fail, &end, 10) : 0;
-    driver.fails_on = end && *end == '+';
-    driver.fail_by = end && *end == ':' ? (int32_t)strtol(end + 1, NULL, 10) : 0;
-    if (driver.log)
-        fclose(driver.log);
-    driver.log = log ? fopen(log, "a") : NULL;
-}
-
-__attribute__((constructor)) static void begin(void) { emulator_reset(); }
-
-API long emulator_calls(void);
-long emulator_calls(void) { return driver.count; }
-
-int32_t misuse(int32_t status, const char *format, ...)
-{
-    char line[512];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(line, sizeof line, format, list);
-    va_end(list);
-    report("%s: %s", calls[driver.now].name, line);
-    return status;
-}
-
 int32_t enter(enum call call)
 {
-    pthread_mutex_lock(&driver.lock);
-    driver.now = call;
+    call_enter(calls[call].name);
     if (!driver.is_begun && call != CALL_cuInit && call != CALL_cuDriverGetVersion && !own_is_early(call))
         return misuse(NOT_INITIALIZED, "the driver's init was not called");
-    if (calls[call].failure == 0)
-        return SUCCESS;
-    const long n = ++driver.count;
-    if (n == driver.fail_at || (driver.fails_on && driver.fail_at > 0 && n > driver.fail_at))
-        return driver.fail_by ? driver.fail_by : calls[call].failure;
-    return SUCCESS;
+    return call_count(calls[call].failure, calls[call].failure);
 }
+
+int32_t leave(enum call call, int32_t status) { return call_leave(calls[call].name, status); }
 
 int32_t in_context(enum call call)
 {
@@ -96,16 +49,6 @@ int32_t in_context(enum call call)
     if (!c)
         return misuse(INVALID_CONTEXT, "the thread has no context");
     return c->is_lost && calls[call].failure ? ILLEGAL_ADDRESS : SUCCESS;
-}
-
-int32_t leave(enum call call, int32_t status)
-{
-    if (driver.log) {
-        fprintf(driver.log, "%s %d\n", calls[call].name, status);
-        fflush(driver.log);
-    }
-    pthread_mutex_unlock(&driver.lock);
-    return status;
 }
 
 /* -------------------------------------------------------------------------------------- objects */
@@ -164,8 +107,6 @@ __attribute__((destructor)) static void end(void)
 {
     for (struct object *o = driver.live; o; o = o->next)
         report("%s %u is not released", kinds[o->kind], o->number);
-    if (driver.log)
-        fclose(driver.log);
 }
 
 int32_t object_destroy(enum call call, void *handle, enum kind kind)
@@ -366,11 +307,6 @@ static bool run(const struct command *c)
 }
 
 /* What is enqueued is not done any more. */
-static bool device_is_lost(void)
-{
-    return driver.fails_on && driver.fail_at > 0 && driver.count >= driver.fail_at;
-}
-
 /* Runs all that the stream has. */
 static int32_t drain(struct stream *s)
 {

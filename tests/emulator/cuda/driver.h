@@ -2,7 +2,7 @@
 /* driver.h - CUDA's objects as the emulator has them, and its statuses, by the names of cuda.h
  * without CUDA_ERROR_.
  *
- *      driver.c    calls that are counted and fail, objects, streams, memory, events
+ *      driver.c    objects, streams, memory, events
  *      launch.c    modules, launches, graphs
  *      own.c       devices, contexts, images
  *
@@ -55,13 +55,10 @@ enum call {
 };
 
 /* Every function begins with enter(), which counts it and may say that it fails, and ends with leave(),
- * which returns the status again. Between them the driver is locked. Of all but a few, the thread must
- * have a context: in_context(). */
+ * which returns the status again. Of all but a few, the thread must have a context: in_context(). */
 int32_t enter(enum call call);
 int32_t in_context(enum call call);
 int32_t leave(enum call call, int32_t status);
-/* Says what is wrong with how the function was called that runs now, and returns the status. */
-int32_t misuse(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 enum kind {
     KIND_CONTEXT,

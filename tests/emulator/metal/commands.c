@@ -96,7 +96,7 @@ static void end_encoder(struct object *o)
 {
     struct encoder *e = (struct encoder *)o;
     if (e->commands)
-        misuse("an encoder is released that has not ended");
+        misuse(0, "an encoder is released that has not ended");
     object_release(e->kernel);
     end_slots(e->slot);
 }
@@ -106,7 +106,7 @@ void *commands_encoder(void *self, void *selector)
     struct commands *c = self;
     (void)selector;
     if (c->is_encoded || c->status != NOT_ENQUEUED) {
-        misuse("the command buffer has an encoder that has not ended, or it was committed");
+        misuse(0, "the command buffer has an encoder that has not ended, or it was committed");
         return NULL;
     }
     struct encoder *e = object_create(KIND_ENCODER, sizeof *e, end_encoder);
@@ -121,7 +121,7 @@ void *commands_encoder(void *self, void *selector)
 static bool goes_on(const struct encoder *e)
 {
     if (!e->commands)
-        misuse("the encoder has ended");
+        misuse(0, "the encoder has ended");
     return e->commands != NULL;
 }
 
@@ -144,7 +144,7 @@ void encoder_buffer(void *self, void *selector, void *buffer, size_t offset, siz
     if (!goes_on(e) || !object_is(buffer, KIND_BUFFER))
         return;
     if (slot >= SLOTS || offset >= b->memory.nbytes) {
-        misuse("slot %zu of %d, byte %zu of %zu", slot, SLOTS, offset, b->memory.nbytes);
+        misuse(0, "slot %zu of %d, byte %zu of %zu", slot, SLOTS, offset, b->memory.nbytes);
         return;
     }
     object_retain(b);
@@ -159,7 +159,7 @@ void encoder_bytes(void *self, void *selector, const void *bytes, size_t nbytes,
     if (!goes_on(e))
         return;
     if (slot >= SLOTS || nbytes == 0 || nbytes > MOST_BYTES) {
-        misuse("slot %zu of %d, %zu bytes", slot, SLOTS, nbytes);
+        misuse(0, "slot %zu of %d, %zu bytes", slot, SLOTS, nbytes);
         return;
     }
     object_release(e->slot[slot].buffer);
@@ -175,7 +175,7 @@ static bool check_slots(const struct encoder *e)
         const struct parameter *p = &code->signature.parameter[i];
         const struct slot *s = &e->slot[p->slot];
         if (p->kind == PARAMETER_GLOBAL ? !s->buffer : s->nbytes != code->nbytes[i]) {
-            misuse("%s: parameter '%s' is not set, or has %zu bytes", code->signature.name, p->name, s->nbytes);
+            misuse(0, "%s: parameter '%s' is not set, or has %zu bytes", code->signature.name, p->name, s->nbytes);
             return false;
         }
     }
@@ -190,12 +190,12 @@ void encoder_dispatch(void *self, void *selector, struct size groups, struct siz
     if (!goes_on(e))
         return;
     if (!e->kernel) {
-        misuse("no pipeline state is set");
+        misuse(0, "no pipeline state is set");
         return;
     }
     const size_t bound = e->kernel->code->signature.bound;
     if (threads == 0 || all == 0 || threads > (size_t)device_facts()->group || (bound && threads > bound)) {
-        misuse("%s: %zu threadgroups of %zu threads", e->kernel->code->signature.name, all, threads);
+        misuse(0, "%s: %zu threadgroups of %zu threads", e->kernel->code->signature.name, all, threads);
         return;
     }
     struct dispatch *d = check_slots(e) ? calloc(1, sizeof *d) : NULL;
@@ -318,7 +318,7 @@ void commands_commit(void *self, void *selector)
     struct commands *c = self, **at = &c->queue->first;
     (void)selector;
     if (c->is_encoded || c->status != NOT_ENQUEUED) {
-        misuse("the command buffer has an encoder that has not ended, or it was committed");
+        misuse(0, "the command buffer has an encoder that has not ended, or it was committed");
         return;
     }
     c->status = COMMITTED;
@@ -344,7 +344,7 @@ void commands_wait(void *self, void *selector)
     struct commands *c = self;
     (void)selector;
     if (c->status == NOT_ENQUEUED)
-        misuse("the command buffer was not committed: this waits for ever");
+        misuse(0, "the command buffer was not committed: this waits for ever");
     while (c->status == COMMITTED)
         run_commands(c->queue);
 }
@@ -362,7 +362,7 @@ void *commands_error(void *self, void *selector)
 static double time_of(const struct commands *c, double time)
 {
     if (c->status != COMPLETED)
-        misuse("the command buffer has not completed");
+        misuse(0, "the command buffer has not completed");
     return time;
 }
 double commands_begin(void *self, void *selector)

@@ -94,7 +94,7 @@ static void *array_at(void *self, void *selector, size_t i)
     const struct array *a = self;
     (void)selector;
     if (i > 0 || !a->device)
-        misuse("the array has no element %zu", i);
+        misuse(0, "the array has no element %zu", i);
     return a->device;
 }
 
@@ -130,7 +130,7 @@ static void *device_buffer(void *self, void *selector, size_t nbytes, size_t opt
     enum { ALIGN = 256, UNUSUAL = 0xff };
     (void)selector;
     if (nbytes == 0 || options != 0) {
-        misuse("%zu bytes with options %zu: the emulator has shared buffers of a byte or more", nbytes, options);
+        misuse(0, "%zu bytes with options %zu: the emulator has shared buffers of a byte or more", nbytes, options);
         return NULL;
     }
     if (nbytes > (size_t)device_facts()->memory)
@@ -190,11 +190,11 @@ static bool check_options(const struct options *o, const char *text)
 {
     unsigned major = 0, minor = 0;
     if (sscanf(text, "// Metal Shading Language %u.%u", &major, &minor) != 2)
-        misuse("the text does not say its version");
+        misuse(0, "the text does not say its version");
     else if (o->version != (major << 16 | minor))
-        misuse("the text is of version %u.%u, and the options ask for %zu.%zu", major, minor, o->version >> 16, o->version & 0xffff);
+        misuse(0, "the text is of version %u.%u, and the options ask for %zu.%zu", major, minor, o->version >> 16, o->version & 0xffff);
     else if (o->is_fast)
-        misuse("kernels are compiled as if there were no NaN");
+        misuse(0, "kernels are compiled as if there were no NaN");
     else
         return true;
     return false;

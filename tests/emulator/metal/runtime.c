@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: 0BSD */
 /* runtime.c - an Objective-C runtime for tests: objects have counts of their holders, and pools; a
  * message is the method that its object's kind has for it, which gets the arguments as they were
- * passed. Calls are counted, logged and fail on demand.
- *
- *      TGC_EMULATOR_FAIL=7      the 7th call that can fail does; 7+ and all that follow
- *      TGC_EMULATOR_LOG=FILE    a line for each message, appended
+ * passed.
  */
 #define _GNU_SOURCE
 #include "runtime.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,10 +15,6 @@ static const char *const kinds[] = {"class", "string", "error", "array", "MTLCom
                                     "library", "function", "pipeline state", "command buffer", "encoder"};
 
 static struct {
-    const char *now;
-    long count, fail_at;
-    bool fails_on;
-    FILE *log;
     struct object *live;
     unsigned number[KINDS];
     struct object *pooled[MOST_POOLED];
@@ -33,53 +24,8 @@ static struct {
 
 /* ---------------------------------------------------------------------------------------- calls */
 
-API void emulator_reset(void);
-void emulator_reset(void)
-{
-    const char *fail = getenv("TGC_EMULATOR_FAIL"), *log = getenv("TGC_EMULATOR_LOG");
-    char *end = NULL;
-    device_read();
-    report_reset();
-    runtime.count = 0;
-    runtime.fail_at = fail ? strtol(fail, &end, 10) : 0;
-    runtime.fails_on = end && *end == '+';
-    if (runtime.log)
-        fclose(runtime.log);
-    runtime.log = log ? fopen(log, "a") : NULL;
-}
-
-__attribute__((constructor)) static void begin(void) { emulator_reset(); }
-
-API long emulator_calls(void);
-long emulator_calls(void) { return runtime.count; }
-
-bool device_is_lost(void) { return runtime.fails_on && runtime.fail_at > 0 && runtime.count >= runtime.fail_at; }
-
 /* A call that can fail; whether it does. */
-static bool count_call(void)
-{
-    const long n = ++runtime.count;
-    return n == runtime.fail_at || (runtime.fails_on && runtime.fail_at > 0 && n > runtime.fail_at);
-}
-
-static void note(const char *call)
-{
-    runtime.now = call;
-    if (runtime.log) {
-        fprintf(runtime.log, "%s\n", call);
-        fflush(runtime.log);
-    }
-}
-
-void misuse(const char *format, ...)
-{
-    char line[512];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(line, sizeof line, format, list);
-    va_end(list);
-    report("%s: %s", runtime.now, line);
-}
+static bool count_call(void) { return call_count(1, 1) != 0; }
 
 /* -------------------------------------------------------------------------------------- objects */
 
@@ -105,7 +51,7 @@ bool object_is(const void *object, enum kind kind)
 {
     if (object && is_live(object) && ((const struct object *)object)->kind == kind)
         return true;
-    misuse("%p is no %s", object, kinds[kind]);
+    misuse(0, "%p is no %s", object, kinds[kind]);
     return false;
 }
 
@@ -115,7 +61,7 @@ void *object_retain(void *object)
     if (o && is_live(o))
         o->holders++;
     else if (o)
-        misuse("%p is no object, or it was released", object);
+        misuse(0, "%p is no object, or it was released", object);
     return object;
 }
 
@@ -126,7 +72,7 @@ void object_release(void *object)
         at = &(*at)->next;
     if (!o || !*at) {
         if (o)
-            misuse("%p is no object, or it was released", object);
+            misuse(0, "%p is no object, or it was released", object);
         return;
     }
     if (o->kind == KIND_CLASS || --o->holders > 0)
@@ -140,9 +86,9 @@ void object_release(void *object)
 void *object_pool(void *object)
 {
     if (object && runtime.npool == 0)
-        misuse("an object is left to a pool, and none is open");
+        misuse(0, "an object is left to a pool, and none is open");
     else if (object && runtime.npooled == MOST_POOLED)
-        misuse("a pool has more than %d objects", MOST_POOLED);
+        misuse(0, "a pool has more than %d objects", MOST_POOLED);
     else if (object)
         runtime.pooled[runtime.npooled++] = object;
     return object;
@@ -169,8 +115,6 @@ __attribute__((destructor)) static void end(void)
     }
     for (int i = 0; i < MOST_SELECTORS; i++)
         free(runtime.selector[i]);
-    if (runtime.log)
-        fclose(runtime.log);
 }
 
 /* ------------------------------------------------------------------------------------ functions */
@@ -178,14 +122,14 @@ __attribute__((destructor)) static void end(void)
 API void *objc_retain(void *object);
 void *objc_retain(void *object)
 {
-    note("objc_retain");
+    call_note("objc_retain");
     return object_retain(object);
 }
 
 API void objc_release(void *object);
 void objc_release(void *object)
 {
-    note("objc_release");
+    call_note("objc_release");
     object_release(object);
 }
 
@@ -193,9 +137,9 @@ void objc_release(void *object)
 API void *objc_autoreleasePoolPush(void);
 void *objc_autoreleasePoolPush(void)
 {
-    note("objc_autoreleasePoolPush");
+    call_note("objc_autoreleasePoolPush");
     if (runtime.npool == POOLS) {
-        misuse("more than %d pools are open", POOLS);
+        misuse(0, "more than %d pools are open", POOLS);
         return NULL;
     }
     runtime.pool[runtime.npool++] = runtime.npooled;
@@ -205,9 +149,9 @@ void *objc_autoreleasePoolPush(void)
 API void objc_autoreleasePoolPop(void *pool);
 void objc_autoreleasePoolPop(void *pool)
 {
-    note("objc_autoreleasePoolPop");
+    call_note("objc_autoreleasePoolPop");
     if (runtime.npool == 0 || (uintptr_t)pool != (uintptr_t)runtime.npool) {
-        misuse("the pool is not the one that was opened last");
+        misuse(0, "the pool is not the one that was opened last");
         return;
     }
     const int from = runtime.pool[--runtime.npool];
@@ -219,9 +163,9 @@ API void *sel_registerName(const char *name);
 void *sel_registerName(const char *name)
 {
     int i = 0;
-    note("sel_registerName");
+    call_note("sel_registerName");
     if (!method_is_known(name))
-        misuse("no object has the message '%s'", name);
+        misuse(0, "no object has the message '%s'", name);
     while (i < MOST_SELECTORS && runtime.selector[i] && strcmp(runtime.selector[i], name) != 0)
         i++;
     if (i == MOST_SELECTORS)
@@ -241,7 +185,7 @@ API void *objc_getClass(const char *name);
 void *objc_getClass(const char *name)
 {
     static const char *const known[] = {"NSString", "MTLCompileOptions"};
-    note("objc_getClass");
+    call_note("objc_getClass");
     for (struct object *o = runtime.live; o; o = o->next)
         if (o->kind == KIND_CLASS && strcmp(((struct class_of *)o)->name, name) == 0)
             return count_call() ? NULL : o;
@@ -252,14 +196,14 @@ void *objc_getClass(const char *name)
                 c->name = known[i];
             return c;
         }
-    misuse("no class '%s'", name);
+    misuse(0, "no class '%s'", name);
     return NULL;
 }
 
 API void *MTLCreateSystemDefaultDevice(void);
 void *MTLCreateSystemDefaultDevice(void)
 {
-    note("MTLCreateSystemDefaultDevice");
+    call_note("MTLCreateSystemDefaultDevice");
     return count_call() ? NULL : device_retain();
 }
 
@@ -274,14 +218,14 @@ method emulator_method(struct object *object, const char *selector)
     method fails, found;
     if (!object)
         return (method)nil;
-    note(selector ? selector : "a message without a selector");
+    call_note(selector ? selector : "a message without a selector");
     if (!is_live(object)) {
-        misuse("%p is no object, or it was released", (void *)object);
+        misuse(0, "%p is no object, or it was released", (void *)object);
         return (method)nil;
     }
     found = selector ? method_find(object->kind, selector, &fails) : NULL;
     if (!found) {
-        misuse("%s %u does not understand it", kinds[object->kind], object->number);
+        misuse(0, "%s %u does not understand it", kinds[object->kind], object->number);
         return (method)nil;
     }
     return fails && count_call() ? fails : found;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /* runtime.h - the Objective-C runtime and Metal's objects as the emulator has them.
  *
- *      runtime.c   messages that are counted and fail, objects, release counts, autorelease pools
+ *      runtime.c   objects, release counts, autorelease pools
  *      objects.c   strings, arrays, errors, devices, buffers, libraries, kernels; what understands which message
  *      commands.c  queues, command buffers, encoders: launches
  */
@@ -49,10 +49,6 @@ void *object_retain(void *object);
 void object_release(void *object);
 /* Leaves the object to the pool that is open, and returns it. */
 void *object_pool(void *object);
-/* Whether all calls fail from now on. */
-bool device_is_lost(void);
-/* Says what is wrong with the message that runs now. */
-void misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 struct string {
     struct object o;
