@@ -272,8 +272,17 @@ static int32_t check_range(uint64_t at, size_t nbytes)
     return SUCCESS;
 }
 
+/* The handles of the context's own streams, whose commands run at once. */
+static bool is_eager(const void *stream) { return (uintptr_t)stream <= 2; }
+
+/* Runs the first `count` commands that the stream was ever given. */
+static int32_t drain_until(struct stream *s, size_t count);
+static bool run(const struct command *c);
+
 int32_t stream_add(void *handle, const struct command *c)
 {
+    if (is_eager(handle))
+        return run(c) ? SUCCESS : LAUNCH_FAILED;
     struct stream *s = object_find(handle, KIND_STREAM);
     if (!s)
         return INVALID_HANDLE;
@@ -284,7 +293,17 @@ int32_t stream_add(void *handle, const struct command *c)
     copy->next = NULL;
     *(s->first ? &s->last->next : &s->first) = copy;
     s->last = copy;
+    s->added++;
     return SUCCESS;
+}
+
+/* Runs what another stream had when an event was recorded there, if it is still there. */
+static bool run_before(const struct command *c)
+{
+    struct object *o = driver.live;
+    while (o && (void *)o != c->host)
+        o = o->next;
+    return !o || o->kind != KIND_STREAM || drain_until((struct stream *)o, c->nbytes) == SUCCESS;
 }
 
 static bool run(const struct command *c)
@@ -293,6 +312,8 @@ static bool run(const struct command *c)
         return launch_go(&c->launch);
     if (c->work == WORK_EVENT)
         return true;
+    if (c->work == WORK_WAIT)
+        return run_before(c);
     const struct device_memory *m = memory_find(c->at);
     if (!m)
         return misuse(0, "a copy's memory was freed before it has run"), false;
@@ -306,19 +327,22 @@ static bool run(const struct command *c)
     return true;
 }
 
-/* What is enqueued is not done any more. */
-/* Runs all that the stream has. */
-static int32_t drain(struct stream *s)
+/* Runs the stream's commands up to this number of them. */
+static int32_t drain_until(struct stream *s, size_t count)
 {
-    while (s->first) {
+    while (s->first && s->done < count) {
         struct command *c = s->first;
         s->first = c->next;
+        s->done++;
         if (!s->o.context->is_lost && !device_is_lost() && !run(c))
             s->o.context->is_lost = true;
         free(c);
     }
     return s->o.context->is_lost ? ILLEGAL_ADDRESS : SUCCESS;
 }
+
+/* Runs all that the stream has. */
+static int32_t drain(struct stream *s) { return drain_until(s, SIZE_MAX); }
 
 API int32_t cuStreamCreate(void **stream, unsigned flags);
 int32_t cuStreamCreate(void **stream, unsigned flags)
@@ -337,8 +361,8 @@ API int32_t cuStreamSynchronize(void *stream);
 int32_t cuStreamSynchronize(void *stream)
 {
     int32_t status = in_context(CALL_cuStreamSynchronize);
-    struct stream *s = object_find(stream, KIND_STREAM);
-    const int32_t done = s ? drain(s) : INVALID_HANDLE;
+    struct stream *s = is_eager(stream) ? NULL : object_find(stream, KIND_STREAM);
+    const int32_t done = s ? drain(s) : is_eager(stream) ? SUCCESS : INVALID_HANDLE;
     return leave(CALL_cuStreamSynchronize, status != SUCCESS ? status : done);
 }
 
@@ -384,7 +408,9 @@ int32_t cuMemcpyDtoH_v2(void *to, uint64_t from, size_t nbytes)
 struct event {
     struct object o;
     bool has_time;
+    bool is_done;          /* recorded in a stream whose commands run at once */
     struct stream *stream; /* where it was recorded */
+    size_t number;         /* of the command there */
 };
 
 API int32_t cuEventCreate(void **event, unsigned flags);
@@ -406,9 +432,27 @@ int32_t cuEventRecord(void *event, void *stream)
     struct event *e = status == SUCCESS ? object_find(event, KIND_EVENT) : NULL;
     if (status == SUCCESS)
         status = e ? stream_add(stream, &(struct command){.work = WORK_EVENT}) : INVALID_HANDLE;
-    if (status == SUCCESS)
-        e->stream = stream;
+    if (status == SUCCESS) {
+        e->is_done = is_eager(stream);
+        e->stream = e->is_done ? NULL : stream;
+        e->number = e->stream ? e->stream->added : 0;
+    }
     return leave(CALL_cuEventRecord, status);
+}
+
+/* What comes next in the stream waits for the event as it is recorded now. */
+API int32_t cuStreamWaitEvent(void *stream, void *event, unsigned flags);
+int32_t cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    int32_t status = in_context(CALL_cuStreamWaitEvent);
+    const struct event *e = status == SUCCESS ? object_find(event, KIND_EVENT) : NULL;
+    if (status == SUCCESS && flags)
+        status = misuse(INVALID_VALUE, "flags are 0");
+    if (status == SUCCESS && !e)
+        status = INVALID_HANDLE;
+    if (status == SUCCESS && e->stream && e->stream != stream)
+        status = stream_add(stream, &(struct command){.work = WORK_WAIT, .host = e->stream, .nbytes = e->number});
+    return leave(CALL_cuStreamWaitEvent, status);
 }
 
 API int32_t cuEventSynchronize(void *event);
@@ -417,9 +461,11 @@ int32_t cuEventSynchronize(void *event)
     int32_t status = in_context(CALL_cuEventSynchronize);
     struct event *e = status == SUCCESS ? object_find(event, KIND_EVENT) : NULL;
     if (status == SUCCESS)
-        status = !e ? INVALID_HANDLE : e->stream ? drain(e->stream) : SUCCESS;
+        status = !e ? INVALID_HANDLE : e->stream ? drain_until(e->stream, e->number) : SUCCESS;
     return leave(CALL_cuEventSynchronize, status);
 }
+
+static bool is_pending(const struct event *e) { return e->stream && e->stream->done < e->number; }
 
 API int32_t cuEventElapsedTime(float *ms, void *from, void *to);
 int32_t cuEventElapsedTime(float *ms, void *from, void *to)
@@ -427,9 +473,9 @@ int32_t cuEventElapsedTime(float *ms, void *from, void *to)
     int32_t status = in_context(CALL_cuEventElapsedTime);
     const struct event *a = object_find(from, KIND_EVENT), *b = object_find(to, KIND_EVENT);
     *ms = 0.5f;
-    if (status == SUCCESS && (!a || !b || !a->has_time || !b->has_time || !a->stream || !b->stream))
+    if (status == SUCCESS && (!a || !b || !a->has_time || !b->has_time || !(a->is_done || a->stream) || !(b->is_done || b->stream)))
         status = misuse(INVALID_HANDLE, "an event was not recorded, or has no time");
-    if (status == SUCCESS && (a->stream->first || b->stream->first))
+    if (status == SUCCESS && (is_pending(a) || is_pending(b)))
         status = misuse(NOT_READY, "an event has not happened yet");
     return leave(CALL_cuEventElapsedTime, status);
 }

@@ -117,11 +117,11 @@ struct launch_of {
     unsigned groups[3], block[3];
     uint64_t value[MAX_PARAMETERS];
 };
-enum work { WORK_LAUNCH, WORK_WRITE, WORK_READ, WORK_EVENT };
+enum work { WORK_LAUNCH, WORK_WRITE, WORK_READ, WORK_EVENT, WORK_WAIT };
 struct command {
     struct command *next;
     enum work work;
-    void *host;
+    void *host; /* WORK_WAIT: the other stream, which has run its first nbytes commands then */
     uint64_t at;
     size_t nbytes;
     struct launch_of launch;
@@ -129,6 +129,7 @@ struct command {
 struct stream {
     struct object o;
     struct command *first, *last;
+    size_t added, done; /* how many it was given, and how many have run */
 };
 /* Appends a copy of the command. A status. */
 int32_t stream_add(void *stream, const struct command *c);

@@ -64,6 +64,8 @@ int32_t cuDeviceGet(int *device, int number)
     int32_t status = enter(CALL_cuDeviceGet);
     if (status == SUCCESS && number != 0)
         status = misuse(INVALID_DEVICE, "there is one device, not number %d", number);
+    if (status == SUCCESS && device_facts()->units == 0)
+        status = INVALID_DEVICE;
     *device = 0;
     return leave(CALL_cuDeviceGet, status);
 }
