@@ -26,6 +26,7 @@ SUITES = [
     ("pictures", "tests/cli/image_test.py", 300, 300),
     ("tune", "tests/cli/tune_test.py", 600, 600),
     ("python", "tests/python/python_test.py", 300, 300),
+    ("arrays", "tests/python/device_arrays_test.py", 120, 120),
     ("wheel", "tests/python/wheel_test.py", 300, 2400),
     ("api", "tests/api/api_test.py", 300, 2400),
     ("library", "tests/ir/library_test.py", 600, 600),

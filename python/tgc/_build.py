@@ -36,7 +36,7 @@ C_NAME = "model"    # of every shared object here: each is opened on its own
 
 # Variables that tgc goes by; DEBUG only prints.
 TARGETS = ["C", "CLANG", "LLVM", "CUDA", "GPU", "METAL", "AMD"]
-VARIABLES = ["NOOPT", *TARGETS]
+VARIABLES = ["NOOPT", "TGC_NVRTC", *TARGETS]
 
 # Options that are this module's to give.
 OWN_OPTIONS = {

@@ -7,6 +7,7 @@ the rest of this package sees no difference.
 import ctypes
 import functools
 import os
+import threading
 import weakref
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int, c_size_t, c_void_p)
 from pathlib import Path
@@ -98,7 +99,8 @@ class InProcess(Library):
         self.close, self.strerror = functions.close, functions.strerror
         self._run = ctypes.CFUNCTYPE(c_int)(ctypes.cast(functions.run, c_void_p).value or 0)
         self.reset, self.save, self.restore = functions.reset, functions.save, functions.restore
-        self._options = Options()
+        self._options, self._said = Options(), threading.local()
+        self.driver = None
         # contexts hold this object, so they are closed before
         weakref.finalize(self, _free, code, model, os.getpid())
 

@@ -8,14 +8,17 @@ import ctypes
 import functools
 import mmap
 import os
-from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
+import threading
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
+from . import _device
 from ._build import C_NAME
 from ._error import Error
 
 NO_OFFSET = c_size_t(-1).value
+DEVICES = ("cuda", "opencl", "metal", "amd")        # targets whose NAME_options say more
 
 
 class _Dim(Structure):
@@ -59,9 +62,16 @@ class _InfoWithEntries(Structure):
                 ("entry_offset", c_size_t)]
 
 
+_ON_ERROR = CFUNCTYPE(None, c_void_p, c_char_p)
+
+
 class Options(Structure):
+    """NAME_options: what every model has, and behind it what those for devices have."""
     _fields_ = [("threads", c_int), ("weights", c_void_p), ("weights_bytes", c_size_t),
-                ("parallel_for", c_void_p), ("on_kernel", c_void_p), ("user", c_void_p)]
+                ("parallel_for", c_void_p), ("on_kernel", c_void_p), ("user", c_void_p),
+                ("device", c_int), ("context", c_void_p), ("queue", c_void_p),
+                ("load_program", c_void_p), ("save_program", c_void_p),
+                ("on_kernel_time", c_void_p), ("on_error", _ON_ERROR), ("images", c_int)]
 
 
 class Dim(NamedTuple):
@@ -95,6 +105,11 @@ def _name(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
+def _note(said: threading.local, _: Any, text: bytes) -> None:
+    """NAME_options.on_error."""
+    said.lines = [*getattr(said, "lines", []), text.decode(errors="replace").strip()]
+
+
 def _tensors(first: Any, count: int) -> List[Tensor]:
     return [Tensor(_name(v.name), _name(v.dtype), v.element_bytes,
                    tuple(Dim(d.size, None if d.symbol is None else _name(d.symbol))
@@ -123,6 +138,15 @@ class Library:
             self.save = self._function("save", c_int, c_void_p, c_void_p)
             self.restore = self._function("restore", c_int, c_void_p, c_void_p)
         self._options = Options()
+        self._said = threading.local()
+        if self.target in DEVICES:
+            self._options.on_error = self._on_error = _ON_ERROR(functools.partial(_note, self._said))
+        self.driver: Any = None         # of the arrays that a model takes, beside the host's: _device.Driver
+        if self.target == "cuda":
+            self.driver = _device.open_driver()
+            self._enqueue = self._function("enqueue", c_int, c_void_p, c_void_p, c_void_p, POINTER(c_void_p))
+            self._bind_input = self._function("bind_input", c_int, c_void_p, c_int, c_void_p, c_size_t)
+            self._bind_output = self._function("bind_output", c_int, c_void_p, c_int, c_void_p, c_size_t)
         if info.weights_external:
             self._map_weights(path.with_suffix(".weights"), info.weights_bytes)
 
@@ -132,6 +156,7 @@ class Library:
         if info.version not in (2, 3, 4):
             raise Error(f"{title}: NAME_describe() is of layout {info.version}; this module reads "
                         "2 to 4: install the Python module and tgc of one version")
+        self.target = _name(info.target)
         self.inputs = _tensors(info.inputs, info.input_count)
         self.outputs = _tensors(info.outputs, info.output_count)
         self.symbols = [Symbol(_name(s.name), s.min, s.max, s.offset)
@@ -175,13 +200,33 @@ class Library:
         opaque = ctypes.c_char.from_address(model.value or 0)
         return functools.partial(self._run, ctypes.byref(opaque), ctypes.byref(inputs), ctypes.byref(outputs))
 
-    def explain(self, status: int) -> str:
-        return str(self.strerror(status).decode())
+    def enqueue(self, model: c_void_p, inputs: Any, outputs: Any) -> Any:
+        """A run that nobody waits for; the event of its end. Raises Error."""
+        event = c_void_p()
+        status = self._enqueue(model, ctypes.addressof(inputs), ctypes.addressof(outputs), ctypes.byref(event))
+        if status:
+            raise Error(self.explain(status), status)
+        return self.driver.own_event(event.value)
 
-    def init(self, arena: int) -> c_void_p:
-        model = c_void_p()
-        status = self._init(ctypes.byref(model), arena, self.arena_bytes,
-                            ctypes.byref(self._options))
+    def bind(self, model: c_void_p, is_input: bool, number: int, address: Optional[int]) -> None:
+        """Makes memory of the device's an input or output of the next runs; None: there is a pointer again. Raises Error."""
+        status = (self._bind_input if is_input else self._bind_output)(model, number, address, 0)
+        if status:
+            raise Error(self.explain(status), status)
+
+    def explain(self, status: int) -> str:
+        """The status in words, with what the device has said to this thread since it was asked last."""
+        said, self._said.lines = getattr(self._said, "lines", []), []
+        return ": ".join([str(self.strerror(status).decode()), *said])
+
+    def init(self, arena: int, **more: Any) -> c_void_p:
+        """more: options of a device's."""
+        model, options = c_void_p(), self._options
+        if more:
+            options = Options.from_buffer_copy(options)
+            for name, value in more.items():
+                setattr(options, name, value)
+        status = self._init(ctypes.byref(model), arena, self.arena_bytes, ctypes.byref(options))
         if status:
             raise Error(f"the model cannot be set up: {self.explain(status)}", status)
         return model

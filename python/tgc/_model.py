@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 import numpy as np
 
-from . import _build, _inprocess
+from . import _build, _device, _inprocess
 from ._build import Source
 from ._error import Error
 from ._library import Library, Tensor
@@ -105,7 +105,11 @@ class _Port:
             elif self.bits:
                 cure = f"give the bits: x.astype(ml_dtypes.{self.bits}).view('{self.dtype}')"
             raise self.fail(_describe(array), cure)
-        if array.ndim != len(self.bound):
+        self._check_shape(array)
+        return array if self.is_string else np.require(array, requirements=["C", "A"])
+
+    def _check_shape(self, array: Any) -> None:
+        if len(array.shape) != len(self.bound):
             raise self.fail(_describe(array), f"give {len(self.bound)} dimensions: "
                                               "x.reshape(...) or x[np.newaxis]")
         for axis, dim in enumerate(self.tensor.dims):
@@ -116,7 +120,16 @@ class _Port:
             if size > dim.size:
                 raise self.fail(_describe(array), f"dimension {axis} is {dim.size} at most; "
                                 f"compile with a larger bound, dim={{...: '..{size}'}}")
-        return array if self.is_string else np.require(array, requirements=["C", "A"])
+
+    def take(self, value: Any, driver: Any, stream: int) -> Any:
+        """An array in the device's memory, where it lies."""
+        if self.is_string:
+            raise self.fail(type(value).__name__, "give an array of str")
+        code = _device.code_of(self.tensor.dtype, self.dtype)
+        codes = (code, (1, code[1])) if self.bits else (code,)      # or the bits
+        array = _device.take(value, driver, stream, self.fail, codes, self.bits or str(self.dtype))
+        self._check_shape(array)
+        return array
 
     def _array_of(self, value: Any) -> np.ndarray:
         """Lists, numbers and other libraries' tensors in this machine's memory."""
@@ -127,7 +140,7 @@ class _Port:
                             "copy it to the processor's memory, as x.cpu() does")
         is_plain = isinstance(value, (list, tuple, int, float, bool, str))
         try:
-            array = np.asarray(value)
+            array = np.asarray(value) if is_plain or not device or hasattr(value, "__array__") else np.from_dlpack(value)
             if is_plain and not self.is_string and np.can_cast(array.dtype, self.dtype,
                                                                "same_kind"):
                 array = self._exact(array)
@@ -154,18 +167,20 @@ class _Port:
 
     # ------------------------------------------------------------------------------ outputs
 
-    def check_out(self, array: Any) -> np.ndarray:
+    def check_out(self, array: Any, driver: Any = None, order: Optional[int] = None) -> Any:
         """An array of the caller's, of the output's shape or, where that is known only when it
-        runs, of its bound."""
+        runs, of its bound. driver, order: of a model that runs on CUDA, and the stream."""
         if self.is_string:
             raise Error(f"output '{self.name}': out= is for numbers; texts are made anew")
+        if driver and order is not None and not isinstance(array, np.ndarray) and hasattr(array, "__dlpack_device__"):
+            taken = self.take(array, driver, order)
+            self.check_bound(taken)
+            return taken
         if not isinstance(array, np.ndarray):
             raise self.fail(type(array).__name__, "give a NumPy array")
         if array.dtype != self.dtype and array.dtype.name != self.bits:
             raise self.fail(_describe(array), f"make it by np.empty(shape, '{self.dtype}')")
-        if array.shape != self.bound:
-            raise self.fail(_describe(array), "out= holds the output's shape"
-                            if self.shape else f"out= holds the bound, {self.bound}")
+        self.check_bound(array)
         flags = array.flags
         if not (flags.c_contiguous and flags.aligned and flags.writeable):
             raise self.fail(_describe(array) + (" in another order" if not flags.c_contiguous
@@ -174,6 +189,10 @@ class _Port:
                             "give a contiguous, writable array: np.empty(...)")
         return array
 
+    def check_bound(self, array: Any) -> None:
+        if array.shape != self.bound:
+            raise self.fail(_describe(array), "out= holds the output's shape"
+                            if self.shape else f"out= holds the bound, {self.bound}")
 
     def result(self, array: Any, shape: Any) -> Any:
         """What is returned for the memory that a run wrote to."""
@@ -190,8 +209,15 @@ class _Port:
         return array.reshape(-1)[:count].reshape(sizes)
 
 
-def _describe(array: np.ndarray) -> str:
-    return f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
+def _describe(array: Any) -> str:
+    """An array of the host's, or one that was taken of the device's."""
+    return str(array) if not isinstance(array, np.ndarray) else f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
+
+
+def _overlap(array: Any, other: Any) -> bool:
+    if isinstance(array, np.ndarray) or isinstance(other, np.ndarray):
+        return isinstance(array, np.ndarray) and isinstance(other, np.ndarray) and np.may_share_memory(array, other)
+    return bool(array.address < other.address + other.nbytes and other.address < array.address + array.nbytes)
 
 
 class _Context:
@@ -200,13 +226,17 @@ class _Context:
     def __init__(self, library: Library, inputs: Sequence[_Port], outputs: Sequence[_Port],
                  of: Optional["_Context"] = None, entry: int = -1):
         """of, entry: the same model, but that entry's own structs."""
-        self.of = of
+        self.of, self.library = of, library
         self.by_entry: Dict[int, _Context] = {}
+        # by input or output and its number in the library: memory of the device's that is bound
+        self.bound: Dict[Tuple[bool, int], int] = {} if of is None else of.bound
+        self.stream = library.driver.stream() if library.driver and of is None else of and of.stream
         if of is None:
             self.arena = np.empty(library.arena_bytes + library.arena_align, np.uint8)
             start = self.arena.ctypes.data
             start += -start % library.arena_align
-            self.model = library.init(start)
+            self.model = library.init(start) if self.stream is None else library.init(
+                start, context=library.driver.context.value, queue=self.stream.value)
             weakref.finalize(self, _close, library, self.model, self.arena, os.getpid())
         else:
             self.model = of.model
@@ -224,6 +254,20 @@ class _Context:
         self.symbols = [c_int64.from_buffer(self.in_struct, s.offset) for s in library.symbols]
         self.shapes = [(c_int64 * len(p.bound)).from_buffer(self.out_struct, p.tensor.shape_offset)
                        if p.tensor.shape_offset is not None else None for p in outputs]
+
+
+    def bind(self, is_input: bool, number: int, address: Optional[int], port: _Port) -> None:
+        """The port's tensor is at that address of the device's; None: where its pointer says."""
+        key = is_input, number
+        if self.bound.get(key) == address:
+            return
+        try:
+            self.library.bind(self.model, is_input, number, address)
+        except Error as why:
+            raise Error(f"{port.kind} '{port.name}': this array cannot be used where it lies: {why}", why.status) from None
+        self.bound.pop(key, None)
+        if address is not None:
+            self.bound[key] = address
 
 
 def _close(library: Library, model: c_void_p, arena: np.ndarray, process: int) -> None:
@@ -263,7 +307,9 @@ class Model:
         self._count = len(self._inputs)
         self._is_single = len(self._outputs) == 1
         self._is_direct = (_IS_QUICK and not library.symbols and
+                           not library.driver and
                            all(p.direct_shape is not None for p in self._inputs + self._outputs))
+        self._first_input = self._first_output = 0      # of the library's
 
     _take: Callable[[], _Context]
     _give: Callable[[_Context], None]
@@ -295,7 +341,7 @@ class Model:
     # --------------------------------------------------------------------------------- calls
 
     def __call__(self, /, *args: Any, out: Any = None, dim: Optional[Mapping[str, int]] = None,
-                 **named: Any) -> Any:
+                 device: bool = False, stream: Optional[int] = None, **named: Any) -> Any:
         """Runs the model: m(x), m(a, b) in the model's order, m(name=x), or m({"name:0": x}).
 
         Inputs are NumPy arrays of the input's dtype and shape; contiguous ones are read where
@@ -304,6 +350,11 @@ class Model:
         or ml_dtypes' arrays; texts are arrays of str.
         out: the array to write to, or a dict of them by name.
         dim: sizes of run-time dimensions that no input has.
+        A model for CUDA takes arrays in its device's memory where they lie (by DLPack: PyTorch's,
+        CuPy's, JAX's), as inputs and as out=.
+        device: outputs without out= stay there, as DeviceArray.
+        stream: a CUstream of the device's, as a number: the run is in its order, and nobody waits
+        for its end. All inputs and outputs are on the device then.
         Returns the output, or a dict of all by name where there are several; those whose shape is
         known only when the model runs are views of an array of their bound.
         A model with entries is called by m.entries["name"](...).
@@ -319,7 +370,7 @@ class Model:
         except IndexError:
             context = self._new_context()
         try:
-            if dim is None and self._is_direct:
+            if self._is_direct and dim is None and not device and stream is None:
                 for value, (field, shape, dtype) in zip(args, context.direct_inputs):
                     # carray: contiguous, aligned, writable; _call() takes others
                     if not (type(value) is _ndarray and value.dtype is dtype
@@ -336,6 +387,8 @@ class Model:
                     if status:
                         raise self._failed(status, args)
                     return array
+            if self._library.driver or device or stream is not None:
+                return self._call_device(context, args, out, dim, device, stream)
             return self._call(context, args, out, dim)
         finally:
             self._give(context)
@@ -356,7 +409,7 @@ class Model:
         """given: the inputs, of which those of integers may be indices."""
         held = [f"'{port.name}' holds {array.min()} to {array.max()}"
                 for port, array in zip(self._inputs, given)
-                if status == _BAD_VALUE and array.dtype.kind in "iu" and array.size]
+                if status == _BAD_VALUE and isinstance(array, _ndarray) and array.dtype.kind in "iu" and array.size]
         what = "; ".join([self._library.explain(status), *([", ".join(held)] if held else [])])
         return Error(f"{self._source.title}: {what}", status)
 
@@ -365,38 +418,109 @@ class Model:
         if len(args) == 1 and isinstance(args[0], Mapping):
             args = self._bind(args, {})
         # alive until the run is over
-        arrays: List[np.ndarray] = []
         texts: List[Any] = []
-        results: List[Any] = []
-        for port, value, field in zip(self._inputs, args, context.inputs):
-            value = port.adapt(value)
-            arrays.append(value)
-            if port.is_string:
-                texts.append(port.encode(value))
-                field.value = addressof(texts[-1])
-            else:
-                field.value = _address(value)
+        arrays = [self._put_input(context, number, value, texts) for number, value in enumerate(args)]
         if context.symbols or dim:
             self._set_symbols(context, arrays, dim or {})
-        given = None if out is None else self._given_outputs(out, arrays)
-        array: Any
-        for number, (port, field) in enumerate(zip(self._outputs, context.outputs)):
-            if given and number in given:
-                array = given[number]
-            elif port.direct_shape is not None:
-                array = np.empty(port.direct_shape, port.dtype)
-            elif port.is_string:
-                array = (ctypes.c_char_p * max(port.count, 1))()
-            else:
-                array = np.empty(port.count, port.dtype)
-            results.append(array)
-            field.value = addressof(array) if port.is_string else _address(array)
+        given = {} if out is None else self._given_outputs(out, arrays)
+        results = [self._put_output(context, number, given.get(number)) for number in range(len(self._outputs))]
         status = context.run()
         if status:
             raise self._failed(status, arrays)
         for number, shape in enumerate(context.shapes):
             results[number] = self._outputs[number].result(results[number], shape)
         return results[0] if self._is_single else dict(zip(self.outputs, results))
+
+    def _put_input(self, context: _Context, number: int, value: Any, texts: List[Any]) -> np.ndarray:
+        """The input as an array that the run reads; texts: what has to live as long."""
+        port, field = self._inputs[number], context.inputs[number]
+        array = port.adapt(value)
+        if port.is_string:
+            texts.append(port.encode(array))
+            field.value = addressof(texts[-1])
+        else:
+            field.value = _address(array)
+        return array
+
+    def _put_output(self, context: _Context, number: int, given: Optional[np.ndarray]) -> Any:
+        """The memory that the run writes the output to: the caller's, or new."""
+        port, array = self._outputs[number], given
+        if array is None and port.direct_shape is not None:
+            array = np.empty(port.direct_shape, port.dtype)
+        elif array is None and not port.is_string:
+            array = np.empty(port.count, port.dtype)
+        texts = (ctypes.c_char_p * max(port.count, 1))() if port.is_string else None
+        context.outputs[number].value = _address(array) if array is not None else addressof(texts)
+        return texts if array is None else array
+
+    # ------------------------------------------------------------------- arrays of a device's
+
+    def _call_device(self, context: _Context, args: Sequence[Any], out: Any, dim: Optional[Mapping[str, int]],
+                     on_device: bool, stream: Optional[int]) -> Any:
+        """A call with arrays in the memory of the host, of the device, or of both."""
+        driver = self._library.driver
+        if not driver:
+            raise Error(f"device= and stream= are for models that run on CUDA, this one is for {self._library.target}: "
+                        "compile it with options=['--target=cuda']")
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            args = self._bind(args, {})
+        order = context.stream.value if stream is None else _device.check_stream(driver, stream)
+        texts: List[Any] = []
+        arrays = [self._put_input_anywhere(context, number, value, texts, order, stream is not None)
+                  for number, value in enumerate(args)]
+        if context.symbols or dim:
+            self._set_symbols(context, arrays, dim or {})
+        given = {} if out is None else self._given_outputs(out, arrays, order)
+        results = [self._put_output_anywhere(context, number, given.get(number), on_device, stream is not None)
+                   for number in range(len(self._outputs))]
+        event = None if stream is None else self._enqueue(context, order)
+        status = context.run() if stream is None else 0
+        if status:
+            raise self._failed(status, arrays)
+        for number, shape in enumerate(context.shapes):
+            array, port = results[number], self._outputs[number]
+            results[number] = (port.result(array, shape) if isinstance(array, np.ndarray) or port.is_string else
+                               _device.result(array, driver, port.shape or tuple(shape or port.bound), port, event))
+        return results[0] if self._is_single else dict(zip(self.outputs, results))
+
+    def _put_input_anywhere(self, context: _Context, number: int, value: Any, texts: List[Any], order: int,
+                            is_async: bool) -> Any:
+        port, at = self._inputs[number], self._first_input + number
+        if not _device.is_of_device(value):
+            if is_async:
+                raise port.fail(type(value).__name__, "with stream= nobody waits for the run, so inputs are arrays of the "
+                                                      "device's: give x.cuda(), or leave stream= out")
+            context.bind(True, at, None, port)
+            return self._put_input(context, number, value, texts)
+        array = port.take(value, self._library.driver, order)
+        # one without elements has no memory; the pointer is not read
+        context.bind(True, at, array.address if array.count else None, port)
+        context.inputs[number].value = addressof(context.in_struct)
+        return array
+
+    def _put_output_anywhere(self, context: _Context, number: int, given: Any, on_device: bool, is_async: bool) -> Any:
+        port, at = self._outputs[number], self._first_output + number
+        if given is None and (on_device or is_async) and not port.is_string:
+            given = _device.new_array(self._library.driver, port)
+        if given is None or isinstance(given, np.ndarray):
+            if is_async:
+                raise port.fail("an array of the host", "with stream= nobody waits for the run, so outputs are arrays of the device's")
+            context.bind(False, at, None, port)
+            return self._put_output(context, number, given)
+        context.bind(False, at, given.address if port.count else None, port)
+        context.outputs[number].value = addressof(context.out_struct)
+        return given
+
+    def _enqueue(self, context: _Context, stream: int) -> Any:
+        """The run between what is in the caller's stream now and what comes next there; the event of its end."""
+        driver = self._library.driver
+        _device.wait_for(driver, context.stream.value, stream)
+        try:
+            event = self._library.enqueue(context.model, context.in_struct, context.out_struct)
+        except Error as why:
+            raise Error(f"{self._source.title}: {why}", why.status) from None
+        _device.wait_for_event(driver, stream, event)
+        return event
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> List[Any]:
         """The inputs in the model's order."""
@@ -424,7 +548,7 @@ class Model:
     def _list(ports: Sequence[_Port]) -> str:
         return ", ".join(f"'{p.name}' {p}" for p in ports) or "none"
 
-    def _set_symbols(self, context: _Context, arrays: Sequence[np.ndarray],
+    def _set_symbols(self, context: _Context, arrays: Sequence[Any],
                      dim: Mapping[str, int]) -> None:
         """Run-time dimensions, as the inputs' shapes have them."""
         found: Dict[str, Tuple[int, str]] = {}
@@ -451,21 +575,21 @@ class Model:
                             f"{known.min} to {known.max}")
             field.value = size
 
-    def _given_outputs(self, out: Any, arrays: Sequence[np.ndarray]) -> Dict[int, np.ndarray]:
-        """out= by the outputs' numbers."""
+    def _given_outputs(self, out: Any, arrays: Sequence[Any], order: Optional[int] = None) -> Dict[int, Any]:
+        """out= by the outputs' numbers. order: the stream that arrays of the device's are used in."""
         named = out if isinstance(out, Mapping) else {self._outputs[0].name: out}
         if named is not out and not self._is_single:
             raise Error("out: the model has several outputs; give a dict of arrays by name: "
                         f"{self._list(self._outputs)}")
-        given: Dict[int, np.ndarray] = {}
+        given: Dict[int, Any] = {}
         for name, value in named.items():
             number = self._output_number.get(name)
             if number is None:
                 raise Error(f"out: there is no output '{name}'; the model has "
                             f"{self._list(self._outputs)}")
-            array = self._outputs[number].check_out(value)
+            array = self._outputs[number].check_out(value, self._library.driver, order)
             for other in [*arrays, *given.values()]:
-                if np.may_share_memory(array, other):
+                if _overlap(array, other):
                     raise Error(f"out: the array of output '{name}' overlaps an input or another "
                                 "output; give memory of its own")
             given[number] = array
@@ -536,6 +660,7 @@ class Entry(Model):
         self.entries = {}
         entry = model._library.entries[number]
         self._set_ports(model._inputs[entry.inputs], model._outputs[entry.outputs])
+        self._first_input, self._first_output = entry.inputs.start, entry.outputs.start
 
     def _take(self) -> _Context:
         context = self._model._take()

@@ -24,34 +24,20 @@ from onnx import TensorProto
 
 import graphs as G
 import tgc as T
+from module import import_module
 from suite import Skip, Suite, expect
 
 suite = Suite("python", jobs=1)
 OPTIONS = suite.parse()
 TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "python")
-os.environ.update(TGC=str(TGC), XDG_CACHE_HOME=str(SCRATCH / "cache"))
-os.environ.pop("TGC_CACHE", None)
 IN_PROCESS = os.environ.get("TGC_TEST_IN_PROCESS") == "1"
 if not IN_PROCESS:
     os.environ["CC"] = os.environ.get("CC") or "cc"
 case = suite.folder_case(SCRATCH)
 
 
-def import_module():
-    """The module under test has the name of the tests' own helper."""
-    helper = sys.modules.pop("tgc")
-    sys.path.insert(0, str(ROOT / "python"))
-    try:
-        import tgc
-    finally:
-        sys.path.pop(0)
-        sys.modules["tgc_module"] = tgc
-        sys.modules["tgc"] = helper
-    return tgc
-
-
-tgc = import_module()
+tgc = import_module(TGC, SCRATCH / "cache")
 
 
 def perceptron(folder):
