@@ -22,6 +22,7 @@ static const struct fact {
     {"axis", offsetof(struct device_facts, axis), 1024},
     {"subgroup", offsetof(struct device_facts, subgroup), 32},
     {"units", offsetof(struct device_facts, units), 4},
+    {"devices", offsetof(struct device_facts, devices), 1},
     {"width", offsetof(struct device_facts, width), 16384},
     {"pixels", offsetof(struct device_facts, pixels), (long)1 << 27},
     {"pitch", offsetof(struct device_facts, pitch), 64},

@@ -76,6 +76,7 @@ struct device_facts {
     long axis;                         /* of these, most along one axis */
     long subgroup;                     /* work-items that exchange values */
     long units;                        /* compute units */
+    long devices;                      /* of HIP: how many there are */
     long width;                        /* largest side of an image */
     long pixels;                       /* most of a buffer's image */
     long pitch;    /* rows of an image over a buffer start at multiples of so many
@@ -167,7 +168,7 @@ struct language {
     void (*wrap)(const struct signature *s, struct text *out);
     const char *linkage; /* before the text in braces; NULL: nothing */
 };
-extern const struct language language_opencl, language_cuda, language_metal;
+extern const struct language language_opencl, language_cuda, language_hip, language_metal;
 
 /* A string that grows; what does not fit into memory is cut. */
 struct text {

@@ -3,6 +3,7 @@ emitted programs open instead of a driver's.
 
     python tests/lib/emulator.py build ./net --selftest          a program on it, by hand
     TGC_EMULATOR_CUDA=net.cu python ...                          of CUDA: the kernels' text, which tgc -o net.cu writes
+    TGC_EMULATOR_AMD=net.hip python ...                          of HIP, likewise
     TGC_EMULATOR_DEVICE="double=0 local=8192" python ...         on a device that lacks something: tests/emulator/device.c
     TGC_EMULATOR_FAIL=7 TGC_EMULATOR_LOG=calls python ...        calls that fail, a list of them: tests/emulator/calls.c
 """
@@ -71,6 +72,11 @@ def cuda_library(build):
     return folder_of(build, cuda) / "libcuda.so.1"
 
 
+def amd_library(build):
+    """HIP's, likewise."""
+    return folder_of(build, amd) / "libamdhip64.so.6"
+
+
 def metal_library(build):
     """Metal's framework and the Objective-C runtime, in one."""
     return folder_of(build, metal) / METAL
@@ -88,11 +94,11 @@ FLAGS = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-omit-fra
 KERNELS = ("report", "calls", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins")      # what all drivers share
 
 
-def link(folder, name, sources, *others):
+def link(folder, name, sources, *others, flags=()):
     part = folder.with_name(f"{folder.name}.{os.getpid()}")
     part.mkdir(parents=True)
     for source in sources:
-        T.must(T.run(["gcc", *FLAGS, "-c", source, "-o", part / f"{source.parent.name}_{source.stem}.o"], timeout=300))
+        T.must(T.run(["gcc", *FLAGS, *flags, "-c", source, "-o", part / f"{source.parent.name}_{source.stem}.o"], timeout=300))
     for job in others:
         T.must(T.run([*job, "-o", part / "other.o"], timeout=300))
     T.must(T.run(["gcc", "-shared", f"-Wl,-soname,{name}", *part.glob("*.o"), "-o", part / name, "-Wl,--no-as-needed", "-lm", "-ldl", "-lpthread"]))
@@ -111,6 +117,12 @@ def cuda(_, folder):
     link(folder, "libcuda.so.1", [*(SOURCES / "cuda").glob("*.c"), *(SOURCES / f"{name}.c" for name in KERNELS)])
 
 
+def amd(_, folder):
+    """CUDA's driver with HIP's names."""
+    link(folder, "libamdhip64.so.6", [SOURCES / "amd" / "own.c", *(SOURCES / "cuda" / f"{name}.c" for name in ("driver", "launch", "language")),
+                                      *(SOURCES / f"{name}.c" for name in KERNELS)], flags=("-include", SOURCES / "amd" / "names.h"))
+
+
 def metal(_, folder):
     link(folder, METAL, [*(SOURCES / "metal").glob("*.c"), *(SOURCES / f"{name}.c" for name in KERNELS)])
 
@@ -126,13 +138,18 @@ def cuda_environment(build, text, **more):
     return {**environment(build, cuda_library, **more), "TGC_EMULATOR_CUDA": str(text)}
 
 
+def amd_environment(build, text, **more):
+    """The same with HIP's driver."""
+    return {**environment(build, amd_library, **more), "TGC_EMULATOR_AMD": str(text)}
+
+
 def metal_environment(build, **more):
     """The same with Metal, for programs that were compiled with METAL_FLAGS."""
     return environment(build, metal_library, **more)
 
 
 class Device:
-    """The emulator in this process: programs that are opened here find it by its name. which: library, cuda_library or metal_library."""
+    """The emulator in this process: programs that are opened here find it by its name. which: library, cuda_library, amd_library or metal_library."""
 
     def __init__(self, build, folder, which=library):
         self.library = ctypes.CDLL(str(which(build)))
@@ -181,5 +198,5 @@ class Device:
 
 
 if __name__ == "__main__":
-    drivers = ":".join(str(which(sys.argv[1]).parent) for which in (library, cuda_library))
+    drivers = ":".join(str(which(sys.argv[1]).parent) for which in (library, cuda_library, amd_library))
     os.execvpe(sys.argv[2], sys.argv[2:], {**environment(sys.argv[1]), **os.environ, "LD_LIBRARY_PATH": drivers})

@@ -19,6 +19,7 @@ enum {
     OUT_OF_MEMORY = 2,
     NOT_INITIALIZED = 3,
     DEINITIALIZED = 4,
+    INVALID_DEVICE_FUNCTION = 98,
     NO_DEVICE = 100,
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
@@ -93,14 +94,18 @@ struct context {
 };
 
 /* own.c: the thread's context, NULL: there is none; whether the function may come before init; the variable that names
- * the kernels' text, its language, how many lanes a wave has; whether the device takes what was compiled of that text,
- * a status. */
+ * the kernels' text, and its language; how many lanes a wave has, and what a block may share. Statuses: whether the
+ * device takes what was compiled of that text; whether that has a kernel of it, whose arguments have so many bytes; whether
+ * graphs take kernels. */
 struct context *context_now(void);
 bool own_is_early(enum call call);
 extern const char own_text[];
 extern const struct language *const own_language;
 uint32_t own_wave(void);
+extern const size_t own_shared;
 int32_t own_check_image(const char *image, const char *text);
+int32_t own_check_kernel(const char *image, const struct signature *s, const uint64_t *nbytes);
+int32_t own_check_graph(void);
 
 struct device_memory {
     struct object o;

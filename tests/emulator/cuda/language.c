@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: 0BSD */
-/* language.c - CUDA C, which clang reads as C++ with the words of cuda.h.
+/* language.c - CUDA C and HIP C, which clang reads as C++ with the words of cuda.h and amd/amd.h.
  */
 #include "../emulator.h"
 
@@ -24,3 +24,4 @@ static void wrap(const struct signature *s, struct text *out)
 }
 
 const struct language language_cuda = {"CUDA C", "cuda/cuda", word, wrap, NULL};
+const struct language language_hip = {"HIP C", "amd/amd", word, wrap, NULL};

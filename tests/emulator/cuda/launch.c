@@ -49,10 +49,13 @@ static int32_t load(void **made, const char *image)
     struct module_of *m = status == SUCCESS ? object_create(KIND_MODULE, sizeof *m, end_module) : NULL;
     if (m) {
         m->module = build_module(own_language, text, flags, log, sizeof log);
-        if (!m->module) {
+        if (!m->module)
+            status = misuse(INVALID_IMAGE, "%.1500s", log);
+        for (int i = 0; m->module && i < m->module->nkernel && status == SUCCESS; i++)
+            status = own_check_kernel(image, &m->module->kernel[i].signature, m->module->kernel[i].nbytes);
+        if (status != SUCCESS) {
             object_end(&m->o);
             m = NULL;
-            status = misuse(INVALID_IMAGE, "%.1500s", log);
         }
     }
     free(text);
@@ -137,7 +140,7 @@ static int32_t check_sizes(const struct kernel_node *n, const struct kernel_code
     if (items > (size_t)d->group || (code->signature.bound && items > code->signature.bound))
         return misuse(INVALID_VALUE, "%s: a block of %zu threads, it is bound to %zu and the device to %ld", name,
                       items, code->signature.bound, d->group);
-    if (code->local > (size_t)d->local && code->local > 49152)
+    if (code->local > (size_t)d->local && code->local > own_shared)
         return misuse(LAUNCH_OUT_OF_RESOURCES, "%s takes %zu bytes of shared memory", name, code->local);
     return all < (size_t)1 << 24 ? SUCCESS : misuse(INVALID_VALUE, "%s: %zu threads are more than are emulated", name, all);
 }
@@ -171,7 +174,8 @@ API int32_t cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz
 int32_t cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                        unsigned bz, unsigned shared_bytes, void *stream, void **parameters, void **extra)
 {
-    const struct kernel_node n = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes, parameters, extra};
+    const struct kernel_node n = {.function = function, .groups = {gx, gy, gz}, .block = {bx, by, bz},
+                                  .shared_bytes = shared_bytes, .parameters = parameters, .extra = extra};
     struct command c = {.work = WORK_LAUNCH};
     int32_t status = in_context(CALL_cuLaunchKernel);
     if (status == SUCCESS)
@@ -300,6 +304,8 @@ int32_t cuGraphAddKernelNode(void **node, void *graph, void *const *after, size_
         status = INVALID_HANDLE;
     if (status == SUCCESS && (g->last ? count != 1 || after[0] != g->last : count != 0))
         status = misuse(INVALID_VALUE, "a node that is not behind the one before");
+    if (status == SUCCESS)
+        status = own_check_graph();
     if (status == SUCCESS)
         status = prepare(&launch, kernel);
     struct node *n = status == SUCCESS ? append(g) : NULL;
