@@ -1,12 +1,14 @@
-/* amd.c - the AMD target: what backends/device/ needs to know of HIP C. Kernels are compiled here, to a code object
- * for each architecture; NAME.c holds all of them, and the driver is given its device's.
+/* amd.c - the AMD target: what backends/device/ needs to know of HIP C. Kernels are compiled here, by LLVM or, of HIP C, by
+ * clang, to a code object for each architecture; NAME.c holds all of them, and the driver is given its device's.
  *
  * Kernels need no header of HIP: words that it has as macros are defined where it is not there (runtime/amd.c), and
  * what a thread asks of its place are built-ins of the compiler. A wave has 64 lanes on gfx9 and 32 on gfx11 and
  * gfx12; threads that exchange sums are one wave of the row that kernels are cut by.
  */
 #include "backends/amd/amd.h"
+#include "backends/llvm/llvm.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_IMAGES = 16 };
@@ -37,6 +39,24 @@ static const char *amd_text(struct program *p, const char *pieces, const char *k
 
 /* --------------------------------------------------------------------------------- the compiler */
 
+/* Whether clang compiles, from HIP C: asked for by TGC_AMD=clang, or because libLLVM is not here. */
+static bool is_by_clang(struct program *p)
+{
+    const char *wanted = getenv("TGC_AMD");
+    if (p->o->device_ir || (wanted && strcmp(wanted, "llvm") == 0))
+        return false;
+    return (wanted && strcmp(wanted, "clang") == 0) || !llvm_found(p->t);
+}
+
+static bool compile_by_llvm(struct program *p, struct amd_code *code)
+{
+    struct llvm_gpu_code made = {0};
+    if (!llvm_gpu_compile(p, code->arch, &made, p->o->device_ir))
+        return false;
+    *code = (struct amd_code){code->arch, made.bytes, made.nbytes, made.made_by};
+    return true;
+}
+
 static bool add_image(struct program *p, struct amd_images *all, const char *arch, const char *text)
 {
     for (int i = 0; i < all->n; i++)
@@ -46,7 +66,7 @@ static bool add_image(struct program *p, struct amd_images *all, const char *arc
         return diag_error(p->t, NULL, "--cpu names more than %d architectures", MOST_IMAGES);
     struct amd_code *code = &all->code[all->n++];
     code->arch = arch;
-    return amd_clang_compile(p->t, text, code);
+    return is_by_clang(p) ? amd_clang_compile(p->t, text, code) : compile_by_llvm(p, code);
 }
 
 /* Threads that exchange sums are a wave of the row, so a device with a narrower one has no place for them. */

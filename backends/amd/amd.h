@@ -8,7 +8,7 @@
 struct amd_code {
     const char *arch;            /* "gfx1100" */
     const unsigned char *code; size_t nbytes;
-    const char *made_by;         /* "clang 19.1.7" */
+    const char *made_by;         /* "clang 19.1.7", "LLVM 19" */
 };
 
 /* clang.c: HIP C by the newest clang on PATH, without any header or library of HIP's. text: of NAME.hip. false: reported,

@@ -36,8 +36,8 @@ bool amd_clang_compile(struct tgc *t, const char *text, struct amd_code *code)
 {
     const char *clang = find_clang(t);
     if (!clang)
-        return diag_error(t, NULL, "--target=amd needs clang for AMD's code objects, and no directory of PATH has one: install it "
-                                   "(Debian: apt-get install clang-19 lld-19); -o NAME.hip needs no compiler");
+        return diag_error(t, NULL, "--target=amd needs libLLVM and ld.lld for code objects, or clang, which is not on PATH, either: install them "
+                                   "(Debian: apt-get install libllvm19 lld-19); -o NAME.hip needs no compiler");
     const char *const word[] = {
         clang, "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", mem_printf(t, "--offload-arch=%s", code->arch),
         "-nogpuinc", "-nogpulib", "-fuse-cuid=none", "-mcode-object-version=5", "-std=c++17", "-O3", "-w", "-", "-o", "-", NULL};

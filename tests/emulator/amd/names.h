@@ -11,6 +11,7 @@
 #define cuStreamCreate hipStreamCreateWithFlags
 #define cuStreamSynchronize hipStreamSynchronize
 #define cuStreamDestroy_v2 hipStreamDestroy
+#define cuStreamWaitEvent hipStreamWaitEvent
 #define cuMemGetInfo_v2 hipMemGetInfo
 #define cuMemAlloc_v2 hipMalloc
 #define cuMemAllocManaged hipMallocManaged
