@@ -1,11 +1,10 @@
-"""NVIDIA's compiler and assembler, from the Python packages that the tests install, and programs for CUDA on the emulated device."""
+"""NVIDIA's compiler and assembler, from the Python packages that the tests install."""
 
 import functools
 import importlib.util
 import os
 from pathlib import Path
 
-import tgc as T
 from suite import Skip
 
 
@@ -26,13 +25,6 @@ def need_nvrtc():
 @functools.cache
 def ptxas():
     return file_of("nvidia.cuda_nvcc", "bin/ptxas")
-
-
-def emit(tgc, model, folder, stem, *options):
-    """STEM.c, and the kernels' text, which the emulator needs."""
-    need_nvrtc()
-    for out in (f"{stem}.c", f"{stem}.cu"):
-        T.must(T.run([tgc, model, "-o", out, f"--name={stem}", "--target=cuda", *options], cwd=folder, timeout=120))
 
 
 def text_of(path):

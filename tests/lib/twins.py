@@ -1,0 +1,210 @@
+"""Tests that CUDA and HIP share, whose drivers have one interface (runtime/graphs.c): programs on the emulated device, with every access and every
+call of the driver checked."""
+
+import gc
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+import emulator
+import graphs as G
+import node_test as N
+import opencl_test as O
+import tgc as T
+from library import Library
+from suite import expect
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "emulator" / "programs"
+
+# Programs beside C's: name, text, options.
+ENTRIES = """tg 1
+state %s : f32[8]
+entry "add" {
+    input %x : f32[8]
+    %n = add(%s, %x)
+    keep %s = %n
+    output %n as "sum"
+}
+entry "look" {
+    %1 = reduce_sum(%s) {axes=[0], keep=true}
+    output %1 as "total"
+}
+"""
+MLP = (ROOT / "models" / "mlp.tg").read_text()
+SAME = [("states and entries", ENTRIES, ()), ("half storage", MLP, ("--dim=B=3", "--half-storage")),
+        ("no locals", MLP, ("--dim=B=3", "--no-locals")), ("weights beside", MLP, ("--dim=B=3", "--weights=file"))]
+EVERY = 60                    # of the onnx package's tests, in the quick form
+FUZZED = 4                    # random graphs
+FUZZED_LONG, PART = 5000, 250
+
+
+class Twin:
+    """One of the two. name: of --target; language: the kernels' file, "cu"; need(): skips where its compiler is missing; driver: the library's name;
+    environment(build, text, **more), text_of(path): where the emulator finds the kernels' text."""
+
+    def __init__(self, suite, name, language, driver, need, environment, text_of):
+        self.suite, self.name, self.language, self.driver = suite, name, language, driver
+        self.need, self.environment, self.text_of = need, environment, text_of
+
+    def emit(self, tgc, model, folder, stem, *options):
+        """STEM.c, and the kernels' text, which the emulator needs."""
+        self.need()
+        for out in (f"{stem}.c", f"{stem}.{self.language}"):
+            T.must(T.run([tgc, model, "-o", out, f"--name={stem}", f"--target={self.name}", *options], cwd=folder, timeout=120))
+
+    def environment_of(self, folder, stem, **more):
+        return self.environment(self.suite.options.build, folder / f"{stem}.{self.language}", cache=folder / "kernels", **more)
+
+    def built(self, tgc, model, folder, *options):
+        """net.so of a model, in this process's device."""
+        T.scratch(folder)
+        onnx.save(model, folder / "net.onnx")
+        self.emit(tgc, "net.onnx", folder, "net", *options)
+        T.must(T.run(["gcc", "-O1", *T.WARNINGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+        self.text_of(folder / f"net.{self.language}")
+
+    # ---------------------------------------------------------------------------------------------- programs
+
+    def check_model(self, tgc, path, folder, *options, device=""):
+        """The program's own check of its reference vectors."""
+        T.scratch(folder)
+        self.emit(tgc, path, folder, "m", *options)
+        T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+        done = T.run([folder / "m", "--selftest"], env=self.environment_of(folder, "m", device=device))
+        expect(done.status == 0 and not done.err, done.describe())
+
+    def check_case(self, device, tgc, case, folder, told, *way, facts=""):
+        self.need()
+        way = (f"--target={self.name}", *way)
+        with device.watch(facts):
+            try:
+                N.emit_case(tgc, case, folder, way, told)
+                options = N.case_options(case, folder, way, told)
+                T.must(T.run([tgc, "model.onnx", "-o", f"node.{self.language}", *options], cwd=folder, timeout=60))
+                T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "node.c", "-o", "node.so", *N.libraries_of(case)], cwd=folder))
+                self.text_of(folder / f"node.{self.language}")
+                O.check_results(case, Library(folder / "node.so", "node"))
+            except N.Refused as refusal:
+                O.check_refusal(case, refusal)
+            gc.collect()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def same_as_c(self, tgc, folder, model, options):
+        """tgc verify of a program for the device beside C's."""
+        T.scratch(folder)
+        self.need()
+        (folder / "net.tg").write_text(model)
+        T.must(T.run([tgc, "net.tg", "-o", f"net.{self.language}", f"--target={self.name}", *options], cwd=folder))
+        environment = {**self.environment_of(folder, "net"), "TGC_CACHE": "0"}
+        done = T.must(T.run([tgc, "verify", "net.tg", "--target=c", *(option for option in options if option.startswith("--dim")),
+                             f"--other={' '.join([f'--target={self.name}', *options])}", *(["--atol=3e-3"] if "--half-storage" in options else [])],
+                            cwd=folder, env=environment))
+        expect("emulator:" not in done.err, done.err)
+
+    def random_graphs(self, first, count):
+        command = [sys.executable, ROOT / "tests" / "fuzz" / "random_graphs.py", "--build", self.suite.options.build, f"--emulator={self.name}",
+                   "--seed", first, "--count", count, "--jobs", 2]
+        done = T.run(command, timeout=3600)
+        expect(done.status == 0, "\n".join(line for line in done.out.decode().splitlines() if not line.startswith("ok "))[:6000] or done.err)
+
+    # ---------------------------------------------------------------------------------------------- the host
+
+    def large_grids(self, device, tgc, folder):
+        """The grid's second and third axes have at most 65535 blocks: a larger dimension is the first one; two of them are refused."""
+        x = np.random.default_rng(5).random((2, 70000, 3), np.float32)
+        turned = G.model([G.node("Transpose", ["x"], ["y"], perm=[1, 0, 2])], [G.value("x", list(x.shape))], [G.value("y", [70000, 2, 3])])
+        with device.watch():
+            self.built(tgc, turned, folder)
+            library = Library(folder / "net.so", "net")
+            expect(np.array_equal(library.run({"x": x})["y"], x.transpose(1, 0, 2)), "other numbers")
+            del library
+            gc.collect()
+        huge, text = [1, 1 << 24, 1 << 24, 2], f"m.{self.language}"
+        T.scratch(folder)
+        onnx.save(G.model([G.node("Transpose", ["x"], ["y"], perm=[0, 2, 1, 3])], [G.value("x", huge)], [G.value("y", huge)]), folder / "m.onnx")
+        done = T.run([tgc, "m.onnx", "-o", text, f"--target={self.name}"], cwd=folder)
+        expect(done.status == 1 and "blocks along axis" in done.err and not (folder / text).exists(), done.describe())
+
+    def recorded(self, device, tgc, folder, wanted, own):
+        """A run is its copies and one graph, and the wait: all the rest was done by init. own: calls that make the device the thread's."""
+        self.built(tgc, G.perceptron(), folder)
+        with device.watch():
+            library = Library(folder / "net.so", "net")
+            with device.log(folder / "calls"):
+                library.run({"x": np.ones((1, 8), np.float32)})
+            calls = [line for line in (folder / "calls").read_text().split("\n")[:-1] if not line.startswith(own)]
+            expect(calls == wanted, f"{calls}, not {wanted}")
+            del library
+            gc.collect()
+
+    def without_driver(self, tgc, folder):
+        T.scratch(folder)
+        self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
+        T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+        done = T.run([folder / "m", "--selftest"], cwd=folder, env={"LD_LIBRARY_PATH": str(folder)})
+        expect(done.status != 0 and ("driver of the device" in done.out.decode() + done.err), done.describe())
+
+    def each_call_fails(self, tgc, model, folder, device=""):
+        """At each call of the driver in turn, in a build with sanitizers."""
+        T.scratch(folder)
+        onnx.save(model, folder / "net.onnx")
+        self.emit(tgc, "net.onnx", folder, "net")
+        T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, f'-DDRIVER="{self.driver}"', "net.c", PROGRAMS / "failing.c", "-I.", "-o", "failing", "-lm", "-ldl"],
+                     cwd=folder))
+        done = T.must(T.run([folder / "failing", "", "+", ":2"], env=self.environment_of(folder, "net", device=device)))
+        expect("emulator: " not in done.err, done.err)
+        expect(int(re.search(r"each of (\d+) calls", done.out.decode()).group(1)) > 20, done.out)
+
+    def broken_program(self, tgc, folder, patch=None):
+        """A kernel that stores elsewhere: a status, and the line of its text. patch(program, text, broken): the program of the other text."""
+        T.scratch(folder)
+        self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "net", "--dim", "B=2")
+        path = folder / f"net.{self.language}"
+        text = path.read_text()
+        broken = re.sub(r"\by\[([^]]*)\] = ", r"y[\1 + 1000000] = ", text, count=1)
+        expect(broken != text, "no kernel stores to y[...]")
+        path.write_text(broken)
+        if patch:
+            (folder / "net.c").write_text(patch((folder / "net.c").read_text(), text, broken))
+        T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+        done = T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net"))
+        expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1000000\] = ", done.err), done.describe())
+
+    def sharing(self, tgc, folder, device=""):
+        """In a program that uses the driver itself: its context, stream, device memory and event, times of kernels."""
+        T.scratch(folder)
+        self.emit(tgc, ROOT / "models" / "digits.tg", folder, "net")
+        T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "net.c", PROGRAMS / f"{self.name}.c", "-I.", "-o", "sharing", "-lm", "-ldl"], cwd=folder))
+        done = T.must(T.run([folder / "sharing"], env=self.environment_of(folder, "net", device=device)))
+        expect(done.out.decode() == "right\n" and not done.err, done.describe())
+
+    # ---------------------------------------------------------------------------------------------- the suite
+
+    @staticmethod
+    def models():
+        return sorted((ROOT / "models").glob("*.tg"))
+
+    def add_all(self, device, tgc, scratch):
+        """What both suites have with the same arguments."""
+        suite = self.suite
+        for number, path in enumerate(self.models()):
+            suite.add(path.name, self.check_model, tgc, path, scratch / path.stem, slow=number % 2 == 0)
+        for name, model, options in SAME:
+            suite.add(f"as by C: {name}", self.same_as_c, tgc, scratch / f"as_c-{name.replace(' ', '_')}", model, options)
+        suite.add("no driver", self.without_driver, tgc, scratch / "no_driver")
+        suite.add("large grids", self.large_grids, device, tgc, scratch / "grid")
+        for name, make in G.FAILING.items():
+            suite.add(f"each call of the driver fails: {name}", self.each_call_fails, tgc, make(), scratch / f"fails-{name.replace(' ', '_')}")
+        cases = N.load_cases(suite.options.build)
+        passing, _ = N.read_lists()
+        for number, (name, told) in enumerate(passing.items()):
+            if name in cases:
+                suite.add(name, self.check_case, device, tgc, cases[name], scratch / N.flat(name), told, slow=number % EVERY != 0)
+        suite.add(f"{FUZZED} random graphs", self.random_graphs, 100000, FUZZED)
+        for first in range(0, FUZZED_LONG, PART):
+            suite.add(f"random graphs {first}-{first + PART - 1}", self.random_graphs, first, PART, slow=True)
