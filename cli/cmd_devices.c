@@ -63,6 +63,7 @@ enum exit_status cmd_devices(struct tgc *t, const struct options *o)
     struct device_facts *list;
     int n;
     const char *none = devices_list(t, &list, &n), *no_cuda = devices_add_cuda(t, &list, &n);
+    const char *no_amd = devices_add_amd(t, &list, &n);
     struct text x = {.t = t};
     text_puts(&x, o->json ? "[" : "");
     for (int i = 0; i < n; i++) {
@@ -76,6 +77,8 @@ enum exit_status cmd_devices(struct tgc *t, const struct options *o)
             text_printf(&x, "no device of OpenCL: %s\n", none);
         if (no_cuda)
             text_printf(&x, "no device of CUDA: %s\n", no_cuda);
+        if (no_amd)
+            text_printf(&x, "no device of HIP: %s\n", no_amd);
         text_puts(&x, "devices of Metal are not listed: they need macOS, where NAME_options.device counts those of "
                       "MTLCopyAllDevices() from 1\n");
     }

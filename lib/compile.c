@@ -433,12 +433,12 @@ static bool write_view(struct tgc *t, const struct options *o, const struct mode
     return put_text(t, files, o->output, &x);
 }
 
-/* The kernels of a device, as text, as PTX or as LLVM's text, and nothing of the host's. */
+/* The kernels of a device, as text, as PTX, a code object or LLVM's text, and nothing of the host's. */
 static bool write_kernels(struct tgc *t, const struct options *o, const struct model *m,
                           struct outputs *files, const char *name)
 {
     struct emission e = {.name = name};
-    return emit(t, o, m, &e) && put_text(t, files, o->output, o->emit == EMIT_PTX || o->emit == EMIT_LL ? &e.device_code : &e.kernels);
+    return emit(t, o, m, &e) && put_text(t, files, o->output, e.device_code.n > 0 ? &e.device_code : &e.kernels);
 }
 
 static size_t weight_nbytes(struct tgc *t, const struct graph *g)
@@ -501,6 +501,7 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
     case EMIT_HIP:
     case EMIT_METAL:
     case EMIT_PTX:
+    case EMIT_HSACO:
         return write_kernels(t, o, m, files, name);
     case EMIT_TG:
         return write_graph(t, o, m, files);

@@ -293,7 +293,7 @@ struct emission {
     bool no_main;
     enum weights_mode weights;
     struct text c, h, kernels; bool beside;
-    struct text device_code;        /* of -o NAME.ptx, and of a device's .ll */
+    struct text device_code;        /* of -o NAME.ptx or NAME.hsaco, and of a device's .ll */
 };
 /* What a compiler is told of threads; NULL: nothing. Where there is no system there are none but those of
  * the caller's parallel_for. */
@@ -424,10 +424,11 @@ struct device_facts {
     uint64_t image_width, image_height, image_pitch;
     bool halves, doubles;
 };
-/* devices.c, devices_cuda.c: those of OpenCL that are here; the same behind `n` others, of CUDA. Each returns
+/* devices.c, devices_gpu.c: those of OpenCL that are here; the same behind `n` others, of CUDA, of AMD. Each returns
  * NULL, or why there are none, as a sentence. */
 const char *devices_list(struct tgc *t, struct device_facts **list, int *n);
 const char *devices_add_cuda(struct tgc *t, struct device_facts **list, int *n);
+const char *devices_add_amd(struct tgc *t, struct device_facts **list, int *n);
 
 /* The entry that --entry names; without it each in turn, or an error where needs_one. false: reported, with
  * their names. */

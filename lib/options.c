@@ -374,9 +374,9 @@ static bool check_operands(struct parser *p)
         return usage(p, "'.%s' is written by --target=cuda", emit_extension(o->emit));
     if (o->command == COMMAND_COMPILE && o->target != TARGET_METAL && o->emit == EMIT_METAL)
         return usage(p, "'.metal' is written by --target=metal");
-    if (o->command == COMMAND_COMPILE && o->target != TARGET_AMD && o->emit == EMIT_HIP)
-        return usage(p, "'.hip' is written by --target=amd");
-    if ((o->emit == EMIT_PTX || (on_device && o->emit == EMIT_LL)) && o->architectures && strchr(o->architectures, ','))
+    if (o->command == COMMAND_COMPILE && o->target != TARGET_AMD && (o->emit == EMIT_HIP || o->emit == EMIT_HSACO))
+        return usage(p, "'.%s' is written by --target=amd", emit_extension(o->emit));
+    if ((o->emit == EMIT_PTX || o->emit == EMIT_HSACO || (on_device && o->emit == EMIT_LL)) && o->architectures && strchr(o->architectures, ','))
         return usage(p, "'.%s' is of one architecture, and --cpu=%s names several", emit_extension(o->emit),
                      o->architectures);
     if (o->triple && o->target != TARGET_CLANG && o->target != TARGET_LLVM)

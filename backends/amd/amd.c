@@ -120,7 +120,11 @@ static bool amd_compile(struct program *p, const char *text)
         return true;
     struct amd_images *all = MEM_NEW(p->t, struct amd_images);
     p->device_code = all;
-    return compile_all(p, all, text);
+    if (!compile_all(p, all, text))
+        return false;
+    if (p->o->device_code)
+        text_write(p->o->device_code, (const char *)all->code[0].code, all->code[0].nbytes);
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------- the file */
