@@ -5,6 +5,9 @@
  *      KEY.cl     the text, unmodified
  *      KEY.all    #include "KEY.cl", and a function for each kernel that calls it
  *      KEY.so     kept, for the next build of this text
+ *
+ * Where TGC_EMULATOR_OBJECT names a file, the kernels are in that object, made by the test from LLVM's
+ * text of them; of their own text only the heads count then.
  */
 #define _GNU_SOURCE
 #include "emulator.h"
@@ -122,6 +125,13 @@ static bool run(const char *const *words, const char *said)
     return error == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/* The object that has the kernels; NULL: their text has. */
+static const char *given_object(void)
+{
+    const char *path = getenv("TGC_EMULATOR_OBJECT");
+    return path && *path ? path : NULL;
+}
+
 static bool compile(const struct language *language, const char *key, const char *const *flags)
 {
     enum { MOST = 64 };
@@ -141,7 +151,8 @@ static bool compile(const struct language *language, const char *key, const char
     for (int i = 0; flags[i] && n < MOST - 2; i++)
         words[n++] = flags[i];
     words[n] = source;
-    const char *const link[] = {"ld", "-shared", "-o", made, object, library_path(), NULL};
+    const char *given = given_object();
+    const char *const link[] = {"ld", "-shared", "-o", made, object, library_path(), given, NULL};
     const bool done = run(words, said) && run(link, said) && rename(made, shared) == 0;
     unlink(object);
     return done;
@@ -211,7 +222,14 @@ static bool write_source(const struct language *language, const char *key, const
 {
     struct text all = {NULL, 0, 0};
     struct signature s;
-    if (language->linkage)
+    if (given_object())
+        for (const char *at = text; signature_next(language->word, &at, &s);) {
+            text_add(&all, "extern \"C\" void %s(", s.name);
+            for (int i = 0; i < s.n; i++)
+                text_add(&all, "%s%s", i ? ", " : "", s.parameter[i].type);
+            text_add(&all, ");\n");
+        }
+    else if (language->linkage)
         text_add(&all, "%s{\n#include \"%s.cl\"\n}\n", language->linkage, key);
     else
         text_add(&all, "#include \"%s.cl\"\n", key);
@@ -228,6 +246,11 @@ static void make_key(char *key, const char *text, const char *const *flags)
 {
     const char *clang = getenv("TGC_EMULATOR_CLANG");
     uint64_t a = hash(hash(0xcbf29ce484222325, text), clang ? clang : ""), b = hash(1, text);
+    size_t n = 0;
+    char *object = given_object() ? read_file(given_object(), &n) : NULL;
+    for (size_t i = 0; object && i < n; i++)
+        a = (a ^ (unsigned char)object[i]) * 0x100000001b3;
+    free(object);
     for (int i = 0; flags[i]; i++)
         a = hash(a, flags[i]);
     char path[PATH];

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: 0BSD */
+/* gpu.c - what kernels in LLVM's text ask of their device (backends/llvm/emit.h, gpu_language.c), by the
+ * functions of builtins.c. In tests they are these instead of a device's own.
+ */
+#include "emulator.h"
+
+API uint64_t emulator_place(uint32_t what, uint32_t d);
+API void emulator_barrier(uint32_t flags);
+API uint32_t emulator_subgroup(uint32_t what);
+API void emulator_give(const void *value, uint32_t nbytes);
+API void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
+
+enum { THREAD = 2, BLOCK = 4, LANE = 2, BOTH_MEMORIES = 3 };
+
+#define PLACE(name, symbol, what, axis)                                                            \
+    API uint32_t name(void) __asm__(symbol);                                                       \
+    uint32_t name(void) { return (uint32_t)emulator_place(what, axis); }
+PLACE(gpu_thread_x, "gpu.thread.x", THREAD, 0)
+PLACE(gpu_thread_y, "gpu.thread.y", THREAD, 1)
+PLACE(gpu_thread_z, "gpu.thread.z", THREAD, 2)
+PLACE(gpu_block_x, "gpu.block.x", BLOCK, 0)
+PLACE(gpu_block_y, "gpu.block.y", BLOCK, 1)
+PLACE(gpu_block_z, "gpu.block.z", BLOCK, 2)
+
+API void gpu_barrier(void) __asm__("gpu.barrier");
+void gpu_barrier(void) { emulator_barrier(BOTH_MEMORIES); }
+
+#define SHUFFLE(mask)                                                                              \
+    API float gpu_shuffle_##mask(float x) __asm__("gpu.shuffle." #mask);                           \
+    float gpu_shuffle_##mask(float x)                                                              \
+    {                                                                                              \
+        emulator_give(&x, sizeof x);                                                               \
+        emulator_take(&x, sizeof x, emulator_subgroup(LANE) ^ mask);                               \
+        return x;                                                                                  \
+    }
+SHUFFLE(1)
+SHUFFLE(2)
+SHUFFLE(4)
+SHUFFLE(8)
+SHUFFLE(16)
+SHUFFLE(32)

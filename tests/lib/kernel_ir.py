@@ -1,0 +1,44 @@
+"""Kernels of devices in LLVM's text (tgc -o NAME.ll), compiled for this machine and the emulator: the same functions, but that memory has no
+spaces, a kernel is a plain function, and what it asks of its device is left to the emulator (tests/emulator/gpu.c)."""
+
+import re
+import shutil
+from pathlib import Path
+
+import tgc as T
+from emulator import HALVES, SOURCES
+from suite import Skip
+
+
+VERSIONS = (19, 15, 14)       # of which Debian has clang
+
+
+def need(version):
+    """The clang that reads that LLVM's text: of its version."""
+    name = f"clang-{version}"
+    if not shutil.which(name):
+        raise Skip(f"{name} is not installed")
+    return name
+
+
+def for_host(text):
+    """The module without what only its device has."""
+    text = re.sub(r"^target (triple|datalayout) = .*\n", "", text, flags=re.M)
+    text = re.sub(r"\b(ptx_kernel|amdgpu_kernel) ", "", text)
+    text = re.sub(r",? addrspace\(\d+\)", "", text).replace("addrspacecast", "bitcast")
+    text = re.sub(r"^define linkonce_odr hidden (\w+ @gpu\.[\w.]+)\((\w*)[^)]*\)[^{]*\{.*?^\}\n", r"declare \1(\2)\n", text, flags=re.M | re.S)
+    text = re.sub(r"^declare [^\n]*@llvm\.(nvvm|amdgcn)\.[^\n]*\n", "", text, flags=re.M)
+    text = re.sub(r"\"(target-cpu|target-features|amdgpu-[\w-]+|uniform-work-group-size)\"(=\"[^\"]*\")?", "", text)
+    text = re.sub(r"^(attributes #\d+ = \{ )", r"\1sanitize_address ", text, flags=re.M)
+    return text
+
+
+def compile_for_host(path, version):
+    """NAME.o beside NAME.ll."""
+    clang, text = need(version), Path(path).read_text()
+    host = path.with_suffix(".host.ll")
+    host.write_text(for_host(text))
+    flags = [word for line in (SOURCES / "cuda" / "cuda.flags").read_text().splitlines() for word in line.split()]
+    kept = flags[flags.index("-fsanitize=address"):]
+    T.must(T.run([clang, "-c", "-O1", "-fPIC", "-fno-omit-frame-pointer", *HALVES, *kept, "-Wno-override-module", host, "-o", path.with_suffix(".o")], timeout=300))
+    return path.with_suffix(".o")
