@@ -125,7 +125,7 @@ static void hash_text(uint64_t *h, const char *text)
 static uint64_t identity_of(const struct search *s, const struct round *r)
 {
     const struct options *o = s->o;
-    int64_t numbers[] = {o->threads, o->isa, (int64_t)o->weight_dtype, o->fast_math,
+    int64_t numbers[] = {o->threads, o->isa, (int64_t)o->weight_dtype, (int64_t)o->math, o->fast_math,
                          o->no_winograd, o->strassen, o->image, o->half_storage, o->no_locals,
                          (int64_t)fmin(o->error * 1e12, 1e18), s->width,
                          (int64_t)options_host_isa(), (int64_t)o->cache, o->any_target, s->last};

@@ -9,7 +9,8 @@
  *
  * Kinds of up to 16 bits are rounded here by hand: integer arithmetic on the bits of the double
  * where the result is normal, adding and subtracting a power of two where it is subnormal. Both
- * round to nearest, ties to even. E8M0 is a scale, not a number one computes with: it rounds up and
+ * round to nearest, ties to even. TF32 rounds as PTX's cvt.rna.tf32.f32 does: to nearest, ties away from
+ * zero. E8M0 is a scale, not a number one computes with: it rounds up and
  * drops the sign, as ONNX's Cast does by default.
  */
 #include <float.h>
@@ -84,6 +85,7 @@ int dtype_bits(enum dtype d) { return info[d].bits; }
 char dtype_kind(enum dtype d) { return info[d].kind; }
 size_t dtype_nbytes(enum dtype d) { return ((size_t)info[d].bits + 7) / 8; }
 bool dtype_is_float(enum dtype d) { return info[d].kind == 'F'; }
+bool dtype_is_half(enum dtype d) { return d == DTYPE_F16 || d == DTYPE_BF16 || d == DTYPE_TF32; }
 bool dtype_is_byte(enum dtype d) { return d == DTYPE_I8 || d == DTYPE_U8; }
 
 bool dtype_is_int(enum dtype d) { return info[d].kind == 'I' || info[d].kind == 'U'; }
@@ -240,6 +242,19 @@ static uint8_t e8m0_encode(double x)
     return (uint8_t)((up < -127 ? -127 : up > 127 ? 127 : up) + 127);
 }
 
+/* To 11 bits of an f32, half away from zero; subnormals have the spacing of the smallest normal numbers. */
+static double tf32_round(double x)
+{
+    enum { BITS = 11, LEAST = -125, MOST = 128 };
+    int e;
+    if (isnan(x) || isinf(x) || x == 0)
+        return x;
+    (void)frexp(x, &e);                                          /* |x| in [2^(e-1), 2^e) */
+    int last = (e > LEAST ? e : LEAST) - BITS;
+    double r = ldexp(round(ldexp(x, -last)), last);
+    return fabs(r) < ldexp(1, MOST) ? r : copysign(INFINITY, r);
+}
+
 /* --------------------------------------------------------------------------------------- memory */
 
 /* The low bits of v as an integer of kind d. */
@@ -283,7 +298,7 @@ union scalar scalar_load(enum dtype d, const void *p)
     case 4:
         memcpy(&b4, p, 4);
         memcpy(&f4, p, 4);
-        if (d == DTYPE_F32)
+        if (d == DTYPE_F32 || d == DTYPE_TF32)
             v.f = (double)f4;
         else
             v.i = int_wrap(d, b4);
@@ -316,8 +331,8 @@ void scalar_store(enum dtype d, void *p, union scalar v)
         memcpy(p, &b2, 2);
         break;
     case 4:
-        if (d == DTYPE_F32) {
-            f4 = (float)v.f;
+        if (d == DTYPE_F32 || d == DTYPE_TF32) {
+            f4 = (float)(d == DTYPE_TF32 ? tf32_round(v.f) : v.f);
             memcpy(p, &f4, 4);
         } else {
             b4 = (uint32_t)v.i;
@@ -345,6 +360,8 @@ static double float_round(enum dtype to, double x)
     }
     if (to == DTYPE_F8E8M0)
         return e8m0_decode(e8m0_encode(x));
+    if (to == DTYPE_TF32)
+        return tf32_round(x);
     return to == DTYPE_F32 ? (double)(float)x : x;
 }
 

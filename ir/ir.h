@@ -30,6 +30,8 @@ int dtype_bits(enum dtype d);
 char dtype_kind(enum dtype d);                                    /* 'B' 'I' 'U' 'F' 'S' 'N' */
 bool dtype_is_float(enum dtype d);
 bool dtype_is_int(enum dtype d);  /* signed or unsigned, not bool */
+/* f16, bf16, tf32: to which --math rounds, and what vectors have as f32 until it is stored */
+bool dtype_is_half(enum dtype d);
 bool dtype_is_byte(enum dtype d);                                 /* i8, u8 */
 enum dtype dtype_from_onnx(int tensor_proto_type);                /* VOID if unknown */
 int dtype_to_onnx(enum dtype d);
@@ -426,6 +428,8 @@ struct tgc {
     bool scalar;                 /* emit no vector variants */
     /* BF16 or I8: the storage format of large f32 weights; VOID: unchanged */
     enum dtype weight_dtype;
+    /* F16, BF16 or TF32: to what the factors of products are rounded (--math); VOID: they are not */
+    enum dtype math;
     /* measured choices, see passes/target/tune.h; NULL: the cost models choose */
     struct tuning *tuning;
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
@@ -737,8 +741,7 @@ struct uop *move_down(struct tgc *t, struct uop *v, unsigned moves, struct uop *
 enum { PATH_MAX = 24 };
 struct path { struct uop *base, *move[PATH_MAX]; int n; };
 struct path path_down(struct uop *v, unsigned moves);
-/* Applies the path's ops to x, which has the base's shape. needs: no PAD on the path, or x has the
- * base's dtype. */
+/* Applies the path's ops to x, which has the base's shape; a PAD's value is cast to x's dtype. */
 struct uop *path_up(struct tgc *t, const struct path *p, struct uop *x);
 
 /* ---------------------------------------------------------------------------------------- graph */

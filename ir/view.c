@@ -272,6 +272,8 @@ struct uop *path_up(struct tgc *t, const struct path *p, struct uop *x)
         const struct uop *m = p->move[i];
         struct uop **src = mem_copy(t, m->src, (size_t)m->nsrc * sizeof *src);
         src[0] = x;
+        if (m->op == OP_PAD)
+            src[1] = uop_cast(t, x->dtype, src[1]);
         x = uop_new(t, m->op, x->dtype, src, m->nsrc, m->arg);
     }
     return x;

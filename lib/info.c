@@ -25,6 +25,7 @@ struct report {
     size_t arena_bytes, stack_bytes, weight_bytes;
     size_t live_bytes;              /* the largest live set; unknown for a compiled model */
     double error_estimate, error_limit; /* of a model: the error that --error limits */
+    enum dtype math;                /* what products multiply */
     struct narrowing narrowing;     /* of a model: the effect of --weight-type */
     bool is_artefact;
     int kernels;
@@ -505,6 +506,8 @@ static void put_json(struct text *x, const struct options *o, const struct repor
                     r->error_limit);
     else
         text_puts(x, ",\"error_estimate\":null");
+    if (!r->is_artefact)
+        text_printf(x, ",\"math\":\"%s\"", dtype_name(r->math));
     if (r->narrowing.nweight)
         text_printf(x,
                     ",\"narrowed\":{\"dtype\":\"%s\",\"weights\":%d,\"bytes\":%zu,"
@@ -557,6 +560,8 @@ static void put_text(struct text *x, const struct report *r)
     text_printf(x, "weights: %zu bytes\n", r->weight_bytes);
     if (r->states.n)
         text_printf(x, "states: %zu bytes saved\n", r->state_bytes);
+    if (!r->is_artefact && r->math != DTYPE_F32)
+        text_printf(x, "products: of factors rounded to %s (--math)\n", dtype_name(r->math));
     if (r->narrowing.nweight) {
         text_puts(x, "    ");
         text_narrowing(x, &r->narrowing);
@@ -589,7 +594,8 @@ static void put_text(struct text *x, const struct report *r)
 
 bool info_write(struct text *out, struct tgc *t, const struct options *o)
 {
-    struct report r = {.open = {.t = t},
+    struct report r = {.math = o->math == DTYPE_VOID ? DTYPE_F32 : o->math,
+                       .open = {.t = t},
                        .states = {.t = t},
                        .entries = {.t = t},
                        .slices = {.t = t},

@@ -111,6 +111,7 @@ struct options {
     const struct device_row *device;       /* --cpu of a device; NULL: the target's first row */
     const char *architectures;             /* --cpu as it was given: "sm_80,sm_90a"; NULL: nothing was */
     enum dtype weight_dtype;        /* VOID: as in the model */
+    enum dtype math;                /* VOID: f32 */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
     bool no_code_cache;
     bool image, half_storage, no_locals;   /* of a device's kernels */

@@ -206,6 +206,7 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     if (o->cache > 0 && o->cache != CACHE_OF_MACHINE)
         t->machine = machine_with_l2(t, machine_of(t), o->cache);
     t->weight_dtype = o->weight_dtype;
+    t->math = o->math;
     if (!load_libraries(t, o, m))
         return false;
     if (format_of(o, m->base) == FORMAT_TG) {

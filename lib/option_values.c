@@ -385,6 +385,10 @@ bool option_apply(struct parser *p, const struct given *g)
         k = choice(option_rows[g->id].value, g->value);
         o->weight_dtype = k == 1 ? DTYPE_BF16 : k == 2 ? DTYPE_I8 : DTYPE_VOID;
         return k >= 0 || bad_value(p, g);
+    case OPTION_MATH:
+        k = choice(option_rows[g->id].value, g->value);
+        o->math = k == 1 ? DTYPE_TF32 : k == 2 ? DTYPE_BF16 : k == 3 ? DTYPE_F16 : DTYPE_VOID;
+        return k >= 0 || bad_value(p, g);
     case OPTION_DEPFILE:
         o->depfile = true;
         return true;

@@ -352,6 +352,9 @@ static bool check_operands(struct parser *p)
         return usage(p, "--cpu=%s is a device of --target=%s; --target=%s has%s", o->device->text,
                      o->device->target, target_name(o->target), known.s);
     }
+    if (o->strassen && o->math != DTYPE_VOID)
+        return usage(p, "--strassen multiplies sums of parts, and --math=%s rounds what the model multiplies: one of them alone",
+                     dtype_name(o->math));
     const char *of_devices = o->image          ? "--image"
                              : o->half_storage ? "--half-storage"
                              : o->no_locals    ? "--no-locals"

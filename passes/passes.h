@@ -196,6 +196,8 @@ bool pass_onehot(struct tgc *t, struct graph *g);
 bool pass_affine(struct tgc *t, struct graph *g);
 /* narrow_weights.c: stores large weights in t->weight_dtype, if the user asks for it */
 bool pass_narrow_weights(struct tgc *t, struct graph *g);
+/* round_factors.c: rounds the factors of sums of products to t->math, if the user asks for it */
+bool pass_round_factors(struct tgc *t, struct graph *g);
 /* byte_sums.c: sums of products of quantized values become sums of products of bytes */
 bool pass_integer(struct tgc *t, struct graph *g);
 /* byte_table.c: whether u is computed by a table of 256 entries, indexed by a byte */

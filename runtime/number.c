@@ -329,6 +329,13 @@ static inline uint16_t f32_to_bf16(float v)
 //@ round_bf16 bf16_to_f32 f32_to_bf16
 static inline float round_bf16(float v) { return bf16_to_f32(f32_to_bf16(v)); }
 
+//@ round_tf32 bits_f32 float_bits
+/* 10 bits of mantissa, half away from zero, as PTX's cvt.rna.tf32.f32 has it. */
+static inline float round_tf32(float v)
+{
+    return v != v ? v : float_bits((bits_f32(v) + 0x1000) & 0xffffe000);
+}
+
 //@ f32_odd bits_f32 float_bits
 /* double to float rounding to odd, so that a second rounding to a narrower format is exact. */
 static inline float f32_odd(double v)

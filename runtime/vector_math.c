@@ -71,6 +71,34 @@ static inline IN_T void store_apart_bf16_T(uint16_t *p, T v, int64_t step, int n
         p[i * step] = a[i];
 }
 
+//@ round_bf16_T store_bf16_T load_bf16_T
+static inline IN_T T round_bf16_T(T v)
+{
+    uint16_t a[sizeof(T) / sizeof(float)];
+    store_bf16_T(a, v);
+    return load_bf16_T(a);
+}
+
+//@ round_tf32_T select_T differ_T
+/* 10 bits of mantissa, half away from zero; NaN stays */
+static inline IN_T T round_tf32_T(T v)
+{
+    const T near = as_T((as_bits_T(v) + 0x1000) & 0xffffe000);
+    return select_T(differ_T(v, v), v, near);
+}
+
+//@ load_tf32_T load_T
+static inline IN_T T load_tf32_T(const float *p) { return load_T(p); }
+
+//@ store_tf32_T store_T round_tf32_T
+static inline IN_T void store_tf32_T(float *p, T v) { store_T(p, round_tf32_T(v)); }
+
+//@ store_apart_tf32_T store_apart_T round_tf32_T
+static inline IN_T void store_apart_tf32_T(float *p, T v, int64_t step, int n)
+{
+    store_apart_T(p, round_tf32_T(v), step, n);
+}
+
 //@ max_T higher_T select_T differ_T
 /* NaN if either is; where a is known to be a number, that is higher_T(a, b) */
 static inline IN_T T max_T(T a, T b) { return select_T(differ_T(a, a), a, higher_T(a, b)); }

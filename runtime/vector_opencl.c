@@ -301,6 +301,18 @@ halves_T near_bf16_T(T v)
 //@ opencl_store_apart_bf16_T opencl_near_bf16_T
 #define store_apart_bf16_T(p, v, step, n) put_apart_T(halves_T, p, near_bf16_T(v), step, n)
 
+//@ opencl_round_bf16_T opencl_near_bf16_T
+T round_bf16_T(T v) { return as_T(to_ints_T(near_bf16_T(v)) << 16); }
+
+//@ opencl_load_tf32_T opencl_load_T
+#define load_tf32_T(p) load_T(p)
+
+//@ opencl_store_tf32_T opencl_store_T opencl_round_tf32_T
+#define store_tf32_T(p, v) store_T(p, round_tf32_T(v))
+
+//@ opencl_store_apart_tf32_T opencl_store_apart_T opencl_round_tf32_T
+#define store_apart_tf32_T(p, v, step, n) store_apart_T(p, round_tf32_T(v), step, n)
+
 //@ opencl_from_i32_T opencl_T
 T from_i32_T(bits_T v) { return to_T(as_ints_T(v)); }
 

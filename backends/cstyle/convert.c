@@ -230,6 +230,9 @@ struct expr expr_bitcast(struct program *p, const struct uop *u, const struct ex
 
 /* --------------------------------------------------------------------------------------- memory */
 
+/* Whether what is in memory is the number itself. */
+static bool is_number(enum dtype d) { return expr_kind(d) != 'F' || d == DTYPE_F32 || d == DTYPE_TF32; }
+
 struct expr expr_resolve(struct program *p, struct expr e)
 {
     if (e.round == DTYPE_VOID)
@@ -240,7 +243,7 @@ struct expr expr_resolve(struct program *p, struct expr e)
 struct expr expr_load(struct program *p, enum dtype d, const char *place, bool trusted)
 {
     char kind = expr_kind(d);
-    if (kind == 'F' && d != DTYPE_F32)
+    if (!is_number(d))
         return expr_call(p, mem_printf(p->t, "%s_to_f32", dtype_name(d)), place, 'F');
     /* a caller's true may be any nonzero byte */
     if (kind == 'B' && !trusted)
@@ -251,7 +254,7 @@ struct expr expr_load(struct program *p, enum dtype d, const char *place, bool t
 
 const char *expr_stored(struct program *p, enum dtype d, const struct expr *e)
 {
-    if (expr_kind(d) == 'F' && d != DTYPE_F32) {
+    if (!is_number(d)) {
         struct expr v = e->round == d ? *e : expr_resolve(p, *e);
         if (d == DTYPE_F8E5M2 && e->round != d) /* the only 8-bit kind with an infinity */
             return expr_call(p, "store_f8e5m2", v.s, 'I').s;

@@ -228,10 +228,11 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
         return vector_call(p, "from_bool", src->s, kind, u->lanes);
     if (src->kind == 'W')
         return vector_call(p, "from_i32", src->s, kind, u->lanes);
-    if (u->src[0]->dtype == DTYPE_F16 && u->src[0]->op == OP_LOAD)      /* floats already */
+    enum dtype from = u->src[0]->dtype;
+    if (from == DTYPE_F16 && u->src[0]->op == OP_LOAD)                  /* floats already */
         return e;
-    if (u->src[0]->dtype == DTYPE_F16)
-        return vector_call(p, "round_f16", src->s, kind, u->lanes);
+    if (dtype_is_half(from))
+        return vector_call(p, mem_printf(p->t, "round_%s", dtype_name(from)), src->s, kind, u->lanes);
     e.of = u->dtype;
     e.in_range = u->dtype == DTYPE_U8 && (u->arg.i & ARG_PLAIN);
     return e;
@@ -455,7 +456,7 @@ const char *expr_store_vector(struct program *p, const char *space, const char *
     if (VECTOR_IS_GROUPS(bits))
         return mem_printf(p->t, "%s;", vector_call(p, "store_bytes", args, 'W', e->lanes).s);
     const char *name = vector_access(p, "store", bits, &args);
-    if (e->of == DTYPE_F16 || e->of == DTYPE_BF16)
+    if (dtype_is_half(e->of))
         name = mem_printf(p->t, "%s_%s", name, dtype_name(e->of));
     if (dtype_is_byte(e->of))
         name = e->rounds ? mem_printf(p->t, "%s_nearest_%s", name, dtype_name(e->of))

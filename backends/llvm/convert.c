@@ -83,7 +83,7 @@ value float_to_int(struct emit *e, enum dtype to, enum dtype from, value v, int 
 
 static value round_to(struct emit *e, enum dtype d, value v, int lanes)
 {
-    if (lanes > 1 || d == DTYPE_F16 || d == DTYPE_BF16)
+    if (lanes > 1 || dtype_is_half(d))
         return from_memory(e, d, to_memory(e, d, v, lanes), lanes);
     return call_piece(e, mem_printf(e->t, "round_%s", dtype_name(d)), e->f32, &v, 1);
 }
@@ -163,7 +163,7 @@ static value each_lane(struct emit *e, enum dtype d, value v, int lanes, LLVMTyp
 
 static bool is_narrow_float(enum dtype d)
 {
-    return dtype_is_float(d) && d != DTYPE_F32 && d != DTYPE_F64;
+    return dtype_is_float(d) && d != DTYPE_F32 && d != DTYPE_TF32 && d != DTYPE_F64;
 }
 
 /* LLVM's own conversions of f16, where the processor has an instruction. */
@@ -215,12 +215,25 @@ static value to_bf16(const struct emit *e, value v, int lanes)
     return cast_to(e, LLVM_TRUNC, r, vector_of(e, e->i16, lanes));
 }
 
+/* 10 bits of mantissa, half away from zero; NaN stays. */
+static value to_tf32(const struct emit *e, value v, int lanes)
+{
+    LLVMTypeRef type = vector_of(e, e->i32, lanes);
+    value nan = e->l->BuildFCmp(e->at, LLVM_UNO, v, v, "");
+    value bits = binary(e, LLVM_ADD, e->l->BuildBitCast(e->at, v, type, ""),
+                        splat(e, const_int(e, e->i32, 0x1000), lanes));
+    bits = binary(e, LLVM_AND, bits, splat(e, const_int(e, e->i32, ~0x1fff), lanes));
+    return choose(e, nan, v, e->l->BuildBitCast(e->at, bits, vector_of(e, e->f32, lanes), ""));
+}
+
 value to_memory(struct emit *e, enum dtype d, value v, int lanes)
 {
     if (d == DTYPE_BOOL)
         return cast_to(e, LLVM_ZEXT, v, vector_of(e, e->i8, lanes));
     if (d == DTYPE_BF16)
         return to_bf16(e, v, lanes);
+    if (d == DTYPE_TF32)
+        return to_tf32(e, v, lanes);
     if (d == DTYPE_F16 && has_half(e)) {
         LLVMTypeRef half = vector_of(e, e->l->HalfTypeInContext(e->context), lanes);
         return e->l->BuildBitCast(e->at, cast_to(e, LLVM_FPTRUNC, v, half),

@@ -30,7 +30,7 @@ LLVMTypeRef type_of(const struct emit *e, enum dtype d, int lanes)
 
 LLVMTypeRef type_in_memory(const struct emit *e, enum dtype d)
 {
-    if (d == DTYPE_STRING || d == DTYPE_F32 || d == DTYPE_F64)
+    if (d == DTYPE_STRING || d == DTYPE_F32 || d == DTYPE_TF32 || d == DTYPE_F64)
         return type_of(e, d, 1);
     switch (dtype_nbytes(d)) {
     case 1: return e->i8;

@@ -16,7 +16,7 @@ enum { MOST_VECTOR_BYTES = 1 << 18 };
 static const int64_t most_element_operations = 400000000;
 enum { OPERATIONS_A_WEIGHT = 30, FLOP_AN_OPERATION = 64 };
 static const double default_rtol = 1e-3, default_atol = 1e-4;
-static const double half_rtol = 2e-2, half_atol = 1e-2;        /* --half-storage: 11 bits, layer by layer */
+static const double half_rtol = 2e-2, half_atol = 1e-2;        /* --half-storage, --math: 8 to 11 bits, layer by layer */
 
 /* ------------------------------------------------------------------------------ the interpreter */
 
@@ -165,8 +165,9 @@ static const struct program_vectors *compute_vectors(struct program *p)
     v->output = mem_array(p->t, (size_t)s->noutput, sizeof *v->output);
     v->output_nbytes = mem_array(p->t, (size_t)s->noutput, sizeof *v->output_nbytes);
     v->var = by_position;
-    v->rtol = p->t->half_storage ? half_rtol : default_rtol;
-    v->atol = p->t->half_storage ? half_atol : default_atol;
+    bool rounds = p->t->half_storage || p->t->math != DTYPE_VOID;
+    v->rtol = rounds ? half_rtol : default_rtol;
+    v->atol = rounds ? half_atol : default_atol;
     size_t total = 0;
     for (int i = 0; i < s->noutput; i++) {
         size_t size = dtype_nbytes(result[i]->dtype);

@@ -170,7 +170,7 @@ static void write_number(struct text *out, const struct buffer *b, const unsigne
 {
     const unsigned char *at = bytes + i * dtype_nbytes(b->dtype);
     uint16_t half;
-    if (b->dtype == DTYPE_F32) {
+    if (b->dtype == DTYPE_F32 || b->dtype == DTYPE_TF32) {
         text_float(out, (float)scalar_load(b->dtype, at).f);
     } else if (b->dtype == DTYPE_F64) {
         text_double(out, scalar_load(b->dtype, at).f);

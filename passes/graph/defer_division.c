@@ -63,11 +63,13 @@ static struct uop *common_divisor(struct tgc *t, const struct uop *sum, struct u
 }
 
 /* 1, if a sum of exponentials times v cannot overflow, or a power of two that prevents it. */
-static double scale_of_powers(const struct uop *sum, struct uop *v)
+static double scale_of_powers(const struct tgc *t, const struct uop *sum, struct uop *v)
 {
     const double exponent_max = 64;                       /* the scale stays a normal number */
     int64_t n = 1;
     v = value_behind(v, MOVES_SPREAD);
+    if (t->math == DTYPE_F16)                            /* values become halves, and small powers would be 0 */
+        return 1;
     if (v->op == OP_CAST && v->src[0]->dtype != DTYPE_F64 && v->src[0]->dtype != DTYPE_BF16)
         return 1;
     for (int a = 0; a < sum->src[0]->ndim; a++)
@@ -99,7 +101,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
         if (!is_quotient(p.base) || is_stored_weight(product->src[1 - k]))
             continue;
         struct uop *power, *divisor;
-        double scale = scale_of_powers(u, product->src[1 - k]);
+        double scale = scale_of_powers(t, u, product->src[1 - k]);
         bool may_be_empty;
         scale_quotient(t, p.base, scale, &power, &divisor);
         power = path_up(t, &p, power);

@@ -58,12 +58,16 @@ static bool find_sums(struct online *x, struct uop *const *order, int n)
             x->sum = u;
         for (int k = 0; k < 2 && product; k++) {
             struct uop *p = product->src[k];
+            while (p->op == OP_CAST)
+                p = p->src[0];
             if (stage_of(p) != x->power || p->src[1] != u->src[1])
                 continue;
             if (x->product && x->product != u)
                 return false;
             x->product = u;
             x->values = product->src[1 - k];
+            x->weight = product->src[k];
+            x->read = p;
         }
     }
     return x->sum && x->product && x->sum->src[1]->src[0] == x->nkey &&
@@ -82,6 +86,8 @@ static bool reads_are_known(const struct online *x, struct uop *const *order, in
             const struct uop *s = stage_of(u->src[k]);
             bool known = u == x->sum || u == x->most || u == x->product->src[0] ||
                          u == x->exp->src[0];
+            for (const struct uop *cast = x->weight; cast != x->read; cast = cast->src[0])
+                known |= u == cast;
             if (s && !known)
                 return false;
         }

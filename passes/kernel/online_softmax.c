@@ -492,7 +492,8 @@ static void put_products(struct online *x, const struct running *b, struct buffe
     struct uop *values = uop_substitute(t, x->values, x->product->src[1], key);
     if (x->whole && !is_whole(x))
         values = loads_if(t, values, sym_lt(t, key, x->nkey), j, j);
-    src[0] = uop_binary(t, OP_MUL, load(x, scores, sym_add(t, sym_muli(t, j, x->rows), row)), values);
+    struct uop *weight = load(x, scores, sym_add(t, sym_muli(t, j, x->rows), row));
+    src[0] = uop_binary(t, OP_MUL, uop_substitute(t, x->weight, x->read, weight), values);
     src[1] = j;
     struct uop *more = j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg)
                                          : src[0];

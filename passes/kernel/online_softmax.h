@@ -40,6 +40,7 @@ struct online {
     struct uop *key;             /* the range of a row of scores */
     struct uop *dot;             /* the sum of products in the scores */
     struct uop *query, *keys, *values;      /* factors */
+    struct uop *weight, *read;   /* the values' other factor; the load of `power` in it, which casts may round */
     struct uop *row;             /* the store's range of queries */
     struct uop *nkey, *nrow;
     struct visible visible;

@@ -6,8 +6,7 @@
 
 bool tile_is_vector_dtype(enum dtype d)
 {
-    return d == DTYPE_F32 || d == DTYPE_I32 || d == DTYPE_I8 || d == DTYPE_U8 || d == DTYPE_BF16 ||
-           d == DTYPE_F16 || d == DTYPE_BOOL;
+    return d == DTYPE_F32 || d == DTYPE_I32 || dtype_is_byte(d) || dtype_is_half(d) || d == DTYPE_BOOL;
 }
 
 /* Whether u is computed from coordinates alone, without sums. */
@@ -45,9 +44,9 @@ bool tile_is_vector_op(const struct uop *u)
     case OP_CAST:
         if (u->src[0]->dtype == DTYPE_I32 || u->src[0]->dtype == DTYPE_BOOL)
             return u->dtype == DTYPE_F32;
-        if (u->dtype == DTYPE_F16 && u->src[0]->dtype == DTYPE_F32)
+        if (dtype_is_half(u->dtype) && u->src[0]->dtype == DTYPE_F32)
             return true;                              /* rounds; what is stored, or cast back: */
-        if (u->src[0]->op == OP_CAST && u->src[0]->dtype == DTYPE_F16)
+        if (u->src[0]->op == OP_CAST && dtype_is_half(u->src[0]->dtype))
             return u->dtype == DTYPE_F32;
         return u->src[0]->op == OP_LOAD && tile_is_vector_dtype(u->src[0]->dtype) &&
                (u->dtype == DTYPE_F32 ||
@@ -62,7 +61,7 @@ bool tile_is_vector_op(const struct uop *u)
 bool tile_stores_small(const struct uop *store, const struct uop *u)
 {
     return u == store->src[2] && u->op == OP_CAST &&
-           (dtype_is_byte(u->dtype) || u->dtype == DTYPE_F16 || u->dtype == DTYPE_BF16) &&
+           (dtype_is_byte(u->dtype) || dtype_is_half(u->dtype)) &&
            u->src[0]->dtype == DTYPE_F32;
 }
 

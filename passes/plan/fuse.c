@@ -266,6 +266,12 @@ static bool is_stat_of_columns(struct plan *p, const struct node *n)
            range_set_within(deps, s->out) && value_has_column_stat(p, n->u, POOLED_MAX);
 }
 
+/* A rounded factor as f32: what is worth memory is the half. */
+static bool is_widened_factor(const struct plan *p, const struct uop *v)
+{
+    return v->op == OP_CAST && v->dtype == DTYPE_F32 && v->src[0]->dtype == p->t->math;
+}
+
 static void decide_computed(struct plan *p, struct node *n)
 {
     if (n->must || n->kept || is_byte_to_keep(p, n)) {
@@ -274,8 +280,8 @@ static void decide_computed(struct plan *p, struct node *n)
     }
     struct segment *s = n->use->seg;
     bool reduce = n->u->op == OP_REDUCE;
-    if (value_is_index_like(n->u) || (!p->noopt && (value_is_widened_weight(n->u) ||
-                                                    value_is_mask_of_places(n->u))))
+    if (value_is_index_like(n->u) || is_widened_factor(p, n->u) ||
+        (!p->noopt && (value_is_widened_weight(n->u) || value_is_mask_of_places(n->u))))
         inline_uses(p, n);
     else if (!node_has_one_segment(n) || s->block != n->block || is_too_large(n, 1))
         keep(p, n);

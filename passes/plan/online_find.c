@@ -100,7 +100,7 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
         if (u->dtype != DTYPE_F32 || !summed_product(u))
             continue;
         for (int k = 0; k < 2; k++) {
-            struct uop *power = value_behind(u->src[0]->src[k], MOVES_SPREAD), *scores;
+            struct uop *power = value_behind(u->src[0]->src[k], MOVES_SPREAD | MOVES_CAST), *scores;
             struct softmax s;
             if (!softmax_match(power, &s) || s.most->src[0] != s.from || s.from->dtype != DTYPE_F32 ||
                 !has_products(s.from))

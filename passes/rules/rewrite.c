@@ -56,7 +56,7 @@ static int float_precision(enum dtype d)
     switch (d) {
     case DTYPE_F64: return 53;
     case DTYPE_F32: return 24;
-    case DTYPE_F16: return 11;
+    case DTYPE_F16: case DTYPE_TF32: return 11;
     case DTYPE_BF16: return 8;
     default: return 0;
     }

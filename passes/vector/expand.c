@@ -244,7 +244,7 @@ static void expand_end(struct expander *e, struct uop *u)
 static struct uop *splat_stored(struct expander *e, struct uop *v)
 {
     enum dtype d = v->dtype;
-    if (v->lanes > 1 || (d != DTYPE_F16 && d != DTYPE_BF16 && !dtype_is_byte(d)))
+    if (v->lanes > 1 || (!dtype_is_half(d) && !dtype_is_byte(d)))
         return expand_splat(e, v, e->lanes);
     struct uop *wide = uop_intern(e->t, OP_CAST, DTYPE_F32, &v, 1, (union arg){0});
     expand_need(e, wide);

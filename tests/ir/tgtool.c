@@ -8,7 +8,7 @@
  *      AST or of a linear program. Of a pass of the plan, the plan of a graph behind it, and of a
  *      later one the schedule and its kernels, all passes before it being run, too. A kernel's AST
  *      has its variants if the pass needs them. -b: without the pass itself. -c: a cache of so many
- *      bytes. -p: products by parts (--strassen). -w: the dtype of large weights (--weight-type).
+ *      bytes. -p: products by parts (--strassen). -w: the dtype of large weights (--weight-type). -M: of factors (--math).
  *      -H: halves between kernels (--half-storage). -I: images (--image).
  *      -E: what rewrites may err (--error). -d: for a device of devices.def
  *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
@@ -155,7 +155,7 @@ struct command {
     isa_set isas;
     int threads, block;
     size_t cache;
-    enum dtype weights;
+    enum dtype weights, math;
     double tolerance, error;
     const struct machine *machine;
     const struct device_row *device;
@@ -597,6 +597,7 @@ static int run(struct tgc *t, const struct command *c)
     t->cache_nbytes = c->cache;
     t->error_limit = c->error >= 0 ? c->error : t->error_limit;
     t->weight_dtype = c->weights;
+    t->math = c->math;
     t->threads = c->threads;
     t->machine = c->machine;
     t->device = c->device;
@@ -658,6 +659,7 @@ static bool read_value(struct command *c, const char *option, const char *value)
     case 'B': c->block = atoi(value); return true;
     case 'c': c->cache = (size_t)atoi(value) + 1; return true;       /* 0: as it is */
     case 'w': return dtype_parse(value, &c->weights);
+    case 'M': return dtype_parse(value, &c->math);
     case 'e': c->tolerance = atof(value); return true;
     case 'E': c->error = atof(value); return true;
     case 'd': return (c->device = device_find(value)) != NULL;

@@ -534,5 +534,5 @@ bool winograd_apply(struct tgc *t, struct graph *g, int side)
 
 bool pass_winograd(struct tgc *t, struct graph *g)
 {
-    return t->no_winograd || winograd_apply(t, g, 0);
+    return t->no_winograd || t->math != DTYPE_VOID || winograd_apply(t, g, 0);
 }

@@ -1,0 +1,107 @@
+/* round_factors.c - rounds the factors of sums of products, if the user allows it (--math).
+ *
+ *      sum over k  x[i, k] * w[k, j]     ->     sum over k  f32(bf16(x[i, k])) * f32(bf16(w[k, j]))
+ *
+ * Matrix units multiply f16, bf16 or tf32, and add in f32. Here each factor becomes what such a unit reads, and
+ * all else stays in f32: products of two rounded factors are exact in f32, so sums differ by their order alone,
+ * and a target without such units computes the same. The casts round to nearest, half to even, those to tf32 half
+ * away from zero (ir/dtypes.def). In f16 a factor beyond 65504 becomes infinite, and below 2^-25 it becomes 0;
+ * bf16 and tf32 have the range of f32, but for the upper 0.2 % of its last binade in bf16.
+ *
+ * It is a sum of products if both factors are f32 and one of them has an axis of its own that the other is used
+ * for again, a column (contraction.h): a matrix product, a convolution, attention. Not so a depthwise convolution
+ * or a dot product, which no such unit computes faster. A factor is cast before the movement that spreads it, so
+ * that the kernel that stores it may round it, once, and it is a half in memory; a weight is rounded here.
+ * Winograd's and Strassen's sums of parts are left out where this is asked for (--math): they would round other
+ * values, and where they apply depends on the target.
+ */
+#include "passes/analysis/contraction.h"
+#include "passes/analysis/softmax.h"
+#include "passes/passes.h"
+
+#include <math.h>
+
+enum { MOVES_FACTOR = MOVES_VIEW | MOVES_ZEROS };
+
+struct rounder {
+    struct tgc *t;
+    struct uop_map half;         /* what a factor is a view of -> the same in t->math */
+};
+
+/* Whether a factor that is cast from this type is rounded already. */
+static bool is_exact(enum dtype to, enum dtype from)
+{
+    return from == to || from == DTYPE_BOOL || dtype_is_byte(from) || (to == DTYPE_TF32 && dtype_is_half(from));
+}
+
+static struct uop *round_weight(struct rounder *r, const struct uop *u)
+{
+    struct tgc *t = r->t;
+    const struct buffer *b = u->arg.p;
+    size_t n = b->nbytes / sizeof(float), size = dtype_nbytes(t->math);
+    const unsigned char *from = b->data;
+    unsigned char *to = mem_array(t, n + 1, size);
+    int64_t dim[MAX_RANK];
+    bool is_beyond = false;
+    for (size_t i = 0; i < n; i++) {
+        union scalar v = scalar_load(DTYPE_F32, from + i * sizeof(float));
+        scalar_store(t->math, to + i * size, v);
+        is_beyond |= isfinite(v.f) && isinf(scalar_load(t->math, to + i * size).f);
+    }
+    if (is_beyond)
+        diag_warn(t, NULL, "--math=%s: weight '%.100s' has an element beyond %s: it becomes infinite",
+                  dtype_name(t->math), b->name ? b->name : "of the model",
+                  t->math == DTYPE_F16 ? "65504" : "the largest number");
+    for (int a = 0; a < u->ndim; a++)
+        dim[a] = u->dim[a]->arg.i;
+    return tensor_from_data(t, t->math, dim, u->ndim, to, n * size, b->name);
+}
+
+static bool is_weight(const struct uop *u)
+{
+    bool known = u->op == OP_BUFFER && known_buffer(u);
+    for (int a = 0; known && a < u->ndim; a++)
+        known = u->dim[a]->op == OP_CONST;
+    return known;
+}
+
+/* The factor, rounded. */
+static struct uop *rounded(struct rounder *r, struct uop *factor)
+{
+    struct tgc *t = r->t;
+    struct path p = path_down(factor, MOVES_FACTOR);
+    struct softmax s;
+    if (p.base->op == OP_CAST && is_exact(t->math, p.base->src[0]->dtype))
+        return factor;
+    if (softmax_match(p.base, &s))       /* kept in scratch, summed as it is */
+        return uop_cast(t, DTYPE_F32, uop_cast(t, t->math, factor));
+    struct uop *half = map_get(&r->half, p.base);
+    if (!half) {
+        half = is_weight(p.base) ? round_weight(r, p.base) : uop_cast(t, t->math, p.base);
+        map_set(&r->half, p.base, half);
+    }
+    return uop_cast(t, DTYPE_F32, path_up(t, &p, half));
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct contraction c;
+    struct mem_mark mark = scratch_mark(t);
+    bool found = u->op == OP_REDUCE && u->dtype == DTYPE_F32 && contraction_find(t, u, MOVES_FACTOR, &c);
+    bool columns = false;
+    for (int a = 0; found && a < c.product->ndim; a++)
+        columns |= c.role[a] == ROLE_COLUMN;
+    scratch_release(t, mark);
+    if (!columns)
+        return NULL;
+    struct uop *x = rounded(ctx, u->src[0]->src[0]), *w = rounded(ctx, u->src[0]->src[1]);
+    return x == u->src[0]->src[0] && w == u->src[0]->src[1] ? NULL : contraction_like(t, u, x, w);
+}
+
+bool pass_round_factors(struct tgc *t, struct graph *g)
+{
+    struct rounder r = {.t = t, .half = {.t = t}};
+    if (t->math != DTYPE_VOID)
+        graph_rewrite(t, g, rewrite, &r);
+    return true;
+}
