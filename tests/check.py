@@ -42,6 +42,7 @@ SUITES = [
     ("influence", "tests/exec/influence_test.py", 300, 600),
     ("special", "tests/exec/special_test.py", 300, 300),
     ("weights", "tests/exec/weights_test.py", 300, 300),
+    ("math", "tests/exec/math_test.py", 300, 300),
     ("constants", "tests/exec/constants_test.py", 300, 300),
     ("sequences", "tests/exec/sequences_test.py", 300, 300),
     ("zero", "tests/exec/zero_test.py", 300, 300),

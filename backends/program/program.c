@@ -195,6 +195,8 @@ static void write_title(struct program *p, struct text *out)
         text_puts(out, ":\n * ");
         text_narrowing(out, &s->graph->narrowing);
     }
+    if (p->t->math != DTYPE_VOID)
+        text_printf(out, ";\n * factors of products are rounded to %s (--math), sums are f32", dtype_name(p->t->math));
     const char *pthread = p->threads > 1 && !p->backend->device ? " -pthread" : "";
     text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n",
                 pthread, p->name, p->name);

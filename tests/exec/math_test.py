@@ -1,0 +1,195 @@
+"""--math: what products of factors rounded to tf32, bf16 or f16 are, on every target.
+
+NumPy rounds the factors here, independently, and adds exact products in float64: programs may differ from that by the order of their f32 sums
+alone. Programs for devices run on the emulated one.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+
+import cuda
+import emulator
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("math", jobs=1)
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "math")
+TYPES = ("tf32", "bf16", "f16")
+
+
+def rounded(x, kind):
+    if kind == "f32":
+        return np.float64(x)
+    if kind == "f16":
+        with np.errstate(over="ignore"):
+            return np.float64(x.astype(np.float16))
+    bits = np.ascontiguousarray(x).view(np.uint32).astype(np.uint64)
+    if kind == "tf32":                 # half away from zero
+        bits = bits + 0x1000 & 0xFFFFE000
+    else:                              # half to even
+        bits = bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000
+    return np.where(np.isnan(x), x, bits.astype(np.uint32).view(np.float32)).astype(np.float64)
+
+
+def values(random, *shape):
+    """Some of them ties, of both signs."""
+    x = random.uniform(-2, 2, shape).astype(np.float32)
+    flat = x.reshape(-1)
+    for k, bits in enumerate((0x3F801000, 0x3F803000, 0xBF801000, 0x3F808000, 0x3F818000, 0xBF818000)):
+        flat[k::11] = np.array([bits], np.uint32).view(np.float32)
+    return x
+
+
+def windows(x):
+    """x[n, c, y, x] with a border of 1 -> [n, y, x, c, 3, 3]"""
+    return np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3)).transpose(0, 2, 3, 1, 4, 5)
+
+
+def network():
+    """A product with a weight and one of two inputs, which share a factor; a convolution; channels one by one, and a dot product, which stay
+    as they are."""
+    random = np.random.default_rng(5)
+    w, f, d = values(random, 48, 36), values(random, 16, 8, 3, 3), values(random, 8, 1, 3, 3)
+    inputs = {"x": values(random, 40, 48), "k": values(random, 48, 32), "i": values(random, 1, 8, 10, 12)}
+    nodes = [G.node("MatMul", ["x", "w"], ["y"], name="y"), G.node("MatMul", ["x", "k"], ["z"], name="z"),
+             G.node("Conv", ["i", "f"], ["c"], name="c", pads=[1, 1, 1, 1]),
+             G.node("Conv", ["i", "d"], ["e"], name="e", pads=[1, 1, 1, 1], group=8),
+             G.node("Mul", ["x", "x2"], ["p"], name="p"), G.node("ReduceSum", ["p", "axes"], ["s"], name="s", keepdims=0)]
+    inputs["x2"] = values(random, 40, 48)
+    model = G.model(nodes, [G.value(name, v.shape) for name, v in inputs.items()],
+                    [G.value("y", [40, 36]), G.value("z", [40, 32]), G.value("c", [1, 16, 10, 12]), G.value("e", [1, 8, 10, 12]), G.value("s", [40])],
+                    [G.weight("w", w), G.weight("f", f), G.weight("d", d), G.weight("axes", np.array([1], np.int64))])
+
+    def want(kind):
+        r = {name: rounded(v, kind) for name, v in (*inputs.items(), ("w", w), ("f", f))}
+        i = np.float64(inputs["i"])
+        return {"y": r["x"] @ r["w"], "z": r["x"] @ r["k"], "c": np.einsum("nyxcab,ocab->noyx", windows(r["i"]), r["f"]),
+                "e": np.einsum("nyxcab,cab->ncyx", windows(i), np.float64(d[:, 0])), "s": np.sum(np.float64(inputs["x"]) * inputs["x2"], 1)}
+    return model, inputs, want
+
+
+def attention():
+    """Exponentials are rounded before the sum over the values, after the largest is taken from them: by blocks of keys that is not the largest
+    of all, and they may be rounded otherwise by a bit."""
+    random = np.random.default_rng(6)
+    inputs = {name: random.uniform(-1, 1, (2, n, 32)).astype(np.float32) for name, n in (("q", 64), ("k", 96), ("v", 96))}
+    nodes = [G.node("Transpose", ["k"], ["t"], name="t", perm=[0, 2, 1]), G.node("MatMul", ["q", "t"], ["m"], name="m"),
+             G.node("Softmax", ["m"], ["p"], name="p", axis=-1), G.node("MatMul", ["p", "v"], ["y"], name="y")]
+    model = G.model(nodes, [G.value(name, v.shape) for name, v in inputs.items()], [G.value("y", [2, 64, 32])])
+
+    def want(kind):
+        q, k, v = (rounded(x, kind) for x in inputs.values())
+        s = q @ k.transpose(0, 2, 1)
+        p = np.exp(s - s.max(-1, keepdims=True))
+        return {"y": rounded(p.astype(np.float32), kind) @ v / p.sum(-1, keepdims=True)}
+    return model, inputs, want
+
+
+def environment_of(target, folder):
+    """Where a program for the target finds its device."""
+    if target == "cuda":
+        return emulator.cuda_environment(OPTIONS.build, folder / "net.cu", cache=folder / "kernels")
+    if target == "opencl":
+        return emulator.environment(OPTIONS.build, cache=folder / "kernels")
+    return emulator.metal_environment(OPTIONS.build, cache=folder / "kernels") if target == "metal" else None
+
+
+def check(make, kind, target, *options, tolerance=2e-5):
+    folder = T.scratch(SCRATCH / f"{make.__name__}_{kind}_{target}{''.join(options)}")
+    model, inputs, want = make()
+    onnx.save(model, folder / "net.onnx")
+    given = (f"--math={kind}", f"--target={target}", *options)
+    if target == "cuda":
+        cuda.emit(TGC, "net.onnx", folder, "net", *given)
+    elif target != "llvm":
+        T.emit(TGC, folder / "net.onnx", folder / "net.c", *given)
+    names = list(want(kind))
+    for name, x in inputs.items():
+        np.save(folder / f"{name}.npy", x)
+    if target == "llvm":
+        T.need_llvm(TGC)
+        T.must(T.run([TGC, "run", "net.onnx", *given, "--out-dir=.", *(f"-i{name}={name}.npy" for name in inputs)], cwd=folder))
+        have = T.read_outputs(folder, names)
+    else:
+        T.build(folder / "net.c", folder / "net", "gcc", ("-O1", *(emulator.METAL_FLAGS if target == "metal" else ())))
+        done = T.must(T.run([folder / "net", *(f"{name}.npy" for name in inputs), "-o", "."], cwd=folder, env=environment_of(target, folder)))
+        expect("emulator:" not in done.err, done.err)
+        have = T.read_outputs(folder, names)
+    exact, least = want("f32"), {}
+    for name, expected in want(kind).items():
+        most = np.abs(expected).max()
+        error = np.abs(have[name] - expected).max() / most
+        expect(error < tolerance, f"{name} is {error:.2g} of the largest from products of rounded factors")
+        least[name] = np.abs(expected - exact[name]).max() / most
+    expect(max(least.values()) > 5 * tolerance, f"nothing would be rounded: {least}")
+
+
+for kind in TYPES:
+    for target, *options in (("c", "--cpu=auto"), ("c", "--cpu=generic"), ("c", "-O0"), ("llvm",), ("cuda",), ("opencl",), ("metal",)):
+        suite.add(f"{kind}, {target} {' '.join(options)}".strip(), check, network, kind, target, *options)
+for target in ("c", "llvm", "cuda"):
+    def by_keys(target=target):
+        check(attention, "bf16", target, tolerance=8e-4)
+    suite.add(f"attention, {target}", by_keys)
+
+
+@suite.case("beyond the largest half")
+def beyond():
+    """Infinite, of inputs and of weights, of which the compiler warns; a NaN stays one."""
+    folder = T.scratch(SCRATCH / "beyond")
+    model = G.model([G.node("MatMul", ["x", "w"], ["y"], name="y")], [G.value("x", [2, 8])], [G.value("y", [2, 8])],
+                    [G.weight("w", np.diag([1, 1, 1, 70000, 1, 1, 1, 1]).astype(np.float32))])
+    onnx.save(model, folder / "net.onnx")
+    x = np.array([[65519, 1, 0, 0, 0, 0, 0, 0], [65520, 2, 0, 1, np.nan, 0, 0, 0]], np.float32)
+    np.save(folder / "x.npy", x)
+    for kind, most in (("f16", np.inf), ("bf16", 65536)):
+        done = T.emit(TGC, folder / "net.onnx", folder / "net.c", f"--math={kind}")
+        expect(("weight 'w' has an element beyond 65504" in done.err) == (kind == "f16"), done.err)
+        T.build(folder / "net.c", folder / "net")
+        T.must(T.run([folder / "net", "x.npy", "-o", "."], cwd=folder))
+        y = T.read_outputs(folder, ["y"])["y"]
+        expect(np.isnan(y[1]).any() and (y[0, 0] == (65504 if kind == "f16" else most)), y)
+
+
+@suite.case("the same program for f32")
+def default():
+    folder = T.scratch(SCRATCH / "default")
+    model, _, _ = network()
+    onnx.save(model, folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c")
+    text = (folder / "net.c").read_bytes()
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", "--math=f32")
+    expect((folder / "net.c").read_bytes() == text, "--math=f32 is not what there is without it")
+
+
+@suite.case("what is told of it, and what is refused")
+def told():
+    folder = T.scratch(SCRATCH / "told")
+    model, _, _ = network()
+    onnx.save(model, folder / "net.onnx")
+    expect(T.info(TGC, folder / "net.onnx")["math"] == "f32", "info")
+    about = [T.info(TGC, folder / "net.onnx", f"--math={kind}") for kind in TYPES]
+    expect([one["math"] for one in about] == list(TYPES), about)
+    expect(about[1]["weight_bytes"] < 0.6 * about[0]["weight_bytes"], "weights of a product are halves in memory")
+    expect("factors rounded to bf16" in T.must(T.run([TGC, "info", folder / "net.onnx", "--math=bf16"])).out.decode(), "info, as text")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", "--math=f16")
+    expect("rounded to f16" in (folder / "net.c").read_text()[:4000], "the C file's head")
+    for option, found in (("--math=f64", "f32|tf32|bf16|f16"), ("--math=", "f32|tf32|bf16|f16"), ("--math", "f32|tf32|bf16|f16")):
+        done = T.run([TGC, folder / "net.onnx", "-o", folder / "no.c", option])
+        expect(done.status == 2 and "--math" in done.err and not (folder / "no.c").exists(), done.describe())
+    done = T.run([TGC, folder / "net.onnx", "-o", folder / "no.c", "--math=bf16", "--strassen"])
+    expect(done.status == 2 and "one of them alone" in done.err, done.describe())
+    done = T.run([TGC, "verify", folder / "net.onnx", "--other=--math=bf16", "--rtol=1e-6"])
+    expect(done.status == 3 and "largest difference" in done.out.decode() + done.err, done.describe())
+
+
+suite.main()
