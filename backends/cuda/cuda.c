@@ -66,7 +66,8 @@ static bool compile_by_llvm(struct program *p, struct cuda_code *code, struct cu
     int number = atoi(made.architecture + 3);
     code->version = number == image->arch.number
                         ? made.made_by
-                        : mem_printf(p->t, "%s, which does not know %s yet,", made.made_by, image->arch.text);
+                        : mem_printf(p->t, "%s, which knows %s, and not sm_%d,", made.made_by, made.architecture,
+                                     image->arch.number);
     image->arch = (struct cuda_arch){mem_printf(p->t, "compute_%d", number), number, false};
     image->code = made.bytes ? made.bytes : (const unsigned char *)"";
     image->nbytes = made.nbytes;

@@ -1,6 +1,8 @@
 """Kernels of devices in LLVM's text (tgc -o NAME.ll), compiled for this machine and the emulator: the same functions, but that memory has no
 spaces, a kernel is a plain function, and what it asks of its device is left to the emulator (tests/emulator/gpu.c)."""
 
+import contextlib
+import os
 import re
 import shutil
 from pathlib import Path
@@ -42,3 +44,22 @@ def compile_for_host(path, version):
     kept = flags[flags.index("-fsanitize=address"):]
     T.must(T.run([clang, "-c", "-O1", "-fPIC", "-fno-omit-frame-pointer", *HALVES, *kept, "-Wno-override-module", host, "-o", path.with_suffix(".o")], timeout=300))
     return path.with_suffix(".o")
+
+
+@contextlib.contextmanager
+def by_llvm(version):
+    """In this process tgc compiles for CUDA by that LLVM, and the emulator takes the object that use() names."""
+    set_here = {"TGC_NVRTC": "none", "TGC_LLVM": str(version)}
+    kept = {name: os.environ.get(name) for name in (*set_here, "TGC_EMULATOR_OBJECT")}
+    os.environ.update(set_here)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def use(path):
+    os.environ["TGC_EMULATOR_OBJECT"] = str(path)

@@ -15,10 +15,13 @@ import numpy as np
 import cuda
 import emulator
 import graphs as G
+import kernel_ir
+import node_test as N
+import opencl_test as O
 import tgc as T
 from library import Library
 from suite import Suite, expect
-from twins import ROOT, Twin
+from twins import EVERY, ROOT, Twin
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
 NO_DEVICE, OLD_DRIVER, DEVICE_MEMORY, OTHER_DEVICE = 19, 21, 22, 23
@@ -27,12 +30,83 @@ suite = Suite("cuda", jobs=1)      # the device is one of the process
 twin = Twin(suite, "cuda", "cu", "libcuda.so.1", cuda.need_nvrtc, emulator.cuda_environment, cuda.text_of)
 
 
+# -------------------------------------------------------------------------------------------------- by LLVM
+
+def write_by_llvm(tgc, model, folder, stem, version, *options):
+    """STEM.c with LLVM's PTX, the kernels' text, and the module as this machine's object."""
+    for out in (f"{stem}.c", f"{stem}.cu", f"{stem}.ll"):
+        T.must(T.run([tgc, model, "-o", out, f"--name={stem}", "--target=cuda", *options], cwd=folder, timeout=120))
+    return kernel_ir.compile_for_host(folder / f"{stem}.ll", version)
+
+
+def check_model_by_llvm(tgc, path, folder, version):
+    """What LLVM makes PTX of computes the same: the module, before it is optimized for the device, on the emulated one."""
+    T.scratch(folder)
+    with kernel_ir.by_llvm(version):
+        kernels = write_by_llvm(tgc, path, folder, "m", version)
+    expect(f"as LLVM {version} has compiled them" in (folder / "m.c").read_text(), "the compiler is not named")
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    done = T.run([folder / "m", "--selftest"], env=emulator.cuda_environment(suite.options.build, folder / "m.cu", cache=folder / "kernels", object=kernels))
+    expect(done.status == 0 and not done.err, done.describe())
+
+
+def check_case_by_llvm(device, tgc, case, folder, told):
+    version = kernel_ir.VERSIONS[0]
+    with kernel_ir.by_llvm(version), device.watch():
+        try:
+            N.emit_case(tgc, case, folder, ("--target=cuda",), told)
+            kernel_ir.use(write_by_llvm(tgc, "model.onnx", folder, "node", version, *N.case_options(case, folder, (), told)))
+            T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "node.c", "-o", "node.so", *N.libraries_of(case)], cwd=folder))
+            cuda.text_of(folder / "node.cu")
+            O.check_results(case, Library(folder / "node.so", "node"))
+        except N.Refused as refusal:
+            O.check_refusal(case, refusal)
+        gc.collect()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def broken_by_llvm(tgc, folder, version):
+    """The emulator sees each access of LLVM's kernels: one that stores elsewhere is found."""
+    T.scratch(folder)
+    with kernel_ir.by_llvm(version):
+        write_by_llvm(tgc, ROOT / "models" / "mlp.tg", folder, "m", version, "--dim", "B=2")
+    text = (folder / "m.ll").read_text()
+    broken = re.sub(r"(= getelementptr float, ptr (%\d+), i32 )%\d+(\n  store float )", r"\g<1>1000000\3", text)
+    expect(broken != text, "no kernel stores")
+    (folder / "m.ll").write_text(broken)
+    kernels = kernel_ir.compile_for_host(folder / "m.ll", version)
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O0",))
+    done = T.run([folder / "m", "--selftest"], env=emulator.cuda_environment(suite.options.build, folder / "m.cu", cache=folder / "kernels", object=kernels))
+    expect(done.status != 0 and re.search(r"emulator: m_\w+: out of bounds: ", done.err), done.describe())
+
+
 # -------------------------------------------------------------------------------------------------- compilers
+
+def check_assembly_by_nvrtc(tgc, path, folder, most=0):
+    cuda.need_nvrtc()
+    check_assembly(tgc, path, folder, most)
+
+
+def check_assembly_by_llvm(tgc, path, folder, version):
+    with kernel_ir.by_llvm(version):
+        check_assembly(tgc, path, folder)
+
+
+def lower_target(tgc, folder):
+    """PTX of an architecture that this LLVM does not know is for the newest one before it, which the file names."""
+    T.scratch(folder)
+    with kernel_ir.by_llvm(14):
+        T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.c", "--target=cuda", "--cpu=sm_120"], cwd=folder))
+        text = (folder / "m.c").read_text()
+        expect("as LLVM 14, which knows sm_86, and not sm_120, has compiled them" in text and ".target sm_86" in text and "{86, false, true, image_compute_86}" in text,
+               "no word of it")
+        done = T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.c", "--target=cuda", "--cpu=sm_999"], cwd=folder)
+        expect(done.status == 1 or ".target sm_86" in (folder / "m.c").read_text(), done.describe())
+
 
 def check_assembly(tgc, path, folder, most=0):
     """PTX is assembled for each architecture: nothing is kept in memory for lack of registers, but for what ptxas itself gives for more
     blocks at once (of large models, by its own measure)."""
-    cuda.need_nvrtc()
     T.scratch(folder)
     done = T.run([tgc, path, "-o", "m.ptx", "--target=cuda"], cwd=folder, timeout=300)
     if "--dim" in done.err:          # as the error says
@@ -134,10 +208,19 @@ def main():
     tgc = T.find_tgc(build)
     scratch = T.scratch(Path(build).resolve() / "test-scratch" / "cuda")
     device = emulator.Device(build, scratch, emulator.cuda_library)
-    for number, path in enumerate(twin.models()):
-        suite.add(f"ptxas: {path.name}", check_assembly, tgc, path, scratch / f"{path.stem}-ptx", slow=number % 2 == 1)
+    models = twin.models()
+    for number, path in enumerate(models):
+        suite.add(f"ptxas: {path.name}", check_assembly_by_nvrtc, tgc, path, scratch / f"{path.stem}-ptx", slow=number % 2 == 1)
     for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
-        suite.add(f"ptxas: {path.stem.split('-')[0]}", check_assembly, tgc, path, scratch / f"{path.stem}-ptx", 16, slow=True)
+        suite.add(f"ptxas: {path.stem.split('-')[0]}", check_assembly_by_nvrtc, tgc, path, scratch / f"{path.stem}-ptx", 16, slow=True)
+    for number, path in enumerate(models):
+        for version in kernel_ir.VERSIONS:
+            suite.add(f"LLVM {version}: {path.name}", check_model_by_llvm, tgc, path, scratch / f"{path.stem}-llvm{version}", version,
+                      slow=number % 4 != kernel_ir.VERSIONS.index(version))
+            suite.add(f"ptxas, LLVM {version}: {path.name}", check_assembly_by_llvm, tgc, path, scratch / f"{path.stem}-ptx-llvm{version}", version,
+                      slow=number % 4 != kernel_ir.VERSIONS.index(version) + 1)
+    suite.add("LLVM: an architecture that it does not know", lower_target, tgc, scratch / "lower")
+    suite.add("LLVM: a kernel out of bounds", broken_by_llvm, tgc, scratch / "broken-llvm", kernel_ir.VERSIONS[0])
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
@@ -149,6 +232,11 @@ def main():
     suite.add("a kernel out of bounds", twin.broken_program, tgc, scratch / "broken", of_text)
     suite.add("context, stream, memory and event of the caller's", twin.sharing, tgc, scratch / "sharing")
     twin.add_all(device, tgc, scratch)
+    cases = N.load_cases(build)
+    for number, (name, told) in enumerate(N.read_lists()[0].items()):
+        if name in cases:
+            suite.add(f"LLVM: {name}", check_case_by_llvm, device, tgc, cases[name], scratch / f"{N.flat(name)}-llvm", told,
+                      slow=number % (2 * EVERY) != EVERY)
     suite.main()
 
 
