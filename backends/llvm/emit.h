@@ -66,6 +66,7 @@ struct region {
     const struct uop *u;
     LLVMBasicBlockRef head, exit;/* of a guard: no head; of a place of the grid without a condition: neither */
     value counter, end;
+    bool is_kept;                /* a loop of a device's kernel that is not to be unrolled */
 };
 
 struct emit {
@@ -229,6 +230,7 @@ struct gpu {
     const struct gpu_row *row;
     struct program *p;
     int block[GRID_RANK];        /* of the kernel that is written */
+    const bool *kept;            /* by position in its program: loops that are not to be unrolled */
 };
 void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
 /* The RANGE, if it is a place of the grid or of the block, or a block's thread has a part of it; false:
@@ -236,8 +238,9 @@ void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct varian
 bool gpu_range(struct emit *e, const struct uop *u);
 void gpu_barrier(struct emit *e);
 void gpu_shuffle(struct emit *e, const struct uop *u);
-/* The loop, which ends with this branch, becomes straight-line code. */
-void gpu_unroll(struct emit *e, value branch);
+/* Says of the loop, which ends with this branch, whether it becomes straight-line code: one over lanes
+ * does, one that is kept does not, LLVM decides for the others. */
+void gpu_unroll(struct emit *e, const struct region *r, value branch);
 
 /* piece_code.c: the functions of runtime/ that the module calls, from their text, as functions of the
  * module. */

@@ -9,6 +9,8 @@
 #include "backends/device/device.h"
 #include "backends/llvm/emit.h"
 
+#include <string.h>
+
 enum { SPACE_OF_GLOBAL = 1, SPACE_OF_BLOCK = 3 };
 
 /* ------------------------------------------------------------------------------- what devices have */
@@ -104,11 +106,14 @@ bool gpu_range(struct emit *e, const struct uop *u)
 }
 
 /* A node with one string; with itself as the first operand it is no other loop's. */
-void gpu_unroll(struct emit *e, value branch)
+void gpu_unroll(struct emit *e, const struct region *r, value branch)
 {
-    static const char kind[] = "llvm.loop", full[] = "llvm.loop.unroll.full";
+    static const char kind[] = "llvm.loop";
     const struct llvm *l = e->l;
-    LLVMMetadataRef word = l->MDStringInContext2(e->context, full, sizeof full - 1);
+    const char *what = range_is_lane(r->u) ? "llvm.loop.unroll.full" : r->is_kept ? "llvm.loop.unroll.disable" : NULL;
+    if (!what)
+        return;
+    LLVMMetadataRef word = l->MDStringInContext2(e->context, what, strlen(what));
     LLVMMetadataRef self = l->TemporaryMDNode(e->context, NULL, 0);
     LLVMMetadataRef list[2] = {self, l->MDNodeInContext2(e->context, &word, 1)};
     LLVMMetadataRef node = l->MDNodeInContext2(e->context, list, 2);
@@ -187,6 +192,7 @@ void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct varian
     e->k = k;
     e->linear = v ? v->linear : k->linear;
     e->nlinear = v ? v->nlinear : k->nlinear;
+    gpu.kept = stack_find_kept(e->t, v ? v->isa : ISA_GENERIC, e->linear, e->nlinear);
     function_begin(e, mem_printf(e->t, "%s_%s", e->name, program_kernel_name(gpu.p, k)), type_of_kernel(e, a, n),
                    false);
     gpu_languages[gpu.row->kind].launched(e, k, gpu.block);

@@ -19,6 +19,7 @@ static void region_open(struct emit *e, struct region r)
 void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool down)
 {
     struct region r = {.u = u, .head = block_new(e, "head"), .end = end};
+    r.is_kept = e->gpu && e->gpu->kept[e->position];
     LLVMBasicBlockRef body = block_new(e, "body"), before = e->l->GetInsertBlock(e->at);
     r.exit = block_new(e, "exit");
     e->l->BuildBr(e->at, r.head);
@@ -67,8 +68,8 @@ void loop_close(struct emit *e)
     if (!r->exit)
         return;
     value branch = e->l->BuildBr(e->at, r->head ? r->head : r->exit);
-    if (e->gpu && r->head && r->u && range_is_lane(r->u))
-        gpu_unroll(e, branch);
+    if (e->gpu && r->head && r->u)
+        gpu_unroll(e, r, branch);
     e->l->PositionBuilderAtEnd(e->at, r->exit);
 }
 
