@@ -4,6 +4,7 @@ every 60th of the onnx package's tests."""
 
 import gc
 import re
+import shutil
 import sys
 from pathlib import Path
 
