@@ -414,7 +414,7 @@ static int derive_lanes(const struct uop *u)
         return (int)u->arg.i;
     if (u->op == OP_LOAD)
         return access_lanes(u->arg.i);
-    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_SHUFFLE || u->op == OP_NEAREST || u->op == OP_NARROW)
+    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_SHUFFLE || u->op == OP_MATRIX || u->op == OP_NEAREST || u->op == OP_NARROW)
         return u->src[0]->lanes;
     if (u->op == OP_INTRINSIC)
         return intrinsic_result(u->arg.i).lanes;

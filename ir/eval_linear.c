@@ -28,6 +28,7 @@ enum code {
     CODE_LANE,
     CODE_FOLD,
     CODE_INTRINSIC,
+    CODE_MATRIX,
     CODE_NEAREST,
     CODE_COUNT,
     CODE_NARROW,
@@ -48,7 +49,7 @@ struct linstr {
     int dst, src[4], nsrc;
     /* lanes of the result, or of a stored value; those in memory; the stride between them */
     int lanes, part, stride;
-    int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one */
+    int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one; MATRIX: 2 where it is bits */
     int period;                  /* COPY: the source's lanes, which are repeated */
     int columns;                 /* LOAD, STORE of a tile: of a row; the rows are `stride` apart */
     bool grouped;                /* LOAD: of groups of bytes, whose bytes are `stride` apart */
@@ -61,6 +62,7 @@ struct linstr {
     bool place;                  /* OPEN, CLOSE: iterations are places of a grid, each with memory of its own */
     int64_t item;
     int mask;                    /* TAKE */
+    int64_t bits;                /* MATRIX: its row and the order of its tiles */
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
      * instruction inside; INTRINSIC: index into meaning[]; PICK: the least index that takes the
@@ -69,7 +71,7 @@ struct linstr {
 };
 
 /* An accumulator with lanes: one element per combination of them, row-major. */
-enum { LANES_RANK = 4 };
+enum { LANES_RANK = 8 };
 struct lanes {
     const struct uop *acc;
     int reg[LANES_RANK], n;
@@ -369,6 +371,11 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_BARRIER:
         append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
         break;
+    case OP_MATRIX:
+        emit(e, (struct linstr){.code = CODE_MATRIX, .memory = lanes_of(e, u->src[0]), .bits = u->arg.i}, u, 1);
+        for (int k = 0; k < 2 && !e->failed; k++)
+            e->code[e->ncode - 1].step[k] = u->src[1 + k]->dtype == DTYPE_U16 ? 2 : 1;
+        break;
     case OP_GUARD:
         emit(e, (struct linstr){.code = CODE_SKIP_UNLESS}, u, 0);
         open_region(e);
@@ -619,6 +626,38 @@ static void run_intrinsic(struct linear_eval *e, const struct linstr *in)
         e->failed = true;
 }
 
+/* A factor's value: narrow floats are loaded as their bits. */
+static double from_bits(enum dtype d, const struct linstr *in, int factor, union scalar v)
+{
+    const uint16_t bits = (uint16_t)v.i;
+    return in->step[factor] == 2 ? scalar_load(d, &bits).f : v.f;
+}
+
+/* A thread's elements of the product. All threads of the wave load the same tiles, so each computes its own. */
+static void run_matrix(struct linear_eval *e, const struct linstr *in)
+{
+    const struct lanes *l = &e->lanes[in->memory];
+    const struct matrix_row *row = matrix_row(MATRIX_ROW(in->bits));
+    const union scalar *a = &e->reg[in->src[0]], *b = &e->reg[in->src[1]];
+    const int m = row->size[MATRIX_M], n = row->size[MATRIX_N], nk = row->size[MATRIX_K];
+    int at[MATRIX_NONE + 1];
+    int64_t first = 0;
+    for (int k = 0; k < l->n; k++)
+        first = first * l->size[k] + (range_is(l->acc->src[k + 1], AXIS_ELEMENT) ? 0 : e->reg[l->reg[k]].i);
+    for (int i = 0; i < matrix_elements(row, MATRIX_SUM); i++) {
+        union scalar *sum = &l->data[first + i];
+        matrix_place(row, MATRIX_SUM, e->thread % row->lanes, i, at);
+        for (int k = 0; k < nk; k++) {
+            union scalar x = a[MATRIX_ALONG_K(in->bits, 0) ? at[MATRIX_M] * nk + k : k * m + at[MATRIX_M]],
+                         y = b[MATRIX_ALONG_K(in->bits, 1) ? at[MATRIX_N] * nk + k : k * n + at[MATRIX_N]];
+            if (dtype_is_float(row->dtype[MATRIX_SUM]))
+                sum->f += from_bits(row->dtype[MATRIX_A], in, 0, x) * from_bits(row->dtype[MATRIX_B], in, 1, y);
+            else
+                sum->i = (int32_t)((uint32_t)sum->i + (uint32_t)(x.i * y.i));
+        }
+    }
+}
+
 static void run_nearest(struct linear_eval *e, const struct linstr *in)
 {
     for (int l = 0; l < in->lanes; l++) {
@@ -720,6 +759,9 @@ static bool run(struct linear_eval *e)
         case CODE_PICK:
             if (in->target == 0 || e->reg[in->src[0]].i >= in->target)
                 e->reg[in->dst] = e->reg[in->src[1]];
+            break;
+        case CODE_MATRIX:
+            run_matrix(e, in);
             break;
         case CODE_NEAREST:
             run_nearest(e, in);

@@ -295,6 +295,9 @@ int64_t perm_pack(const int *perm, int n);
 #define SHUFFLE_MASK(bits) ((int)((bits) >> 8 & 255))
 #define SHUFFLE_BITS(op, mask) ((int64_t)(op) | (int64_t)(mask) << 8)
 #define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
+/* kernel: the row of matrix.def that computes the sum over its last range, as a number from 1 on; 0: none */
+#define REDUCE_MATRIX(bits) ((int)((bits) >> 24 & 255))
+#define REDUCE_MATRIX_BITS(op, row) (REDUCE_BITS(op, 0) | ((int64_t)(row) + 1) << 24)
 /* RANGE: its number, what its loop becomes (the axis), and who runs its iterations (the worker).
  * The two are independent: a loop, a band or a part of a panel may be shared, and later passes
  * treat it no differently. */
@@ -372,6 +375,16 @@ enum { INTRINSIC_PARAMS = 4, INTRINSIC_OPERANDS = 4, INTRINSIC_PARAM_MAX = 4095 
     ((int64_t)(row) | (int64_t)(a) << 8 | (int64_t)(b) << 20 | (int64_t)(c) << 32)
 #define INTRINSIC_ROW(bits) ((enum intrinsic)((bits) & 255))
 #define INTRINSIC_PARAM(bits, i) ((bits) >> (8 + 12 * (i)) & INTRINSIC_PARAM_MAX)
+/* MATRIX: its row, and which of the two factors' tiles have k along their rows. */
+enum matrix_unit {
+#define MATRIX(name, text, lanes, m, n, k, a, b, sum, of_a, of_b, of_sum) MATRIX_##name,
+#include "ir/matrix.def"
+#undef MATRIX
+    MATRIX_COUNT
+};
+#define MATRIX_BITS(row, a_k, b_k) ((int64_t)(row) | (int64_t)(a_k) << 8 | (int64_t)(b_k) << 9)
+#define MATRIX_ROW(bits) ((enum matrix_unit)((bits) & 255))
+#define MATRIX_ALONG_K(bits, factor) (((bits) >> (8 + (factor)) & 1) != 0)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
@@ -606,6 +619,30 @@ int access_lanes(int64_t bits);
 /* Whether u is in a tile's register, not a vector's: what tiles load and their sums. */
 bool uop_is_tile(const struct uop *u);
 const char *uop_op_name(const struct uop *u);            /* of its row, or of its op */
+
+/* ------------------------------------------------------------------------------------- matrix.c */
+/* A row of matrix.def. */
+enum matrix_part { MATRIX_A, MATRIX_B, MATRIX_SUM };
+enum matrix_coordinate { MATRIX_M, MATRIX_N, MATRIX_K, MATRIX_NONE };
+enum { MATRIX_BITS_MAX = 8 };
+struct matrix_row {
+    const char *text;
+    int lanes;                   /* of a wave */
+    int size[3];                 /* by coordinate */
+    enum dtype dtype[3];         /* by part */
+    const char *layout[3];
+};
+const struct matrix_row *matrix_row(enum matrix_unit of);
+bool matrix_find(const char *text, enum matrix_unit *of);
+/* Of a part's fragment, which bits of coordinates the bits of the lane's number are, or those of the
+ * element's, lowest first; returns how many. bit: [MATRIX_BITS_MAX]. */
+struct matrix_bit { enum matrix_coordinate of; int bit; };
+int matrix_bits(const struct matrix_row *r, enum matrix_part part, bool of_lane, struct matrix_bit *bit);
+/* How many elements of it a lane holds. */
+int matrix_elements(const struct matrix_row *r, enum matrix_part part);
+/* The coordinates, by enum matrix_coordinate, of the element of the lane's. */
+void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, int element,
+                  int at[MATRIX_NONE + 1]);
 
 /* ------------------------------------------------------------------------------------- tensor.c */
 /* Builders of graph uops: check, broadcast, infer shapes. Axis arguments are 0..ndim-1. */

@@ -481,6 +481,13 @@ static void print_linear_line(struct lines *x, const struct uop *u)
         text_printf(out, " := shuffle %s ^ %d of ", op_name(SHUFFLE_OP(u->arg.i)), SHUFFLE_MASK(u->arg.i));
         print_operand(x, u->src[0]);
         break;
+    case OP_MATRIX:
+        print_operand(x, u->src[0]);
+        text_printf(out, " += %s of ", matrix_row(MATRIX_ROW(u->arg.i))->text);
+        print_operand(x, u->src[1]);
+        text_puts(out, " and ");
+        print_operand(x, u->src[2]);
+        break;
     case OP_PREFETCH:
         text_puts(out, "prefetch ");
         print_operand(x, u->src[0]);

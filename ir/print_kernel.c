@@ -152,7 +152,10 @@ static void print_argument(struct text *out, const struct uop *u)
     switch (u->op) {
     case OP_REDUCE:
     case OP_FOLD:
-        text_printf(out, " {op=%s}", op_name(u->op == OP_FOLD ? (enum op)bits : REDUCE_OP(bits)));
+        text_printf(out, " {op=%s", op_name(u->op == OP_FOLD ? (enum op)bits : REDUCE_OP(bits)));
+        if (u->op == OP_REDUCE && REDUCE_MATRIX(bits))
+            text_printf(out, ", by=%s", matrix_row((enum matrix_unit)(REDUCE_MATRIX(bits) - 1))->text);
+        text_putc(out, '}');
         break;
     case OP_LOAD:
     case OP_STORE:
@@ -180,6 +183,10 @@ static void print_argument(struct text *out, const struct uop *u)
         break;
     case OP_SHUFFLE:
         text_printf(out, " {op=%s, stride=%d}", op_name(SHUFFLE_OP(bits)), SHUFFLE_MASK(bits));
+        break;
+    case OP_MATRIX:
+        text_printf(out, " {by=%s, a=%d, b=%d}", matrix_row(MATRIX_ROW(bits))->text, MATRIX_ALONG_K(bits, 0),
+                    MATRIX_ALONG_K(bits, 1));
         break;
     case OP_ACC:
     case OP_GUARD:
@@ -219,7 +226,7 @@ static void print_line(struct printer *p, const struct uop *u)
         return;
     }
     bool result = u->op != OP_STORE && u->op != OP_PREFETCH && u->op != OP_ASSIGN &&
-                  u->op != OP_ENDGUARD && u->op != OP_BARRIER && u->op != OP_SHUFFLE;
+                  u->op != OP_ENDGUARD && u->op != OP_BARRIER && u->op != OP_SHUFFLE && u->op != OP_MATRIX;
     if (result && !map_get(&p->number, u))
         map_set(&p->number, u, (void *)++p->next);
     if (result) {

@@ -467,12 +467,13 @@ bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass)
 
 /* ------------------------------------------------------------------------------ linear programs */
 
-/* A loop or guard; 0 is the whole program. */
-struct region { const struct uop *opener; int parent; bool open; };
+/* A loop or guard, opened at u[at]; 0 is the whole program. */
+struct region { const struct uop *opener; int parent; bool open; int at; };
 /* The region in which a uop was last computed. */
 struct defined { int region; bool unfinished; };
 struct linear_verifier {
     struct verifier v;
+    struct uop *const *u; int n, at;       /* the program, and where the check is */
     struct region *region; int nregion; size_t cap_region;
     int current;
     struct defined *def; int ndef; size_t cap_def;
@@ -539,7 +540,9 @@ static bool check_read(struct linear_verifier *l, const struct uop *by, const st
     if (u->op == OP_RANGE)
         return false;
     for (int k = 1; k < u->nsrc && u->op == OP_ACC; k++)
-        require(&l->v, by, find_def(l, u->src[k]) && l->region[find_def(l, u->src[k])->region].open,
+        require(&l->v, by,
+                (by->op == OP_MATRIX && range_is(u->src[k], AXIS_ELEMENT)) ||
+                    (find_def(l, u->src[k]) && l->region[find_def(l, u->src[k])->region].open),
                 "uses an accumulator outside its lanes");
     return u->op == OP_ACC ? is_unfinished(l, u, d->region) : d->unfinished;
 }
@@ -547,7 +550,7 @@ static bool check_read(struct linear_verifier *l, const struct uop *by, const st
 static void open_region(struct linear_verifier *l, const struct uop *u)
 {
     SCRATCH_PUSH(l->v.t, l->region, l->nregion, l->cap_region,
-                 ((struct region){u, l->current, true}));
+                 ((struct region){u, l->current, true, l->at}));
     l->current = l->nregion - 1;
 }
 
@@ -567,7 +570,7 @@ static void find_updates(struct linear_verifier *l, struct uop *const *u, int n)
             open_region(l, u[i]);
         else if (u[i]->op == OP_END || u[i]->op == OP_ENDGUARD)
             close_region(l, u[i]);
-        else if (u[i]->op == OP_ASSIGN || u[i]->op == OP_SHUFFLE)
+        else if (u[i]->op == OP_ASSIGN || u[i]->op == OP_SHUFFLE || u[i]->op == OP_MATRIX)
             for (int r = l->current; r > 0; r = l->region[r].parent) {
                 bool known = false;
                 for (int k = 0; k < l->nupdate && !known; k++)
@@ -689,7 +692,9 @@ static void check_tile(struct linear_verifier *l, const struct uop *u)
 {
     int64_t bits = u->arg.i;
     int size = (int)dtype_nbytes(uop_buffer_of(u->src[0])->dtype);
-    require(&l->v, u, TILE_ROWS(bits) >= 1 && TILE_ROWS(bits) <= TILE_ROWS_MAX &&
+    /* of local memory: a matrix of matrix.def, in no register as such */
+    int most = buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL ? 2 * TILE_ROWS_MAX : TILE_ROWS_MAX;
+    require(&l->v, u, TILE_ROWS(bits) >= 1 && TILE_ROWS(bits) <= most &&
                           TILE_COLUMNS(bits) * size >= DOT_BYTES &&
                           TILE_COLUMNS(bits) * size <= TILE_ROW_NBYTES && TILE_STRIDE(bits) > 0,
             "a tile of more than its register holds, or without rows");
@@ -764,6 +769,51 @@ static void check_meeting(struct linear_verifier *l, const struct uop *u)
                 "not all threads of a block come here equally often");
 }
 
+/* Whether the threads of a wave load the same tile: its offset depends on no thread within it. */
+static bool is_of_wave(const struct linear_verifier *l, const struct uop *load, int lanes)
+{
+    struct mem_mark mark = scratch_mark(l->v.t);
+    struct uop *offset = load->src[1];
+    int n;
+    bool same = true;
+    struct uop **order = uop_toposort(l->v.t, &offset, 1, &n);
+    for (int r = l->current; r > 0; r = l->region[r].parent) {
+        const struct uop *opener = l->region[r].opener;
+        int64_t inner;
+        if (opener->op != OP_RANGE || !range_is_item(opener))
+            continue;
+        (void)linear_inner_workers(l->u, l->n, l->region[r].at, &inner);
+        for (int i = 0; i < n && inner % lanes; i++)
+            same &= order[i] != opener;
+    }
+    scratch_release(l->v.t, mark);
+    return same;
+}
+
+/* Sums with the elements of the row, by two tiles of its sizes and dtypes. */
+static void check_matrix(struct linear_verifier *l, const struct uop *u)
+{
+    const struct uop *acc = u->src[0];
+    int64_t elements = 1;
+    require(&l->v, u, u->nsrc == 3 && MATRIX_ROW(u->arg.i) < MATRIX_COUNT, "no row of matrix.def");
+    const struct matrix_row *row = matrix_row(MATRIX_ROW(u->arg.i));
+    for (int k = acc->nsrc - 1; acc->op == OP_ACC && k > 0 && range_is(acc->src[k], AXIS_ELEMENT); k--)
+        elements *= acc->src[k]->src[0]->vmax;
+    require(&l->v, u, acc->op == OP_ACC && acc->lanes == 1 && acc->dtype == row->dtype[MATRIX_SUM] &&
+                          elements == matrix_elements(row, MATRIX_SUM),
+            "the sums are not those of the row");
+    for (int f = 0; f < 2; f++) {
+        const struct uop *x = u->src[1 + f];
+        int side = row->size[f ? MATRIX_N : MATRIX_M], k = row->size[MATRIX_K];
+        bool along = MATRIX_ALONG_K(u->arg.i, f);
+        require(&l->v, u, x->op == OP_LOAD && TILE_IS(x->arg.i) &&
+                              (x->dtype == row->dtype[f] || (x->dtype == DTYPE_U16 && dtype_bits(row->dtype[f]) == 16)) &&
+                              TILE_ROWS(x->arg.i) == (along ? side : k) && TILE_COLUMNS(x->arg.i) == (along ? k : side),
+                "a factor is no tile of the row's size and dtype");
+        require(&l->v, u, is_of_wave(l, x, row->lanes), "a wave's threads load different tiles");
+    }
+}
+
 static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
 {
     bool unfinished = false,
@@ -821,6 +871,10 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
                               u->src[0]->lanes == 1, "exchanges what is no sum of f32");
         check_meeting(l, u);
         break;
+    case OP_MATRIX:
+        check_matrix(l, u);
+        check_meeting(l, u);
+        break;
     case OP_BARRIER:
         check_meeting(l, u);
         return;
@@ -858,11 +912,11 @@ static bool verify_linear(struct verifier v, struct uop *const *u, int n)
 {
     struct tgc *t = v.t;
     struct mem_mark mark = scratch_mark(t);
-    struct linear_verifier l = {.v = v, .where = {.t = t, .scratch = true}};
+    struct linear_verifier l = {.v = v, .u = u, .n = n, .where = {.t = t, .scratch = true}};
     open_region(&l, NULL);
     find_updates(&l, u, n);
-    for (int i = 0; i < n; i++)
-        check_linear_uop(&l, u[i]);
+    for (l.at = 0; l.at < n; l.at++)
+        check_linear_uop(&l, u[l.at]);
     scratch_release(t, mark);
     return true;
 }

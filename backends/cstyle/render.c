@@ -67,7 +67,10 @@ static void write_load(struct writer *w, const struct uop *u)
     if (u->nsrc > 2 && !or_zeros) {
         struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
                                             : expr_const(w->p, u->dtype, (union arg){.i = 0});
+        const char *bits = v->e.bits;
         v->e = expr_choose(w->p, &src[2], &v->e, &otherwise);
+        if (bits && load_is_zero_elsewhere(u))
+            v->e.bits = mem_printf(w->t, "(%s ? %s : 0)", expr_operand(w->p, &src[2], PREC_OR), bits);
     }
     v->nuse = w->use[w->position];
     writer_inherit(w, v, u);
@@ -232,7 +235,10 @@ static void write_uop(struct writer *w, const struct uop *u)
         return;
     writer_leaves(w, u);
     if (uop_is_tile(u)) {
-        tiles_write(w, u);
+        if (w->p->backend->device)
+            matrix_load(w, u);
+        else
+            tiles_write(w, u);
         return;
     }
     switch (u->op) {
@@ -252,6 +258,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_ACC: loops_acc(w, u); break;
     case OP_ASSIGN: loops_assign(w, u); break;
     case OP_SHUFFLE: loops_shuffle(w, u); break;
+    case OP_MATRIX: matrix_product(w, u); break;
     case OP_LOAD: write_load(w, u); break;
     case OP_STORE: write_store(w, u); break;
     case OP_PREFETCH: write_prefetch(w, u); break;

@@ -76,6 +76,12 @@ const char *writer_place_name(const struct writer *w, const struct buffer *b);
 /* u is a tile: a statement with its register. */
 void tiles_write(struct writer *w, const struct uop *u);
 
+/* ------------------------------------------------------------------------------------- matrix.c */
+
+/* A tile of local memory, of a wave; MATRIX. */
+void matrix_load(struct writer *w, const struct uop *u);
+void matrix_product(struct writer *w, const struct uop *u);
+
 /* -------------------------------------------------------------------------------------- loops.c */
 
 void loops_range(struct writer *w, const struct uop *u);

@@ -134,7 +134,7 @@ static void write_locals(const struct signature *s, struct text *out)
                         f->buffer_name[k->nbuffer + i],
                         k->scratch[i]->nbytes / dtype_nbytes(k->scratch[i]->dtype),
                         /* vectors of it are loaded at once */
-                        k->scratch[i]->is_local && f->v ? " __attribute__((aligned(16)))" : "");
+                        k->scratch[i]->is_local && (f->v || dtype_bits(k->scratch[i]->dtype) < 32) ? " __attribute__((aligned(16)))" : "");
     if (f->exchanged)
         text_printf(out, "    %sfloat %s[%d];\n", s->d->local, f->exchanged, k->block);
 }

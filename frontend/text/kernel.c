@@ -100,6 +100,7 @@ static int least_sources(enum op op)
         return 2;
     case OP_STORE:
     case OP_GATHER:
+    case OP_MATRIX:
         return 3;
     case OP_ACC:
         return 1;
@@ -531,7 +532,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain;
+    int64_t a, b, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -554,7 +555,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
                  {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain},
-                 {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
+                 {"a", &a->a}, {"b", &a->b}, {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
     if (!accept(&k->r, '{'))
@@ -566,6 +567,15 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
             if (!expect(&k->r, '=', "and the op") || k->r.token.kind != TOKEN_NAME ||
                 !op_parse(k->r.token.text, &a->op))
                 return found(k, "an op");
+            lex_next(&k->r);
+            continue;
+        }
+        if (accept_word(&k->r, "by")) {
+            enum matrix_unit by;
+            if (!expect(&k->r, '=', "and the instruction") || k->r.token.kind != TOKEN_NAME ||
+                !matrix_find(k->r.token.text, &by))
+                return found(k, "an instruction of matrix.def");
+            a->by = by + 1;
             lex_next(&k->r);
             continue;
         }
@@ -605,8 +615,11 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     *bits = 0;
     switch (op) {
     case OP_REDUCE:
-        *bits = REDUCE_BITS(a->op, 0);
-        return folds;
+        *bits = a->by ? REDUCE_MATRIX_BITS(a->op, a->by - 1) : REDUCE_BITS(a->op, 0);
+        return folds && (!a->by || a->op == OP_ADD);
+    case OP_MATRIX:
+        *bits = MATRIX_BITS(a->by - 1, a->a, a->b);
+        return a->by > 0 && is_between(a->a, 0, 1) && is_between(a->b, 0, 1);
     case OP_FOLD:
         *bits = a->op;
         return folds;
@@ -651,7 +664,7 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
 
 static enum dtype result_dtype(enum op op, struct uop *const *src)
 {
-    return op == OP_STORE && src[2] ? src[2]->dtype : op == OP_ASSIGN || op == OP_SHUFFLE ? src[0]->dtype : DTYPE_VOID;
+    return op == OP_STORE && src[2] ? src[2]->dtype : op == OP_ASSIGN || op == OP_SHUFFLE || op == OP_MATRIX ? src[0]->dtype : DTYPE_VOID;
 }
 
 /* op "(" operands ")" arguments; `name`: of the result, or END. A stage's first operand is its
@@ -685,7 +698,7 @@ static bool read_op(struct kernel_reader *k, const struct token *name, enum dtyp
     if (op != OP_STAGE && !pack_argument(op, &a, &arg.i))
         return read_error(&k->r, &at, "%s with arguments that are none of its own", op_name(op));
     bool results = op != OP_STORE && op != OP_PREFETCH && op != OP_ASSIGN && op != OP_ENDGUARD &&
-                   op != OP_BARRIER && op != OP_SHUFFLE;
+                   op != OP_BARRIER && op != OP_SHUFFLE && op != OP_MATRIX;
     if (results != (name->kind == TOKEN_REF) || (let && !op_is_elementwise(op)))
         return read_error(&k->r, &at, "%s %s", op_name(op),
                           results ? "whose result has no name" : "has no result here");

@@ -20,6 +20,7 @@
  * be in an inner band that others of the same band are not in. Behind a store of what a block's threads
  * pass on to each other, and behind one that reads it, is a barrier.
  */
+#include "passes/analysis/matrix.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -127,6 +128,8 @@ static void find_deps(struct linear *l)
         if (u->op == OP_LOAD)
             l->deps[i] |= bands_of(l, u);
         l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
+        if (u->op == OP_REDUCE && u->src[0]->op == OP_MATRIX)
+            l->wait[i] |= l->items;      /* all threads of the wave compute it */
     }
 }
 
@@ -210,6 +213,46 @@ static void close_range(struct linear *l, struct uop *r)
         l->trips /= turns_of(l, r);
 }
 
+/* The AST with the sums that instructions of matrix.def compute as such: of tiles, in the loops around the
+ * last one. The elements of a thread stay lanes of its sums. */
+static struct uop *with_matrices(struct tgc *t, const struct uop *ast)
+{
+    struct uop **store = scratch_array(t, (size_t)ast->nsrc, sizeof *store);
+    for (int i = 0; i < ast->nsrc; i++) {
+        struct uop_map by = {.t = t, .scratch = true};
+        int n;
+        store[i] = ast->src[i];
+        struct uop **order = uop_toposort(t, &store[i], 1, &n);
+        for (int j = 0; j < n; j++) {
+            struct uop *sum = order[j], *src[MAX_RANK + 8];
+            struct matrix_product p;
+            const char *why;
+            if (sum->op != OP_REDUCE || !REDUCE_MATRIX(sum->arg.i))
+                continue;
+            if (!matrix_read(t, store[i], sum, &p, &why))
+                TGC_BUG(t, "a sum by %s: %s", matrix_row(p.of)->text, why);
+            const int *size = matrix_row(p.of)->size;
+            for (int k = 0; k < 2; k++) {
+                struct uop *load[2] = {p.factor[k].load->src[0], p.factor[k].offset};
+                int side = size[k ? MATRIX_N : MATRIX_M];
+                union arg tile = {.i = p.factor[k].along_k ? TILE_BITS(side, size[MATRIX_K], p.factor[k].stride)
+                                                           : TILE_BITS(size[MATRIX_K], side, p.factor[k].stride)};
+                src[k] = uop_intern(t, OP_LOAD, p.factor[k].load->dtype, load, 2, tile);
+            }
+            for (int k = 0; k < p.nelement; k++)
+                src[2 + k] = p.element[k];
+            union arg arg = {.i = MATRIX_BITS(p.of, p.factor[0].along_k, p.factor[1].along_k)};
+            struct uop *product = uop_intern(t, OP_MATRIX, sum->dtype, src, 2 + p.nelement, arg);
+            memcpy(src, sum->src, (size_t)sum->nsrc * sizeof *src);
+            src[0] = product;
+            map_set(&by, sum, uop_intern(t, OP_REDUCE, sum->dtype, src, sum->nsrc - 1, sum->arg));
+        }
+        if (by.used)
+            store[i] = uop_substitute_all(t, store[i], &by);
+    }
+    return uop_intern(t, OP_SINK, DTYPE_VOID, store, ast->nsrc, ast->arg);
+}
+
 union scalar reduce_identity(enum op op, enum dtype d)
 {
     bool f = dtype_is_float(d);
@@ -254,6 +297,27 @@ static int64_t threads_of(const struct uop *reduce)
     return 1;
 }
 
+/* One term more of the sum in acc, the value of the lanes that are open; or all terms of a wave's product. */
+static void emit_term(struct linear *l, struct uop *u, struct uop *acc)
+{
+    struct tgc *t = l->t;
+    struct uop *value = u->src[0], *src[3] = {acc};
+    if (value->op == OP_MATRIX) {
+        const struct matrix_row *row = matrix_row(MATRIX_ROW(value->arg.i));
+        for (int k = 0; k < 2; k++)
+            src[1 + k] = made(l, value->src[k]);
+        push(l, uop_intern(t, OP_MATRIX, u->dtype, src, 3, value->arg));
+        l->flop += 2 * l->trips * matrix_elements(row, MATRIX_SUM) * row->size[MATRIX_K];
+        return;
+    }
+    src[1] = made(l, value);
+    struct uop *sum = uop_intern(t, REDUCE_OP(u->arg.i), u->dtype, src, 2, (union arg){0});
+    push(l, sum);
+    count_flop(l, sum);
+    src[1] = sum;
+    push(l, uop_intern(t, OP_ASSIGN, u->dtype, src, 2, (union arg){0}));
+}
+
 static void emit_reduce(struct linear *l, struct uop *u)
 {
     struct tgc *t = l->t;
@@ -268,14 +332,11 @@ static void emit_reduce(struct linear *l, struct uop *u)
     for (int k = 1; k < u->nsrc; k++)
         open_range(l, u->src[k], &body);
     struct part inside = part_outside(l, &u->src[0], 1);
+    while (nlane > 0 && range_is(acc_src[nlane], AXIS_ELEMENT) && u->src[0]->op == OP_MATRIX)
+        nlane--;                     /* of all elements at once */
     for (int k = 1; k <= nlane; k++)
         open_range(l, acc_src[k], &inside);
-    struct uop *value = made(l, u->src[0]), *src[2] = {acc, value};
-    struct uop *sum = uop_intern(t, op, u->dtype, src, 2, (union arg){0});
-    push(l, sum);
-    count_flop(l, sum);
-    src[1] = sum;
-    push(l, uop_intern(t, OP_ASSIGN, u->dtype, src, 2, (union arg){0}));
+    emit_term(l, u, acc);
     for (int k = nlane; k >= 1; k--)
         close_range(l, acc_src[k]);
     for (int k = u->nsrc - 1; k >= 1; k--)
@@ -620,6 +681,7 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
     struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
     struct bands bands = {.n = 0};
     int nshared, nstore;
+    ast = with_matrices(t, ast);
     for (int i = 0; i < ast->nsrc; i += nstore) {
         struct uop *const *store = &ast->src[i];
         nstore = find_group(t, store, ast->nsrc - i, &nshared);

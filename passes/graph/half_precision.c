@@ -10,10 +10,12 @@
  * --fast-math allows otherwise. (Not for bf16, since onnx's tests expect the rounding of each op.)
  *
  * Weights that a sum of products reuses are stored as f32: there the products take the time, and
- * Winograd's transforms and lookup tables need floats.
+ * Winograd's transforms and lookup tables need floats. For a device with an instruction for products of
+ * halves (passes/target/matrix.def) factors stay halves, as the model has them: the sum is in f32.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/analysis/value.h"
+#include "passes/target/target.h"
 
 #include <string.h>
 
@@ -22,6 +24,8 @@ enum { REUSE_MIN = 8, MOVES_MAX = 8 };
 struct excess {
     struct tgc *t;
     struct uop_map asked;        /* casts to halves from the model, rewritten */
+    struct uop **order; int next;          /* the model's uops, in the order in which they are rewritten */
+    struct uop_map factor;       /* casts of halves, among them, that an instruction multiplies */
 };
 
 static bool is_half(enum dtype d) { return d == DTYPE_F16; }
@@ -114,6 +118,9 @@ static struct uop *move_wide(const struct excess *e, struct uop *u)
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct excess *e = ctx;
+    const struct uop *was = e->order[e->next++];
+    if (map_get(&e->factor, was))
+        return NULL;
     if (is_asked_for(t, u))
         map_set(&e->asked, u, u);
     if (u->op == OP_CAST)
@@ -170,12 +177,31 @@ static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
     return uop_cast(t, u->dtype, wide);
 }
 
+/* Casts from which the factors of a sum of products are made by movement. */
+static void find_factors(struct excess *e, struct graph *g)
+{
+    int nroot, n;
+    struct uop **root = graph_roots(e->t, g, &nroot);
+    e->order = uop_toposort(e->t, root, nroot, &n);
+    for (int i = 0; i < n && device_multiplies(e->t->device, DTYPE_F16); i++) {
+        const struct uop *m = e->order[i]->op == OP_REDUCE ? value_behind(e->order[i]->src[0], MOVES_VIEW) : NULL;
+        for (int k = 0; m && m->op == OP_MUL && REDUCE_OP(e->order[i]->arg.i) == OP_ADD && k < 2; k++) {
+            struct uop *v = value_behind(m->src[k], MOVES_ANY);
+            if (v->op == OP_CAST && v->dtype == DTYPE_F32 && is_half(v->src[0]->dtype))
+                map_set(&e->factor, v, v);
+        }
+    }
+}
+
 bool pass_excess(struct tgc *t, struct graph *g)
 {
     struct weights w = {.again = {.t = t}};
-    struct excess e = {.t = t, .asked = {.t = t}};
-    find_reused(t, g, &w);
-    graph_rewrite(t, g, store_wide, &w);
+    struct excess e = {.t = t, .asked = {.t = t}, .factor = {.t = t}};
+    if (!device_multiplies(t->device, DTYPE_F16)) {
+        find_reused(t, g, &w);
+        graph_rewrite(t, g, store_wide, &w);
+    }
+    find_factors(&e, g);
     graph_rewrite(t, g, rewrite, &e);
     return true;
 }

@@ -26,7 +26,7 @@ void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int 
     }
 }
 
-static int position(const struct place_list *l, int tag)
+int list_position(const struct place_list *l, int tag)
 {
     for (int i = 0; i < l->nloop; i++)
         if (l->loop[i] == tag)
@@ -36,7 +36,7 @@ static int position(const struct place_list *l, int tag)
 
 struct opt *list_add(struct place_list *l, enum opt_op op, int tag)
 {
-    int at = position(l, tag);
+    int at = list_position(l, tag);
     if (l->n == LIST_MAX) {
         l->failed = true;
         return &l->opt[LIST_MAX];
@@ -67,7 +67,7 @@ static void put_loops(struct place_list *l, int at, const int *tag, int n)
 void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b)
 {
     int64_t n = b->items * b->lanes;
-    int at = position(l, tag), made[2] = {b->tag_blocks, b->items > 1 ? b->tag_items : b->tag_lanes},
+    int at = list_position(l, tag), made[2] = {b->tag_blocks, b->items > 1 ? b->tag_items : b->tag_lanes},
         inner[2] = {b->lanes_inside ? b->tag_items : b->tag_lanes, b->lanes_inside ? b->tag_lanes : b->tag_items};
     if (n < 2) {
         l->loop[at] = b->tag_blocks;
@@ -80,6 +80,15 @@ void list_cover(struct place_list *l, int64_t size, int tag, const struct block_
         return;
     list_add(l, OPT_DIVIDE, b->tag_items)->n = b->lanes_inside ? b->lanes : b->items;
     put_loops(l, at + !one, inner, 2);
+}
+
+void list_divide(struct place_list *l, int tag, int64_t size, int64_t n, int outer)
+{
+    int loops[2] = {outer, tag};
+    if (size == n)
+        return;
+    list_add(l, OPT_DIVIDE, tag)->n = n;
+    put_loops(l, list_position(l, tag), loops, 2);
 }
 
 int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag, enum opt_op worker)
@@ -99,7 +108,7 @@ void list_lanes(struct place_list *l, int tag, int64_t n, bool column)
 
 void list_vector(struct place_list *l, int tag, int64_t size, int64_t n)
 {
-    int at = position(l, tag);
+    int at = list_position(l, tag);
     struct opt vector = {.op = OPT_LANES, .store = l->store, .axis = at, .n = n, .kind = AXIS_VECTOR,
                          .column = true};
     l->opt[l->n++] = vector;
@@ -116,7 +125,7 @@ void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n)
     for (int d = 0; d < GRID_RANK; d++) {
         int most = -1;
         for (int i = 0; i < n; i++)
-            if (!taken[i] && size[i] > 1 && position(l, tag[i]) >= 0 &&
+            if (!taken[i] && size[i] > 1 && list_position(l, tag[i]) >= 0 &&
                 (most < 0 || size[i] > size[most]))
                 most = i;
         if (most < 0)
@@ -386,7 +395,7 @@ static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
 static bool grid_by_model(struct tgc *t, struct kernel *k, int store)
 {
     int lanes = grid_vector_lanes(t);
-    return grid_tile(t, k, store, 0) || (!t->no_locals && grid_rows(t, k, store)) || grid_each(t, k, lanes) ||
+    return grid_matrix(t, k, store, 0) || grid_tile(t, k, store, 0) || (!t->no_locals && grid_rows(t, k, store)) || grid_each(t, k, lanes) ||
            (lanes > 1 && grid_each(t, k, 1));
 }
 

@@ -18,6 +18,10 @@ struct place_list {
 };
 void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int store);
 struct opt *list_add(struct place_list *l, enum opt_op op, int tag);
+/* The number of the loop of this tag; -1: there is none. */
+int list_position(const struct place_list *l, int tag);
+/* The loop of `size` turns becomes two, of which the inner one has n and keeps the tag; one, if that is all. */
+void list_divide(struct place_list *l, int tag, int64_t size, int64_t n, int outer);
 /* The loop becomes blocks of items * lanes turns: `blocks`, `lanes` and `items` are the tags of the
  * loops that come of it, in this order; lanes_inside: a thread's lanes are neighbours, and items are
  * before them. One block has no loop. size: its turns; 0: only the run knows. */
@@ -55,6 +59,9 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, in
 /* grid_tile.c: a sum of products by blocks of tiles, by the `first` best or, if that is refused, the next one that the
  * cost model finds; false: there is none. k: is changed if true. */
 bool grid_tile(struct tgc *t, struct kernel *k, int store, int first);
+/* grid_matrix.c: the same by an instruction of ir/matrix.def, if the device has one for the factors' values and it is
+ * faster. */
+bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first);
 /* grid_attention.c: attention that plan_online() found by blocks of queries and of keys, if that is cheaper
  * than rows. */
 bool grid_attention(struct tgc *t, struct kernel *k);

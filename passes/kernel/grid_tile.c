@@ -14,19 +14,10 @@
  * block.
  */
 #include "passes/analysis/stationary.h"
-#include "passes/kernel/grid.h"
+#include "passes/kernel/grid_product.h"
 
 enum { STEP_MOST = 16, STEP_LEAST = 4, TILES_MAX = 12 };
 
-/* Rows and columns as loops of the store, by position; the sum's step. */
-struct product {
-    struct nest m;
-    int row, column;
-    int64_t nrow, ncolumn, rest, terms, step;
-    int outer;                   /* the sum's loop at which copies stand */
-    int vector;                  /* lanes of a thread's vectors of columns; 1: none */
-    bool row_vectors;            /* rows are neighbours in memory: a thread's lanes are loaded as vectors */
-};
 struct block_tile { int64_t row_items, row_lanes, column_items, column_lanes; bool local, doubled; double ns; };
 
 static int64_t most_turns(const struct uop *r) { return r->src[0]->vmax > 0 ? r->src[0]->vmax : 1; }
@@ -104,7 +95,7 @@ static void find_step(struct product *x)
     x->outer = x->step == n ? last - 2 : last - 1;
 }
 
-static bool find_product(struct tgc *t, struct uop *store, struct product *x)
+bool grid_find_product(struct tgc *t, struct uop *store, struct product *x)
 {
     *x = (struct product){.rest = 1};
     if (!nest_find(t, store, &x->m) || !x->m.contraction || x->m.bytes || !find_sides(x))
@@ -126,7 +117,7 @@ static void pack_operands(struct tgc *t, struct kernel *k, int store)
 {
     struct product *x = scratch_array(t, 1, sizeof *x);
     struct uop *s = k->ast->src[store];
-    if (grid_vector_lanes(t) < 2 || !find_product(t, s, x))
+    if (grid_vector_lanes(t) < 2 || !grid_find_product(t, s, x))
         return;
     for (int i = 0; i < x->m.nload; i++) {
         struct uop *load = x->m.load[i];
@@ -237,6 +228,12 @@ static int list_tiles(const struct tgc *t, const struct product *x, struct block
     return n;
 }
 
+double grid_tile_ns(struct tgc *t, const struct product *x)
+{
+    struct block_tile best[TILES_MAX] = {{0}};
+    return list_tiles(t, x, best) > 0 ? best[0].ns : 0;
+}
+
 /* ------------------------------------------------------------------------------------- the opts */
 
 /* Whether a block's threads copy vectors of the operand: aligned neighbours along the sum's last loop, or
@@ -333,7 +330,7 @@ bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
     struct block_tile best[TILES_MAX] = {{0}};
     struct kernel packed = *k;
     pack_operands(t, &packed, store);
-    if (!find_product(t, packed.ast->src[store], x))
+    if (!grid_find_product(t, packed.ast->src[store], x))
         return false;
     for (int i = first, n = list_tiles(t, x, best); i < n; i++)
         if (apply_tile(t, &packed, store, x, &best[i])) {

@@ -489,6 +489,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_COVER: return apply_cover(w, o);
     case OPT_LOCAL: return apply_local(w, o);
     case OPT_DOUBLE: return apply_double(w, o);
+    case OPT_MATRIX: return apply_matrix(w, o);
     case OPT_TREE: return apply_tree(w, o);
     case OPT_SHUFFLE: return apply_shuffle(w, o);
     case OPT_FIRST: return apply_first(w, o);
@@ -580,7 +581,7 @@ bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct 
     if (ok && w->is_placed)
         ok = count_items(w) && work_scratch_fits(w);
     if (ok && (w->block || w->is_placed))
-        ok = is_fit_for_blocks(w);
+        ok = is_fit_for_blocks(w) && work_matrices_fit(w);
     if (ok) {
         k->block = w->block;
         *(v ? &v->ast : &k->ast) = w->ast;

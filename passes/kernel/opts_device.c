@@ -10,6 +10,7 @@
  * are inside of `axis`; the threads copy neighbours of the operand's memory, each as many at a time as
  * are a vector.
  */
+#include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 
 #include <string.h>
@@ -160,11 +161,59 @@ static bool cut_in_blocks(struct work *w, struct uop *r, int64_t n, struct uop *
     return true;
 }
 
+/* Whether the sum's terms are 0 where its loads are: products of what is loaded. */
+static bool is_zero_of_zeros(const struct uop *sum)
+{
+    const struct uop *x = sum->src[0], *src[2];
+    if (REDUCE_OP(sum->arg.i) != OP_ADD || x->op != OP_MUL)
+        return false;
+    for (int k = 0; k < 2; k++) {
+        for (src[k] = x->src[k]; src[k]->op == OP_CAST; src[k] = src[k]->src[0])
+            continue;
+        if (src[k]->op != OP_LOAD || (src[k]->nsrc == 4 && !load_is_zero_elsewhere(src[k])))
+            return false;
+    }
+    return true;
+}
+
+/* Of a sum's loop: what is loaded beyond it is 0, and so are its terms. */
+static bool cover_sum(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *sum, *q, *p, *valid, *src[MAX_RANK + 8];
+    int n = 1;
+    if (!work_take_sum(w, opt, opt->axis, &sum))
+        return false;
+    struct uop *r = sum->src[opt->axis + 1];
+    if (sum->nsrc > MAX_RANK + 6 || !is_zero_of_zeros(sum))
+        return work_refuse(w, "the terms beyond the sum would not be products of zeros");
+    if (!cut_in_blocks(w, r, opt->n, &q, &p, &valid))
+        return false;
+    struct uop *value = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), p));
+    src[0] = valid ? loads_if(t, value, valid, q, p) : value;
+    for (int i = 1; i < sum->nsrc; i++) {
+        if (i != opt->axis + 1) {
+            src[n++] = sum->src[i];
+            continue;
+        }
+        if (q->op == OP_RANGE)
+            src[n++] = q;
+        src[n++] = p;
+    }
+    struct uop *by = uop_intern(t, OP_REDUCE, sum->dtype, src, n, sum->arg);
+    uop_set_origin(t, by, sum);
+    struct uop *now = uop_substitute(t, w->ast->src[opt->store], sum, by);
+    work_put_stores(w, opt->store, &now, 1);
+    return true;
+}
+
 bool apply_cover(struct work *w, const struct opt *opt)
 {
     struct open *o = &w->open;
     struct tgc *t = w->t;
     struct uop *q, *p, *valid;
+    if (opt->of == OF_SUM)
+        return cover_sum(w, opt);
     if (!work_open(w, opt))
         return false;
     if (o->stage || opt->axis < 0 || opt->axis >= work_loops_before_lanes(o) || o->n >= RANGES_MAX)
@@ -197,7 +246,7 @@ static int64_t threads_of(const struct uop *store)
 
 /* The loops along which a block's copy of an operand has elements, outermost first, with a range of
  * the copy's own for each, and the operand's stride along it. */
-struct copy { struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK]; int ndim, nsum; };
+struct copy { struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK]; int ndim, nsum, row; };
 
 static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uop *r)
 {
@@ -226,6 +275,23 @@ static void order_loops(struct copy *c, int first)
         }
 }
 
+/* Of what an instruction takes as tiles, rows of the copy are those of the memory that is read: the loops of
+ * its neighbours are innermost, the sum's or the store's. */
+static void order_tile(const struct uop *sum, struct copy *c)
+{
+    bool of_sum = false;
+    order_loops(c, 0);
+    for (int k = 1; k < sum->nsrc; k++)
+        of_sum |= sum->src[k] == c->of[c->ndim - 1];
+    for (c->row = c->ndim; c->row > 0; c->row--) {
+        bool same = false;
+        for (int k = 1; k < sum->nsrc; k++)
+            same |= sum->src[k] == c->of[c->row - 1];
+        if (same != of_sum)
+            break;
+    }
+}
+
 /* Of the sum's loops inside of number `axis`, then of lanes and of the block's threads. */
 static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum, struct uop *load,
                       int axis, struct copy *c)
@@ -243,6 +309,9 @@ static bool find_copy(struct work *w, const struct uop *store, const struct uop 
         if (range_is_item(store->src[i]) && !add_loop(w, c, load, store->src[i]))
             return false;
     order_loops(c, c->nsum);
+    c->row = c->nsum;
+    if (REDUCE_MATRIX(sum->arg.i) && c->ndim > 0)
+        order_tile(sum, c);
     return c->ndim > 0 || work_refuse(w, "the block's threads read one element");
 }
 
@@ -296,6 +365,19 @@ static struct uop *find_operand(struct work *w, struct uop *sum, int operand)
     return NULL;
 }
 
+/* What is copied of the load: for an instruction of matrix.def the factor, which may be rounded from what is loaded. */
+static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
+{
+    struct uop *factor[2];
+    for (int exchanged = 0; exchanged < 2 && REDUCE_MATRIX(sum->arg.i); exchanged++) {
+        const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
+        for (int k = 0; matrix_factors(sum, row, exchanged, factor) && k < 2; k++)
+            if (factor[k] == load || (factor[k]->op == OP_CAST && factor[k]->src[0] == load))
+                return factor[k];
+    }
+    return load;
+}
+
 bool apply_local(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -309,6 +391,7 @@ bool apply_local(struct work *w, const struct opt *opt)
     int64_t threads = threads_of(store), total = 1, width = opt->to ? opt->to : 1;
     if (!load || work_stage_of(w, store, sum))
         return work_refuse(w, "the sum has no such operand");
+    struct uop *value = matrix_operand(sum, load);
     if (threads < 2)
         return work_refuse(w, "a copy in local memory is for a block's threads");
     if (!find_copy(w, store, sum, load, opt->axis, &c))
@@ -330,19 +413,25 @@ bool apply_local(struct work *w, const struct opt *opt)
         at = sym_add(t, at, sym_muli(t, c.own[a], step));
         from = sym_add(t, from, sym_muli(t, c.of[a], step));
         step = sat_mul(step, c.n[a]);
-        step += a == c.nsum ? opt->n : 0;
+        step += a == c.row ? opt->n : 0;
     }
-    src[0] = uop_substitute_all(t, load, &by);
+    src[0] = uop_substitute_all(t, value, &by);
     src[1] = at;
     if (turn->op == OP_RANGE)
         src[nsrc++] = turn;
     src[nsrc++] = thread;
     if (lane->op == OP_RANGE)
         src[nsrc++] = lane;
-    union arg memory = {.p = work_new_memory(w, load->dtype, step, SPACE_LOCAL)};
-    struct uop *read[2] = {uop_intern(t, OP_STAGE, load->dtype, src, nsrc, memory), from};
-    struct uop *now = uop_substitute(t, store, load,
-                                     uop_intern(t, OP_LOAD, load->dtype, read, 2, (union arg){0}));
+    /* narrow floats are copied as their bits, not converted to f32 and back */
+    bool as_bits = dtype_is_float(value->dtype) && dtype_bits(value->dtype) == 16;
+    enum dtype kept = as_bits ? DTYPE_U16 : value->dtype;
+    src[0] = as_bits ? uop_intern(t, OP_BITCAST, kept, src, 1, (union arg){0}) : src[0];
+    union arg memory = {.p = work_new_memory(w, kept, step, SPACE_LOCAL)};
+    struct uop *read[2] = {uop_intern(t, OP_STAGE, kept, src, nsrc, memory), from};
+    struct uop *copy = uop_intern(t, OP_LOAD, kept, read, 2, (union arg){0});
+    if (as_bits)
+        copy = uop_intern(t, OP_BITCAST, value->dtype, &copy, 1, (union arg){0});
+    struct uop *now = uop_substitute(t, store, value, copy);
     work_put_stores(w, opt->store, &now, 1);
     return true;
 }

@@ -10,8 +10,12 @@
  */
 #include "passes/kernel/opts_work.h"
 
-/* Elements of a half: a multiple of a vector's. */
-static int64_t half_of(const struct buffer *b) { return (b->dim[0]->vmax + 3) / 4 * 4; }
+/* Elements of a half: a multiple of 16 bytes. */
+static int64_t half_of(const struct buffer *b)
+{
+    int64_t n = 16 / (int64_t)dtype_nbytes(b->dtype);
+    return (b->dim[0]->vmax + n - 1) / n * n;
+}
 
 static bool is_stored(struct work *w, const struct uop *memory)
 {
@@ -43,6 +47,8 @@ static bool may_be_early(struct work *w, const struct uop *store, const struct u
 {
     const struct uop *load = stage->src[0];
     bool shared = false;
+    while (load->op == OP_CAST || load->op == OP_BITCAST)
+        load = load->src[0];
     for (int i = 2; i < stage->nsrc; i++)
         shared |= range_is_of_block(stage->src[i]) && range_fixed_size(stage->src[i]) == threads_of(store);
     if (!shared)

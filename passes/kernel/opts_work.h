@@ -94,6 +94,10 @@ bool apply_share(struct work *w, const struct opt *opt);
 bool apply_pass(struct work *w, const struct opt *opt);
 /* opts_double.c */
 bool apply_double(struct work *w, const struct opt *opt);
+/* opts_matrix.c; the second: whether all sums that an instruction of matrix.def computes have the form that it
+ * takes, false: refused */
+bool apply_matrix(struct work *w, const struct opt *opt);
+bool work_matrices_fit(struct work *w);
 /* fragment.c */
 bool apply_fragment(struct work *w, const struct opt *opt);
 

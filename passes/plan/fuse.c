@@ -266,10 +266,13 @@ static bool is_stat_of_columns(struct plan *p, const struct node *n)
            range_set_within(deps, s->out) && value_has_column_stat(p, n->u, POOLED_MAX);
 }
 
-/* A rounded factor as f32: what is worth memory is the half. */
+/* A rounded factor as f32, by --math or for a matrix instruction of the device: what is worth memory is the half. */
 static bool is_widened_factor(const struct plan *p, const struct uop *v)
 {
-    return v->op == OP_CAST && v->dtype == DTYPE_F32 && v->src[0]->dtype == p->t->math;
+    if (v->op != OP_CAST || v->dtype != DTYPE_F32)
+        return false;
+    enum dtype d = v->src[0]->dtype;
+    return d == p->t->math || (!p->noopt && dtype_bits(d) == 16 && dtype_is_float(d) && device_multiplies(p->t->device, d));
 }
 
 static void decide_computed(struct plan *p, struct node *n)

@@ -31,6 +31,38 @@ const struct device_row *device_default(const char *target)
     return NULL;
 }
 
+enum device_number {
+#define DEVICE(name, ...) DEVICE_##name,
+#include "passes/target/devices.def"
+#undef DEVICE
+};
+
+bool device_matrix(const struct device_row *d, int i, enum matrix_unit *of, double *gflops)
+{
+    static const struct { enum device_number device; enum matrix_unit of; double gflops; } has[] = {
+#define MATRIX_OF(device, row, rate) {DEVICE_##device, MATRIX_##row, rate},
+#include "passes/target/matrix.def"
+#undef MATRIX_OF
+    };
+    for (size_t k = 0; k < sizeof has / sizeof *has && d; k++)
+        if (&rows[has[k].device] == d && i-- == 0) {
+            *of = has[k].of;
+            *gflops = has[k].gflops;
+            return true;
+        }
+    return false;
+}
+
+bool device_multiplies(const struct device_row *d, enum dtype of)
+{
+    enum matrix_unit unit;
+    double gflops;
+    for (int i = 0; device_matrix(d, i, &unit, &gflops); i++)
+        if (matrix_row(unit)->dtype[MATRIX_A] == of && matrix_row(unit)->dtype[MATRIX_B] == of)
+            return true;
+    return false;
+}
+
 int device_image_shift(const struct tgc *t, size_t nelem)
 {
     enum { LEAST = 6 };                /* 64 pixels of floats are IMAGE_ALIGN bytes */

@@ -18,7 +18,8 @@ enum field {
     F_AS = 32,
     F_OPERAND = 64,
     F_SPACE = 128,
-    NFIELD = 8
+    F_BY = 256,
+    NFIELD = 9
 };
 static const struct { const char *text; int fields; } ops[OPT_COUNT] = {
 #define OPT(name, text, fields) {text, fields},
@@ -48,6 +49,8 @@ void opt_print(struct text *out, const struct opt *o)
         text_printf(out, " operand=%d", o->operand);
     if (has & F_SPACE)
         text_printf(out, " space=%s", space_name(o->space));
+    if (has & F_BY)
+        text_printf(out, " by=%s", matrix_row(o->by)->text);
 }
 
 /* -------------------------------------------------------------------------------------- reading */
@@ -77,7 +80,7 @@ static bool read_number(const struct reader *r, const char **at, int64_t most, i
 /* The length of the word at s, and the table's row that it is; -1: none. */
 static int find_word(const char *s, size_t *length, const char *(*row)(int), int n)
 {
-    *length = strspn(s, "abcdefghijklmnopqrstuvwxyz");
+    *length = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_");
     for (int i = 0; i < n; i++)
         if (strlen(row(i)) == *length && !strncmp(row(i), s, *length))
             return i;
@@ -88,11 +91,13 @@ static const char *op_text(int i) { return ops[i].text; }
 static const char *kind_text(int i) { return axis_name((enum axis)i); }
 static const char *field_text(int i)
 {
-    static const char *const text[] = {"axis", "n", "from", "to", "kind", "as", "operand", "space"};
+    static const char *const text[] = {"axis", "n", "from", "to", "kind", "as", "operand", "space",
+                                       "by"};
     return text[i];
 }
 static const char *as_text(int i) { return i ? "column" : "row"; }
 static const char *space_text(int i) { return space_name((enum space)i); }
+static const char *by_text(int i) { return matrix_row((enum matrix_unit)i)->text; }
 static const char *nest_text(int i) { return i ? "sum" : "stage"; }
 
 static bool read_nest(const struct reader *r, const char **at, struct opt *o)
@@ -124,6 +129,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
     case F_KIND: found = find_word(*at, &length, kind_text, AXIS_COUNT); break;
     case F_AS: found = find_word(*at, &length, as_text, 2); break;
     case F_SPACE: found = find_word(*at, &length, space_text, SPACE_COUNT); break;
+    case F_BY: found = find_word(*at, &length, by_text, MATRIX_COUNT); break;
     default:
         if (!read_number(r, at, field == 1 || field == 2 ? INT64_MAX / 16 : INT32_MAX, &n))
             return false;
@@ -132,6 +138,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
     if (found < 0)
         return wrong(r, *at, 1 << field == F_KIND ? "a kind of loop is expected"
                              : 1 << field == F_AS ? "'row' or 'column' is expected"
+                             : 1 << field == F_BY ? "an instruction of matrix.def is expected"
                                                   : "a space of spaces.def is expected");
     *at += length;
     switch (1 << field) {
@@ -142,6 +149,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
     case F_KIND: o->kind = (enum axis)found; break;
     case F_OPERAND: o->operand = (int)n; break;
     case F_SPACE: o->space = (enum space)found; break;
+    case F_BY: o->by = (enum matrix_unit)found; break;
     default: o->column = found; break;
     }
     return true;
@@ -214,7 +222,8 @@ bool opts_are_equal(const struct opts *a, const struct opts *b)
         equal = x->op == y->op && x->store == y->store && x->of == y->of &&
                 x->number == y->number && x->axis == y->axis && x->n == y->n &&
                 x->from == y->from && x->to == y->to && x->operand == y->operand &&
-                x->space == y->space && x->kind == y->kind && x->column == y->column;
+                x->space == y->space && x->kind == y->kind && x->column == y->column &&
+                x->by == y->by;
     }
     return equal;
 }

@@ -11,10 +11,7 @@ enum { BORDER = 0xa5 };
 /* Called by generated code alone. */
 API uint64_t emulator_place(uint32_t what, uint32_t d);
 API void emulator_barrier(uint32_t flags);
-API uint32_t emulator_subgroup(uint32_t what);
 API void emulator_subgroup_barrier(uint32_t flags);
-API void emulator_give(const void *value, uint32_t nbytes);
-API void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
 API void emulator_atomic(const void *at, uint32_t nbytes);
 API void *__translate_sampler_initializer(int32_t bits);
 API uint32_t emulator_sampler(const void *sampler);

@@ -331,6 +331,11 @@ const char *item_line(void);
 /* Whether nothing was reported of this place yet: what one work-item does the others do, too. Notes
  * that it is, and that the launch has failed. */
 bool item_is_first(void);
+/* builtins.c: of the work-item that runs, what its sub-group has, and what its work-items give each other: of a
+ * lane; at the same place of the code, and in turns. */
+API uint32_t emulator_subgroup(uint32_t what);
+API void emulator_give(const void *value, uint32_t nbytes);
+API void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
 bool item_has_stack(const struct item *item, uintptr_t at);
 
 #endif

@@ -47,7 +47,7 @@ def need_clang():
 @functools.cache
 def key(clang):
     files = [path for path in sorted(SOURCES.rglob("*")) if path.is_file() and "programs" not in path.parts]
-    text = b"".join(path.read_bytes() for path in files)
+    text = b"".join(path.read_bytes() for path in [*files, SOURCES.parents[1] / "ir/matrix.def"])
     version = subprocess.run([clang, "--version"], capture_output=True, check=True).stdout
     return hashlib.sha256(text + version).hexdigest()[:16]
 
@@ -91,7 +91,7 @@ def remove_old(folder):
 
 FLAGS = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wpedantic",
          "-Wshadow", "-Wconversion", "-Werror", f'-DTGC_EMULATOR_SOURCES="{SOURCES}"']
-KERNELS = ("report", "calls", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins", "gpu")      # what all drivers share
+KERNELS = ("report", "calls", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins", "gpu", "matrix")      # what all drivers share
 
 
 def link(folder, name, sources, *others, flags=()):

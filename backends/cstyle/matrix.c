@@ -1,0 +1,55 @@
+/* matrix.c - a wave's products in a kernel's text: tiles that all threads of the wave load together, and
+ * the instruction that adds their product to the sums that each thread has.
+ *
+ *      const auto a = m16n8k16_b16_a(&tile[at], 40);
+ *      m16n8k16_f16(sum[row][column][0], a, b);
+ *
+ * The functions are pieces of runtime/ in the device's language: a product has its row's name (ir/matrix.def),
+ * a load the row's shape, the bits of an element, and the factor.
+ */
+#include "backends/cstyle/writer.h"
+
+#include <string.h>
+
+/* The product that u, loaded at the present position, is a factor of; *factor: which one. */
+static const struct uop *product_of(const struct writer *w, const struct uop *u, int *factor)
+{
+    for (int i = w->position; i < w->nlinear; i++)
+        for (*factor = 0; w->linear[i]->op == OP_MATRIX && *factor < 2; ++*factor)
+            if (w->linear[i]->src[1 + *factor] == u)
+                return w->linear[i];
+    TGC_BUG(w->t, "kernel %s: a tile without a product", w->f->k->name);
+}
+
+void matrix_load(struct writer *w, const struct uop *u)
+{
+    struct tgc *t = w->t;
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    struct value *v = scratch_array(t, 1, sizeof *v);
+    struct expr src[2] = {{0}, {0}};
+    int factor;
+    const struct uop *product = product_of(w, u, &factor);
+    const char *row = matrix_row(MATRIX_ROW(product->arg.i))->text, *name = writer_local(w, factor ? "b" : "a");
+    const char *function = mem_printf(t, "%.*s_b%d_%c%s", (int)strcspn(row, "_"), row, dtype_bits(u->dtype),
+                                      factor ? 'b' : 'a', MATRIX_ALONG_K(product->arg.i, factor) ? "" : "_across");
+    writer_operands(w, u, 2, src);
+    w->f->is_used[writer_place(w, b)] = true;
+    const char *args = mem_printf(t, "&%s[%s], %lld", writer_place_name(w, b), src[1].s,
+                                  (long long)TILE_STRIDE(u->arg.i));
+    writer_put(w, mem_printf(t, "const auto %s = %s;", name, expr_call(w->p, function, args, 'I').s), true);
+    v->e = expr_name(name, 'I');
+    v->leaf = v->written = true;
+    map_set(&w->value, u, v);
+}
+
+void matrix_product(struct writer *w, const struct uop *u)
+{
+    const struct uop *acc = u->src[0];
+    struct text args = {.t = w->t};
+    text_puts(&args, writer_value(w, acc)->array);
+    for (int k = 1; k + 1 < acc->nsrc; k++)
+        text_printf(&args, "[%s]", range_is(acc->src[k], AXIS_ELEMENT) ? "0" : writer_value(w, acc->src[k])->e.s);
+    text_printf(&args, ", %s, %s", writer_value(w, u->src[1])->e.s, writer_value(w, u->src[2])->e.s);
+    writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, matrix_row(MATRIX_ROW(u->arg.i))->text, args.s, 'I').s),
+               false);
+}

@@ -1,0 +1,145 @@
+/* matrix.c - reads a sum that an instruction of ir/matrix.def computes: where its factors lie, and which
+ * of the store's loops are the lanes of the wave and the elements that each of them holds.
+ *
+ *      store y[...], sum over ko, k of a[..] * b[..]         lanes: the innermost items of the block
+ *         item wave, item m 8, item n 4                      elements: the lanes of the kind `element`
+ *         lane row, lane column, element m 2, element n 2    k: the sum's last loop
+ *
+ * The sum is a sum of scalars like any other: each thread's elements, written out. That the threads of a
+ * wave can compute theirs together follows from where factors lie: the coordinate m moves along a by
+ * one stride, n along b, and k along both.
+ */
+#include "passes/analysis/matrix.h"
+#include "passes/analysis/nest.h"
+
+struct uop *matrix_factor(struct uop *u, enum dtype d)
+{
+    if (u->dtype != d && u->op == OP_CAST)
+        u = u->src[0];
+    if (u->dtype != d)
+        return NULL;
+    const struct uop *load = u->op == OP_CAST || u->op == OP_BITCAST ? u->src[0] : u;
+    return load->op == OP_LOAD ? u : NULL;
+}
+
+bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool exchanged, struct uop **factor)
+{
+    const struct uop *product = sum->src[0];
+    if (REDUCE_OP(sum->arg.i) != OP_ADD || product->op != OP_MUL || product->dtype != row->dtype[MATRIX_SUM])
+        return false;
+    for (int i = 0; i < 2; i++)
+        factor[i] = matrix_factor(product->src[exchanged ? 1 - i : i], row->dtype[i]);
+    return factor[0] && factor[1];
+}
+
+/* The ranges that stand for the bits of the lane's number, or the element's, are those of the store that
+ * follow each other; returns how many there are. from: the last of them. */
+static bool add_axes(const struct matrix_row *row, bool of_lane, const struct uop *store, int from,
+                     struct matrix_axes *axes)
+{
+    struct matrix_bit bit[MATRIX_BITS_MAX];
+    int n = matrix_bits(row, MATRIX_SUM, of_lane, bit);
+    for (int i = 0; i < n; from--) {
+        int same = 1;
+        while (i + same < n && bit[i + same].of == bit[i].of && bit[i + same].bit == bit[i].bit + same)
+            same++;
+        if (from < store_first_range(store) || range_fixed_size(store->src[from]) != 1 << same ||
+            !(of_lane ? range_is_item(store->src[from]) : range_is(store->src[from], AXIS_ELEMENT)))
+            return false;
+        axes->v[axes->n++] = (struct matrix_axis){store->src[from], bit[i].of, (int64_t)1 << bit[i].bit};
+        i += same;
+    }
+    return true;
+}
+
+static int last_item(const struct uop *store)
+{
+    int i = store->nsrc - 1;
+    while (i >= store_first_range(store) && !range_is_item(store->src[i]))
+        i--;
+    return i;
+}
+
+/* The stride of one step along the coordinate; 0: the offset does not change with it. */
+static bool find_stride(struct tgc *t, struct uop *offset, const struct matrix_axes *axes,
+                        enum matrix_coordinate of, int64_t *stride)
+{
+    bool any = false;
+    for (int i = 0; i < axes->n; i++) {
+        int64_t s;
+        if (axes->v[i].of != of)
+            continue;
+        if (!index_stride(t, offset, axes->v[i].range, &s) || s % axes->v[i].scale ||
+            (any && s / axes->v[i].scale != *stride))
+            return false;
+        *stride = s / axes->v[i].scale;
+        any = true;
+    }
+    return any;
+}
+
+static bool find_tile(struct tgc *t, struct uop *load, enum matrix_coordinate side, const struct matrix_axes *axes,
+                      struct matrix_tile *tile)
+{
+    int64_t along[MATRIX_NONE] = {0};
+    struct uop_map zero = {.t = t, .scratch = true};
+    struct uop *offset = load->src[1];
+    for (int of = 0; of < MATRIX_NONE; of++)
+        if (!find_stride(t, offset, axes, (enum matrix_coordinate)of, &along[of]))
+            return false;
+    if (along[side == MATRIX_M ? MATRIX_N : MATRIX_M] || along[side] < 1 || along[MATRIX_K] < 1)
+        return false;
+    for (int i = 0; i < axes->n; i++)
+        map_set(&zero, axes->v[i].range, uop_int(t, 0));
+    bool along_k = along[MATRIX_K] == 1;
+    *tile = (struct matrix_tile){load, uop_substitute_all(t, offset, &zero), along[along_k ? side : MATRIX_K],
+                                 along_k};
+    return along_k || along[side] == 1;
+}
+
+/* Halves lie in local memory as their bits. */
+static struct uop *bits_of(struct uop *u) { return u->op == OP_BITCAST ? u->src[0] : u; }
+
+static bool fail(const char **why, const char *text)
+{
+    *why = text;
+    return false;
+}
+
+static bool read_product(struct tgc *t, const struct uop *store, const struct uop *sum, struct matrix_product *p,
+                         const char **why)
+{
+    const struct matrix_row *row = matrix_row(p->of);
+    struct matrix_axes axes = {.n = 0};
+    struct uop *factor[2], *k = sum->src[sum->nsrc - 1];
+    if (!add_axes(row, true, store, last_item(store), &axes))
+        return fail(why, "the block's last threads are not the lanes of the instruction");
+    int lanes = axes.n;
+    if (!add_axes(row, false, store, store->nsrc - 1, &axes))
+        return fail(why, "the thread's last elements are not those of the instruction");
+    for (int i = axes.n - 1; i >= lanes; i--)
+        p->element[p->nelement++] = axes.v[i].range;
+    if (range_fixed_size(k) != row->size[MATRIX_K])
+        return fail(why, "the sum's last loop is not as long as the instruction's");
+    axes.v[axes.n++] = (struct matrix_axis){k, MATRIX_K, 1};
+    for (int exchanged = 0; exchanged < 2; exchanged++) {
+        bool fits = matrix_factors(sum, row, exchanged, factor);
+        for (int i = 0; i < 2 && fits; i++)
+            fits = (factor[i] = bits_of(factor[i]))->op == OP_LOAD && factor[i]->nsrc == 2 && factor[i]->src[0]->op == OP_STAGE &&
+                   buffer_space(uop_buffer_of(factor[i]->src[0])) == SPACE_LOCAL &&
+                   find_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, &axes, &p->factor[i]);
+        if (fits)
+            return true;
+    }
+    return fail(why, "the factors are not in local memory, in the order that the instruction takes");
+}
+
+bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum, struct matrix_product *p,
+                 const char **why)
+{
+    struct mem_mark mark = scratch_mark(t);
+    *p = (struct matrix_product){.of = (enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)};
+    bool ok = read_product(t, store, sum, p, why);
+    scratch_release(t, mark);
+    return ok;
+}

@@ -1,0 +1,34 @@
+/* matrix.h - sums of products that an instruction of ir/matrix.def computes for a wave. */
+#ifndef TGC_MATRIX_H
+#define TGC_MATRIX_H
+
+#include "passes/analysis/access.h"
+
+/* One of a wave's matrices: its coordinates m, n and k are sums of these ranges, each times a scale.
+ * lane: the block's threads within the wave, the innermost of the store's items; element: what a
+ * thread holds. Innermost first. */
+struct matrix_axis { struct uop *range; enum matrix_coordinate of; int64_t scale; };
+enum { MATRIX_AXES_MAX = 16 };
+struct matrix_axes { struct matrix_axis v[MATRIX_AXES_MAX]; int n; };
+
+/* The value in memory of which u is the factor of a product that the row multiplies exactly: u itself,
+ * or what is cast to u's dtype. NULL: u is no value of that dtype, or none that is loaded or rounded
+ * from what is loaded. */
+struct uop *matrix_factor(struct uop *u, enum dtype d);
+/* The product under the sum: factor[0] is for the row's a, factor[1] for b; which of the two changes with m,
+ * or with n: as the caller finds. false: it is no product of values of the row's dtypes. */
+bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool exchanged, struct uop **factor);
+
+/* A factor in local memory, a tile of rows of neighbours. */
+struct matrix_tile { struct uop *load, *offset; int64_t stride; bool along_k; };
+struct matrix_product {
+    enum matrix_unit of;
+    struct matrix_tile factor[2];
+    struct uop *element[MATRIX_AXES_MAX]; int nelement;
+};
+/* How the store's sum, which MATRIX has given to a row, is computed by it. false: it is not in the form that
+ * the instruction takes; *why says what is missing. */
+bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum, struct matrix_product *p,
+                 const char **why);
+
+#endif

@@ -1,0 +1,223 @@
+/* grid_matrix.c - sums of products on a device by an instruction of ir/matrix.def: blocks of waves, each with a
+ * tile of the instruction's matrices.
+ *
+ *      rows      q · wave · tile · m        a block: waves of rows x waves of columns; a wave: tiles of rows x
+ *      columns   q · wave · tile · n                    tiles of columns, of m x n sums each
+ *      terms     q · part · k
+ *
+ * As in grid_tile.c the sum goes in steps, and in each the block copies what its waves read of both factors to
+ * local memory, in the order of the memory that they are in. Rows, columns and terms beyond the product are zeros
+ * there, so all waves multiply whole matrices. Which instruction: the first of the device's that multiplies
+ * values of the factors' dtypes (passes/target/matrix.def).
+ *
+ * The model: the instruction's rate, of tiles that reach beyond the result, too; what the threads issue besides
+ * to load tiles and to copy; the operands' bytes, once for each block; and how many blocks hide what copies wait for.
+ */
+#include "passes/analysis/matrix.h"
+#include "passes/kernel/grid_product.h"
+#include "passes/target/target.h"
+
+enum { STEPS_MAX = 64, CHOICES_MAX = 8 };
+enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
+
+struct wave_tile { int64_t waves[2], tiles[2], step; bool doubled; double ns; };
+struct matrix_choice {
+    struct product *x;
+    const struct matrix_row *row;
+    enum matrix_unit of;
+    double gflops;
+    int m, n;                    /* the store's loops, by position, of the instruction's rows and columns */
+    int64_t nm, nn, nk;          /* how many there are of each, and of terms */
+};
+
+/* The instruction that multiplies the product's factors, and which of the store's loops are its rows. */
+static bool find_instruction(struct tgc *t, struct product *x, struct matrix_choice *c)
+{
+    struct uop *sum = x->m.reduce, *factor[2];
+    struct uop *const *loop = x->m.store->src;
+    *c = (struct matrix_choice){.x = x};
+    for (int i = 0; device_matrix(t->device, i, &c->of, &c->gflops); i++)
+        for (int exchanged = 0; exchanged < 2; exchanged++) {
+            c->row = matrix_row(c->of);
+            if (c->row->lanes != t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))
+                continue;
+            bool rows = uop_depends_on(t, factor[0], loop[x->row]);
+            c->m = rows ? x->row : x->column;
+            c->n = rows ? x->column : x->row;
+            if (!uop_depends_on(t, factor[0], loop[c->m]) || uop_depends_on(t, factor[0], loop[c->n]) ||
+                !uop_depends_on(t, factor[1], loop[c->n]) || uop_depends_on(t, factor[1], loop[c->m]))
+                continue;
+            c->nm = loop[c->m]->src[0]->vmax;
+            c->nn = loop[c->n]->src[0]->vmax;
+            c->nk = range_fixed_size(sum->src[sum->nsrc - 1]);
+            return c->nk > c->row->size[MATRIX_K];
+        }
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------- the cost */
+
+static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
+
+static int64_t side_of(const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    return w->waves[side] * w->tiles[side] * c->row->size[side];
+}
+
+static int64_t threads_of(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    return w->waves[0] * w->waves[1] * c->row->lanes;
+}
+
+/* Elements by which a row of a copy is longer than what is copied, so that the rows of a tile are in other banks. */
+static int64_t pad_of(const struct matrix_choice *c) { return 16 / (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]); }
+
+static int64_t copied_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t a = side_of(c, w, 0), b = side_of(c, w, 1), long_side = a > b ? a : b;
+    int64_t rows = (a + b) * w->step + pad_of(c) * 2 * (long_side > w->step ? long_side : w->step);
+    return rows * (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]) * (w->doubled ? 2 : 1);
+}
+
+static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    const struct device_row *d = t->device;
+    int64_t threads = threads_of(c, w), most = d->group < THREADS_MOST ? d->group : THREADS_MOST, registers = 0;
+    int size[3];
+    for (int i = 0; i < 3; i++)
+        size[i] = matrix_elements(c->row, (enum matrix_part)i) * dtype_bits(c->row->dtype[i]) / 32;
+    registers = w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] + w->tiles[1] * size[MATRIX_B];
+    if (w->doubled)
+        registers += w->step * (side_of(c, w, 0) + side_of(c, w, 1)) / threads;
+    return threads <= most && 4 * registers <= 3 * d->registers && 2 * copied_nbytes(c, w) <= 3 * d->local_nbytes / 2 &&
+           w->step < c->nk && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0;
+}
+
+static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    const struct device_row *d = t->device;
+    const struct matrix_row *r = c->row;
+    double rows = (double)side_of(c, w, 0), columns = (double)side_of(c, w, 1), threads = (double)threads_of(c, w),
+           bytes = (double)dtype_nbytes(r->dtype[MATRIX_A]);
+    double blocks = ceil_div(c->nm, side_of(c, w, 0)) * ceil_div(c->nn, side_of(c, w, 1)) * (double)c->x->rest;
+    double steps = ceil_div(c->nk, w->step) * (double)(c->x->terms / c->nk), k = steps * (double)w->step;
+    double arithmetic = 2 * rows * columns * k / c->gflops;
+    /* what a thread issues for each k of the instruction: words of tiles, products, its part of the copies */
+    double words = (double)(w->tiles[0] * matrix_elements(r, MATRIX_A) + w->tiles[1] * matrix_elements(r, MATRIX_B)) * bytes / 4;
+    double copies = (RATIO_GRID_LOAD + 1) * (rows + columns) * r->size[MATRIX_K] / threads;
+    double issued = words + (double)(w->tiles[0] * w->tiles[1]) + copies + RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->doubled ? 2 : 1);
+    double issue = 2 * threads * k / r->size[MATRIX_K] * issued / d->gflops;
+    double busy = arithmetic > issue ? arithmetic : issue;          /* of the device, for a block */
+    double held = blocks / d->units, room = (double)(d->unit_local_nbytes / copied_nbytes(c, w)),
+           most = (double)d->unit_threads / threads;
+    held = held > room ? room : held;
+    held = held > most ? most : held;
+    held = held < 1 ? 1 : held;
+    double step = busy * d->units / steps, wait = (w->doubled ? d->latency : d->latency + step) / (held * step),
+           fill = held * threads / (d->wave * RATIO_GRID_FILL), waves = blocks / d->units;
+    double ns = blocks * busy * (wait < 1 ? 1 : wait) / (fill > 1 ? 1 : fill) * (__builtin_ceil(waves) / waves);
+    double reading = blocks * k * (rows + columns) * bytes / (d->gbytes * RATIO_GRID_CACHE);
+    return ns > reading ? ns : reading;
+}
+
+static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best)
+{
+    int n = 0;
+    for (int i = 0; i < 4 * 4 * 4 * 4 * 3 * 2; i++) {
+        struct wave_tile w = {{1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, 1 << i / 64 % 4},
+                              (int64_t)c->row->size[MATRIX_K] << i / 256 % 3, i / 768, 0};
+        if (!wave_fits(t, c, &w))
+            continue;
+        w.ns = wave_ns(t, c, &w);
+        int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
+        for (; at > 0 && best[at - 1].ns > w.ns; at--)
+            if (at < CHOICES_MAX)
+                best[at] = best[at - 1];
+        if (at < CHOICES_MAX)
+            best[at] = w;
+    }
+    return n;
+}
+
+/* ------------------------------------------------------------------------------------- the opts */
+
+/* The loop as blocks, waves and tiles; the tile's loop gets the tag `tag`. */
+static void list_side(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side, int tag)
+{
+    static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS}, items[2] = {LOOP_ROW_ITEMS, LOOP_COLUMN_ITEMS},
+                     tiles[2] = {LOOP_ROW_TILES, LOOP_COLUMN_TILES}, inner[2] = {LOOP_M, LOOP_N};
+    struct block_of all = {side_of(c, w, side), 1, blocks[side], inner[side], inner[side], false};
+    list_cover(l, range_fixed_size(c->x->m.store->src[side ? c->n : c->m]), tag, &all);
+    list_divide(l, inner[side], side_of(c, w, side), w->tiles[side] * c->row->size[side], items[side]);
+    list_divide(l, inner[side], w->tiles[side] * c->row->size[side], c->row->size[side], tiles[side]);
+}
+
+static struct opt *add_of_sum(struct place_list *l, enum opt_op op, int number, int axis)
+{
+    struct opt *o = list_add(l, op, -1);
+    o->of = OF_SUM, o->number = number, o->axis = axis;
+    return o;
+}
+
+/* The sum's last loop in steps of parts of the instruction's k; returns the number of the loop over steps. */
+static int list_terms(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int number)
+{
+    int last = c->x->m.reduce->nsrc - 2;
+    add_of_sum(l, OPT_COVER, number, last)->n = w->step;
+    if (w->step > c->row->size[MATRIX_K])
+        add_of_sum(l, OPT_DIVIDE, number, last + 1)->n = c->row->size[MATRIX_K];
+    return last;
+}
+
+static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct matrix_choice *c,
+                        const struct wave_tile *w)
+{
+    struct place_list l;
+    struct kernel trial = *k;
+    const struct product *x = c->x;
+    int tag[LOOPS_MAX], n = 0, number = opt_number(t, x->m.store, x->m.reduce);
+    int64_t size[LOOPS_MAX];
+    list_begin(&l, t, k->ast, store);
+    for (int i = 0; i < l.nloop; i++)
+        if (x->m.first + i != x->row && x->m.first + i != x->column) {
+            tag[n] = LOOP_GIVEN + i;
+            size[n++] = x->m.store->src[x->m.first + i]->src[0]->vmax;
+        }
+    list_side(&l, c, w, 0, LOOP_GIVEN + c->m - x->m.first);
+    list_side(&l, c, w, 1, LOOP_GIVEN + c->n - x->m.first);
+    tag[n] = LOOP_ROWS, size[n++] = INT64_MAX;
+    tag[n] = LOOP_COLUMNS, size[n++] = INT64_MAX;
+    list_grid(&l, tag, size, n);
+    for (int i = 0; i < 2; i++)
+        if (w->waves[i] > 1)
+            list_add(&l, OPT_ITEM, i ? LOOP_COLUMN_ITEMS : LOOP_ROW_ITEMS);
+    list_lanes(&l, LOOP_ROW_TILES, w->tiles[0], false);
+    list_lanes(&l, LOOP_COLUMN_TILES, w->tiles[1], true);
+    int axis = list_terms(&l, c, w, number);
+    struct opt *o = list_add(&l, OPT_MATRIX, LOOP_M);
+    o->of = OF_SUM, o->number = number, o->by = c->of, o->to = list_position(&l, LOOP_N);
+    for (int i = 0; i < 2; i++) {
+        o = add_of_sum(&l, OPT_LOCAL, number, axis);
+        o->n = pad_of(c), o->operand = i, o->to = 1;
+    }
+    if (w->doubled)
+        add_of_sum(&l, OPT_DOUBLE, number, 0);
+    if (l.failed || !grid_apply(t, &trial, &l, (int)threads_of(c, w), 1))
+        return false;
+    *k = trial;
+    return true;
+}
+
+bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
+{
+    struct product *x = scratch_array(t, 1, sizeof *x);
+    struct matrix_choice c;
+    struct wave_tile best[CHOICES_MAX] = {{{0}, {0}, 0, false, 0}};
+    if (t->no_locals || !grid_find_product(t, k->ast->src[store], x) || !find_instruction(t, x, &c))
+        return false;
+    double scalar = grid_tile_ns(t, x);
+    for (int i = first, n = list_waves(t, &c, best); i < n; i++)
+        if ((scalar <= 0 || best[i].ns < scalar) && apply_waves(t, k, store, &c, &best[i]))
+            return true;
+    return false;
+}

@@ -1,0 +1,135 @@
+/* opts_matrix.c - MATRIX: a wave computes a sum of products by an instruction of ir/matrix.def.
+ *
+ *      matrix 0.sum0 axis=4 to=5 by=m16n8k16_f16
+ *
+ *      i < 16  ->  8*m1 + m0        items m0 < 8, n1 < 4: the lanes of the wave
+ *      j < 8   ->  2*n1 + n0        elements m1 < 2, n0 < 2: what each of them holds
+ *
+ * The store's loops `axis` and `to`, and the last one of the sum, are as long as the instruction's matrices.
+ * Of what bits of a lane's number and of an element's the rows and columns of the sum are made, says the row.
+ * The sum's value stays what it was, so everything that reads an AST knows what it means; it has the row's
+ * number. The factors must be values of the row's dtypes already: nothing is rounded here.
+ */
+#include "passes/analysis/matrix.h"
+#include "passes/kernel/opts_work.h"
+#include "passes/target/target.h"
+
+static bool device_has(const struct work *w, enum matrix_unit of)
+{
+    enum matrix_unit has;
+    double gflops;
+    for (int i = 0; device_matrix(w->t->device, i, &has, &gflops); i++)
+        if (has == of)
+            return true;
+    return false;
+}
+
+/* Whether one factor changes with m alone, the other one with n. */
+static bool sides_fit(struct work *w, const struct uop *sum, const struct matrix_row *row, const struct uop *m,
+                      const struct uop *n)
+{
+    struct uop *factor[2];
+    for (int exchanged = 0; exchanged < 2; exchanged++)
+        if (matrix_factors(sum, row, exchanged, factor) && uop_depends_on(w->t, factor[0], m) &&
+            !uop_depends_on(w->t, factor[0], n) && uop_depends_on(w->t, factor[1], n) &&
+            !uop_depends_on(w->t, factor[1], m))
+            return true;
+    return false;
+}
+
+static bool loop_fits(struct work *w, int at, int64_t size)
+{
+    const struct open *o = &w->open;
+    return at >= 0 && at < work_loops_before_lanes(o) && range_fixed_size(o->range[at]) == size &&
+           RANGE_AXIS(o->range[at]->arg.i) == AXIS_LOOP && RANGE_WORKER(o->range[at]->arg.i) == WORKER_EACH;
+}
+
+static bool may_take_matrix(struct work *w, const struct opt *opt, struct uop *sum)
+{
+    const struct matrix_row *row = matrix_row(opt->by);
+    struct uop *store = w->ast->src[opt->store];
+    if (!w->t->device || w->t->device->wave != row->lanes || !device_has(w, opt->by))
+        return work_refuse(w, "the device has no such instruction");
+    if (REDUCE_MATRIX(sum->arg.i) || work_stage_of(w, store, sum) || work_is_of_sum(w, store, sum))
+        return work_refuse(w, "an instruction computes a sum of the store's own, once");
+    if (range_fixed_size(sum->src[sum->nsrc - 1]) != row->size[MATRIX_K])
+        return work_refuse(w, "the sum's last loop is not as long as the instruction's");
+    return true;
+}
+
+/* The ranges for the bits of a lane's number, or of an element's, innermost first; adds to *at, by coordinate,
+ * what they count. */
+static int make_ranges(struct work *w, const struct matrix_row *row, bool of_lane, struct uop **range,
+                       struct uop **at)
+{
+    struct tgc *t = w->t;
+    struct matrix_bit bit[MATRIX_BITS_MAX];
+    int n = matrix_bits(row, MATRIX_SUM, of_lane, bit), nrange = 0;
+    for (int i = 0; i < n;) {
+        int same = 1;
+        while (i + same < n && bit[i + same].of == bit[i].of && bit[i + same].bit == bit[i].bit + same)
+            same++;
+        struct uop *r = uop_axis(t, uop_int(t, 1 << same), of_lane ? AXIS_LOOP : AXIS_ELEMENT,
+                                 of_lane ? WORKER_ITEM : WORKER_EACH);
+        at[bit[i].of] = sym_add(t, at[bit[i].of], sym_muli(t, r, 1 << bit[i].bit));
+        range[nrange++] = r;
+        i += same;
+    }
+    return nrange;
+}
+
+bool apply_matrix(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct open *o = &w->open;
+    const struct matrix_row *row = matrix_row(opt->by);
+    struct opt nest = {.op = opt->op, .store = opt->store};
+    struct uop *sum, *zero = uop_int(t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero},
+               *lane[MATRIX_BITS_MAX], *element[MATRIX_BITS_MAX];
+    if (!work_take_sum(w, opt, 0, &sum) || !may_take_matrix(w, opt, sum) || !work_open(w, &nest))
+        return false;
+    if (opt->axis == opt->to || !loop_fits(w, opt->axis, row->size[MATRIX_M]) ||
+        !loop_fits(w, opt->to, row->size[MATRIX_N]) || o->n + 8 > RANGES_MAX)
+        return work_refuse(w, "the store's two loops are not as long as the instruction's");
+    struct uop *m = o->range[opt->axis], *n = o->range[opt->to];
+    if (!sides_fit(w, sum, row, m, n))
+        return work_refuse(w, "the sum is none of products of the instruction's dtypes, one factor by rows, the other by columns");
+    int nlane = make_ranges(w, row, true, lane, at), nelement = make_ranges(w, row, false, element, at);
+    work_remove_range(o, opt->axis > opt->to ? opt->axis : opt->to);
+    work_remove_range(o, opt->axis > opt->to ? opt->to : opt->axis);
+    work_substitute(w, m, at[MATRIX_M]);
+    work_substitute(w, n, at[MATRIX_N]);
+    for (int i = nlane - 1; i >= 0; i--)
+        work_insert_range(o, work_loops_before_lanes(o), lane[i], n);
+    for (int i = nelement - 1; i >= 0; i--)
+        work_insert_range(o, o->n, element[i], n);
+    work_close(w);
+    if (!work_take_sum(w, opt, 0, &sum))
+        return false;
+    union arg arg = {.i = REDUCE_MATRIX_BITS(OP_ADD, opt->by)};
+    struct uop *by = uop_intern(t, OP_REDUCE, sum->dtype, sum->src, sum->nsrc, arg);
+    uop_set_origin(t, by, sum);
+    struct uop *now = uop_substitute(t, w->ast->src[opt->store], sum, by);
+    work_put_stores(w, opt->store, &now, 1);
+    w->is_placed = true;
+    return true;
+}
+
+bool work_matrices_fit(struct work *w)
+{
+    struct matrix_product p;
+    for (int i = 0; i < w->ast->nsrc; i++) {
+        struct mem_mark mark = scratch_mark(w->t);
+        struct uop *store = w->ast->src[i];
+        int n;
+        struct uop **order = uop_toposort(w->t, &store, 1, &n);
+        bool fits = true;
+        for (int j = 0; j < n && fits; j++)
+            fits = order[j]->op != OP_REDUCE || !REDUCE_MATRIX(order[j]->arg.i) ||
+                   matrix_read(w->t, store, order[j], &p, &w->why);
+        scratch_release(w->t, mark);
+        if (!fits)
+            return false;
+    }
+    return true;
+}

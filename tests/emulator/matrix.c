@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: 0BSD */
+/* matrix.c - what an instruction of ir/matrix.def does, by its row: every lane of the wave gives the others what it
+ * holds of the two factors, and computes its own sums.
+ *
+ * All lanes of a whole wave must come here, at the same place of the code: item_wait() reports those that do not.
+ */
+#include "emulator.h"
+
+#include <string.h>
+
+API void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
+
+enum part { A, B, SUM, PARTS };
+enum type { F16, BF16, F32, I8, U8, I32 };
+static const unsigned nbytes_of[] = {2, 2, 4, 1, 1, 4};
+struct row {
+    const char *text;
+    uint32_t lanes;
+    int m, n, k;
+    enum type type[PARTS];
+    const char *layout[PARTS];
+};
+static const struct row rows[] = {
+#define MATRIX(name, text, lanes, m, n, k, a, b, sum, of_a, of_b, of_sum) \
+    {text, lanes, m, n, k, {a, b, sum}, {of_a, of_b, of_sum}},
+#include "../../ir/matrix.def"
+#undef MATRIX
+};
+
+/* The coordinates m, n, k of an element of a lane's: "k1 m0 | k0", a bit each, lowest first; returns how many
+ * elements there are. */
+static int place(const char *layout, uint32_t lane, int element, int at[3])
+{
+    int bit = 0, of_element = 0;
+    memset(at, 0, 3 * sizeof *at);
+    for (const char *s = layout; *s; s++) {
+        if (*s == '|')
+            of_element = 1, bit = 0;
+        if (*s == ' ' || *s == '|')
+            continue;
+        const int set = (of_element ? element >> bit : (int)(lane >> bit)) & 1;
+        bit++;
+        if (*s != '-') {
+            at[*s == 'm' ? 0 : *s == 'n' ? 1 : 2] |= set << (s[1] - '0');
+            s++;
+        }
+    }
+    return 1 << bit;
+}
+
+static float half_of(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff);
+    uint32_t bits = sign | ((rest << 13) + 0x38000000u);
+    float v;
+    if (rest >= 0x7c00)
+        bits = sign | 0x7f800000u | (rest & 0x3ff) << 13;
+    if (rest < 0x400) {
+        v = (float)rest * 0x1p-24f;
+        return sign ? -v : v;
+    }
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static double number(enum type type, const void *from, int i)
+{
+    const unsigned char *at = (const unsigned char *)from + (size_t)i * nbytes_of[type];
+    uint32_t bits = 0;
+    float v;
+    memcpy(&bits, at, nbytes_of[type]);
+    switch (type) {
+    case F16: return half_of((uint16_t)bits);
+    case I8: return (int8_t)bits;
+    case U8: return (uint8_t)bits;
+    case I32: return (int32_t)bits;
+    case BF16: bits <<= 16; break;
+    default: break;
+    }
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* The matrix of which each lane has given its elements; side: the coordinate beside k. */
+static void gather(const struct row *r, enum part part, const void *own, double *to)
+{
+    const int side = part == B;
+    unsigned char of_lane[16];
+    int at[3];
+    const int n = place(r->layout[part], 0, 0, at);
+    const uint32_t nbytes = (uint32_t)n * nbytes_of[r->type[part]];
+    emulator_give(own, nbytes);
+    for (uint32_t lane = 0; lane < r->lanes; lane++) {
+        emulator_take(of_lane, nbytes, lane);
+        for (int i = 0; i < n; i++) {
+            (void)place(r->layout[part], lane, i, at);
+            to[at[side] * r->k + at[2]] = number(r->type[part], of_lane, i);
+        }
+    }
+}
+
+void emulator_matrix(const char *text, void *sum, const void *a, const void *b)
+{
+    enum { MOST = 32 * 32 };
+    double left[MOST], right[MOST];
+    int at[3];
+    const struct row *r = rows;
+    while (strcmp(r->text, text) != 0)
+        r++;
+    if (emulator_subgroup(0) != r->lanes) {
+        if (item_is_first())
+            report("%s: %s in a wave of %u work-items, not of %u, at %s", launch_now()->kernel->signature.name, text,
+                   emulator_subgroup(0), r->lanes, item_line());
+        launch_abort();
+    }
+    gather(r, A, a, left);
+    gather(r, B, b, right);
+    const uint32_t lane = emulator_subgroup(2);
+    for (int i = 0, n = place(r->layout[SUM], 0, 0, at); i < n; i++) {
+        (void)place(r->layout[SUM], lane, i, at);
+        float *f = (float *)sum + i;
+        int32_t *whole = (int32_t *)sum + i;
+        for (int k = 0; k < r->k; k++) {
+            const double product = left[at[0] * r->k + k] * right[at[1] * r->k + k];
+            if (r->type[SUM] == F32)
+                *f = (float)(*f + product);
+            else
+                *whole = (int32_t)((uint32_t)*whole + (uint32_t)(int32_t)product);
+        }
+    }
+}
