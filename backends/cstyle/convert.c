@@ -209,8 +209,8 @@ struct expr expr_bitcast(struct program *p, const struct uop *u, const struct ex
         TGC_BUG(p->t, "bitcast from %s to %s", dtype_name(from), dtype_name(to));
     if (from_float && from == to)
         return r;
-    if (e->bits && to == DTYPE_U16)
-        return (struct expr){.s = e->bits, .prec = PREC_CALL, .kind = 'I'};
+    if (from_float && e->kind == 'I')      /* loaded as its bits */
+        return expr_wrap(p, to, e);
     if (from == DTYPE_F32 || from == DTYPE_F64)
         r = expr_call(p, from == DTYPE_F32 ? "bits_f32" : "bits_f64", e->s,
                  from == DTYPE_F32 ? 'U' : 'V');
@@ -245,11 +245,8 @@ struct expr expr_resolve(struct program *p, struct expr e)
 struct expr expr_load(struct program *p, enum dtype d, const char *place, bool trusted)
 {
     char kind = expr_kind(d);
-    if (!is_number(d)) {
-        struct expr e = expr_call(p, mem_printf(p->t, "%s_to_f32", dtype_name(d)), place, 'F');
-        e.bits = dtype_bits(d) == 16 ? place : NULL;
-        return e;
-    }
+    if (!is_number(d))
+        return expr_call(p, mem_printf(p->t, "%s_to_f32", dtype_name(d)), place, 'F');
     /* a caller's true may be any nonzero byte */
     if (kind == 'B' && !trusted)
         return (struct expr){

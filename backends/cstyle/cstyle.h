@@ -26,7 +26,6 @@ struct expr {
     bool rounds;                 /* of = u8, i8: round to nearest, saturate */
     int lanes;                   /* of a vector */
     bool is_index;               /* index arithmetic, which is written tight and named so */
-    const char *bits;            /* of what is loaded from memory of narrow floats: the place, where these are integers */
     enum dtype round;            /* not VOID: the rounding to this narrow float format is pending */
 };
 

@@ -138,9 +138,10 @@ void loops_range(struct writer *w, const struct uop *u)
     if (w->f->k->counts_down && w->depth == 1 && loop_loads(w))
         head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
                           expr_operand(w->p, &size, PREC_ADD), name, name);
-    if (w->p->backend->unroll && range_is_lane(u))
+    bool unrolled = w->p->backend->unroll && range_is_lane(u);
+    if (unrolled)
         writer_put(w, w->p->backend->unroll, false);
-    if (w->kept[w->position])
+    if (w->kept[w->position] && !unrolled)
         head = mem_printf(w->t, "KEEP_LOOP %s", head);
     writer_open(w, head, name);
 }

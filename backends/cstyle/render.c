@@ -48,6 +48,19 @@ static const char *space_of(const struct buffer *b)
     return buffer_space(b) == SPACE_LOCAL ? "local" : "global";
 }
 
+/* Whether what is loaded, a narrow float, is used as its bits alone: it is not converted then. */
+static bool is_read_as_bits(const struct writer *w, const struct uop *u)
+{
+    if (!dtype_is_float(u->dtype) || dtype_bits(u->dtype) != 16 || u->lanes > 1 || w->use[w->position] != 1 ||
+        (u->nsrc > 2 && !load_is_zero_elsewhere(u)))
+        return false;
+    for (int i = w->position + 1; i < w->nlinear; i++)
+        for (int k = 0; k < w->linear[i]->nsrc; k++)
+            if (w->linear[i]->src[k] == u)
+                return w->linear[i]->op == OP_BITCAST && dtype_is_int(w->linear[i]->dtype);
+    return false;
+}
+
 static void write_load(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
@@ -56,21 +69,19 @@ static void write_load(struct writer *w, const struct uop *u)
     const char *name = use_place(w, b);
     writer_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    bool image = VECTOR_IS_IMAGE(u->arg.i), or_zeros = image && u->nsrc > 2 && load_is_zero_elsewhere(u);
+    bool bits = is_read_as_bits(w, u), image = VECTOR_IS_IMAGE(u->arg.i), or_zeros = image && u->nsrc > 2 && load_is_zero_elsewhere(u);
     if (image)
         v->e = expr_load_pixel(w->p, name, &src[1], or_zeros ? &src[2] : NULL, image_shift(w, b));
     else
         v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, space_of(b), place, u->arg.i)
-                        : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
+           : bits        ? expr_name(place, 'I')
+                         : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (w->p->backend->device && v->e.kind == 'P' && v->e.of == DTYPE_F16)   /* a pointer would name its memory */
         v->e = expr_load_halves(w->p, &v->e);
     if (u->nsrc > 2 && !or_zeros) {
-        struct expr otherwise = u->nsrc > 3 ? expr_resolve(w->p, src[3])
-                                            : expr_const(w->p, u->dtype, (union arg){.i = 0});
-        const char *bits = v->e.bits;
+        struct expr otherwise = u->nsrc > 3 && !bits ? expr_resolve(w->p, src[3])
+                                                     : expr_const(w->p, bits ? DTYPE_I32 : u->dtype, (union arg){.i = 0});
         v->e = expr_choose(w->p, &src[2], &v->e, &otherwise);
-        if (bits && load_is_zero_elsewhere(u))
-            v->e.bits = mem_printf(w->t, "(%s ? %s : 0)", expr_operand(w->p, &src[2], PREC_OR), bits);
     }
     v->nuse = w->use[w->position];
     writer_inherit(w, v, u);
