@@ -1,11 +1,10 @@
-"""The gain of `tgc tune` over the cost model's choices, and what a file is worth that was made for another machine's row.
+"""The gain of `tgc tune` over the cost model's choices.
 
-    bench/tune.py [--models policy_mlp mnist_cnn ...] [--beam 8] [--machine icelake-sp]
+    bench/tune.py [--models policy_mlp mnist_cnn ...] [--beam 8]
 
-Three libraries of a model: as the cost model chooses, as tuned (`tgc tune`, BEAM=8), and with the file that `tgc tune --machine=ROW` makes,
-without that option. They are timed in turns, each turn some samples of each in another order, and the least of all samples counts; the share of
-the turns in which a library was the faster one says how sure that is. A file of another row may name kernels that there are not with this one:
-tgc refuses it then. Exit status 1: a file made a model slower by more than 2 %, or it could not be tuned.
+Two libraries of a model: as the cost model chooses, and as tuned (`tgc tune`, BEAM=8). They are timed in turns, each turn some samples of each in
+another order, and the least of all samples counts; the share of the turns in which the tuned one was faster says how sure that is.
+Exit status 1: a file made a model slower by more than 2 %, or it could not be tuned.
 """
 
 import argparse
@@ -30,20 +29,20 @@ LOSS = 1.02
 SMALLEST = ["policy_mlp", "mnist_cnn", "lstm_vad", "mnist_cnn_b64", "mobilenet_v2"]
 
 
-def tune(tgc, model, file, options, *words):
+def tune(tgc, model, file, options):
     """Seconds that it takes."""
-    return T.must(T.run([tgc, "tune", model, "-o", file, *words], timeout=7200, env={"BEAM": str(options.beam)})).seconds
+    return T.must(T.run([tgc, "tune", model, "-o", file], timeout=7200, env={"BEAM": str(options.beam)})).seconds
 
 
 def libraries(tgc, model, files, folder, options):
-    """By name; without those whose file tgc refuses, or does not change the code."""
+    """By name; without the tuned one, if the file does not change the code."""
     made, first = {}, None
     for name, words in files.items():
-        done = T.run([tgc, model, "-o", folder / "net.c", *words], timeout=900)
-        text = None if done.status else (folder / "net.c").read_bytes()
+        T.must(T.run([tgc, model, "-o", folder / "net.c", *words], timeout=900))
+        text = (folder / "net.c").read_bytes()
         first = first or text
-        if text is None or (made and text == first):
-            print(f"    {name}: {'the same code' if text else done.err.strip().splitlines()[0]}", flush=True)
+        if made and text == first:
+            print(f"    {name}: the same code", flush=True)
             continue
         path, _ = prepare.build_emitted(options.compiler, folder)
         made[name] = path.rename(folder / f"net-{name}.so")         # a name is loaded once
@@ -76,8 +75,7 @@ def measure(tgc, name, folder, driver, options):
     facts, model = json.loads((place / "facts.json").read_text()), place / "model.onnx"
     here = T.scratch(folder / name)
     took = tune(tgc, model, here / "tuned.tune", options)
-    tune(tgc, model, here / "other.tune", options, f"--machine={options.machine}")
-    files = {"model": [], "tuned": ["--tune", here / "tuned.tune"], "other": ["--tune", here / "other.tune"]}
+    files = {"model": [], "tuned": ["--tune", here / "tuned.tune"]}
     contenders = {key: worker.Emitted({"folder": str(place), "driver": driver, "library": str(path), "symbol": "net"}, facts)
                   for key, path in libraries(tgc, model, files, here, options).items()}
     least, wins = compare_times(contenders, options.turns, options.seconds)
@@ -92,7 +90,6 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--models", nargs="+", default=SMALLEST, metavar="NAME", choices=[model.name for model in models.MODELS])
     parser.add_argument("--beam", type=int, default=8)
-    parser.add_argument("--machine", default="icelake-sp", help="the other row of machines.def")
     parser.add_argument("--compiler", default="gcc")
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each library in a turn")

@@ -524,7 +524,8 @@ static bool write_result(struct search *s, struct outputs *files)
                 s->o->threads, s->o->threads == 1 ? "" : "s", s->width);
     text_comment(&x, compilers(s));
     text_puts(&x, ".\n# A line a choice: its key, what was chosen, the microseconds of its kernels, "
-                  "and those of the cost model's choice, which all others are.\n");
+                  "and those of the cost model's choice for this machine, which all others are.\n");
+    tune_write_machine(&x, machine_of(s->t));
     for (int i = 0; i < s->nunit; i++) {
         if (!s->unit[i].is_written)
             continue;

@@ -129,6 +129,6 @@ const struct machine *host_machine(struct tgc *t)
         read_cache(m, i);
     m->title = mem_printf(t, "%s, the row %s", *name ? name : "a processor without a name",
                           row->text);
-    m->text = "host";
+    m->text = mem_printf(t, "host/%s", row->text);
     return m;
 }

@@ -1,6 +1,7 @@
 /* tune.c - tune files: reading, writing, finding the entry for a choice.
  *
  *      tgc-tune 2
+ *      machine icelake-sp
  *      winograd 77e01b423f9c21aa side=4 us=812 model=901
  *      rows 51e0aa3f9c21aa77 us=95: cut 0 axis=1 n=192 from=192 to=1; rows 0 axis=1 n=12
  *      tile 3f9c21aa77e01b42 isa=avx512 us=101: lanes 0 axis=1 n=6 kind=lane as=row; ...
@@ -102,6 +103,11 @@ bool tune_check(struct tgc *t, const struct tuning *tuning, isa_set isa)
 
 /* -------------------------------------------------------------------------------------- writing */
 
+void tune_write_machine(struct text *out, const struct machine *m)
+{
+    text_printf(out, "machine %s\n", m->text);
+}
+
 void tune_write(struct text *out, const struct tuned *e)
 {
     text_printf(out, "%s %016llx", kinds[e->kind].name, (unsigned long long)e->key);
@@ -186,15 +192,27 @@ static bool read_opts(const struct reader *r, const char *list, struct tuned *e)
                  mem_printf(r->t, "%d", e->opts.n));
 }
 
+static bool read_machine(const struct reader *r, char *line, struct tuning *tuning)
+{
+    const char *name = next_word(&line), *more = next_word(&line);
+    if (!name || more || tuning->machine)
+        return wrong(r, "one line with the name of one machine is expected, found", more ? more : name ? name : "");
+    tuning->machine = name;
+    return true;
+}
+
 static bool read_entry(const struct reader *r, char *line, struct tuning *tuning)
 {
     struct tuned e = {.line = r->line};
     char *list = strchr(line, ':');
     if (list)
         *list++ = 0;
-    char *kind = next_word(&line), *key = next_word(&line), *end = NULL, *word;
+    char *kind = next_word(&line), *key, *end = NULL, *word;
     if (!kind)
         return !list || wrong(r, "a kind of choice is expected, found", ":");
+    if (strcmp(kind, "machine") == 0 && !list)
+        return read_machine(r, line, tuning);
+    key = next_word(&line);
     while (e.kind < TUNE_KIND_COUNT && strcmp(kind, kinds[e.kind].name) != 0)
         e.kind++;
     if (e.kind == TUNE_KIND_COUNT)
@@ -222,6 +240,18 @@ static bool read_entry(const struct reader *r, char *line, struct tuning *tuning
     return true;
 }
 
+static void set_aside(struct tgc *t, struct tuning *tuning)
+{
+    const char *here = machine_of(t)->text;
+    if (!tuning->nentry || !tuning->machine || strcmp(tuning->machine, here) == 0)
+        return;
+    diag_warn(t, &(struct place){.file = tuning->file},
+              "not used: its lines gained over what is chosen for the machine '%.60s', and this compile "
+              "chooses for '%s'; give the --machine that it was measured with, or run tgc tune again",
+              tuning->machine, here);
+    tuning->nentry = 0;
+}
+
 bool tune_read(struct tgc *t, const char *file, const char *text, size_t nbytes,
                struct tuning *tuning)
 {
@@ -247,5 +277,6 @@ bool tune_read(struct tgc *t, const char *file, const char *text, size_t nbytes,
             return false;
         }
     }
+    set_aside(t, tuning);
     return true;
 }

@@ -10,6 +10,7 @@
 #define TGC_TUNE_H
 
 #include "passes/passes.h"
+#include "passes/target/target.h"
 
 /* The place of the loop over panels: that of the columns' range, or first, or behind the rows'. */
 enum panels { PANELS_THERE, PANELS_OUTSIDE, PANELS_INSIDE };
@@ -61,6 +62,7 @@ struct choice {
 
 struct tuning {
     const char *file;
+    const char *machine;         /* the row over whose choices the entries gained; NULL: not said */
     struct tuned *entry; int nentry; size_t cap_entry;
     int width;                   /* most candidates that are noted for a choice */
     struct choice *choice; int nchoice; size_t cap_choice;
@@ -71,10 +73,13 @@ extern const char tune_head[];
 /* The first word of a kind's lines; whether they say for which instruction set. */
 const char *tune_kind_name(enum tune_kind kind);
 bool tune_has_isa(enum tune_kind kind);
-/* Reads a tune file's text into entries. false: diagnostics name file and line. */
+/* Reads a tune file's text into entries. Those that gained over another row's choices than this
+ * compile's say nothing about these: there are none of them, and a warning. false: diagnostics name
+ * file and line. */
 bool tune_read(struct tgc *t, const char *file, const char *text, size_t nbytes,
                struct tuning *tuning);
-/* One line of such a file, without its remark. */
+/* The line that names the row, and that of an entry, without its remark. */
+void tune_write_machine(struct text *out, const struct machine *m);
 void tune_write(struct text *out, const struct tuned *e);
 /* After a compile: an entry that matched nothing is an error, if it is for one of these instruction
  * sets. */

@@ -63,7 +63,10 @@ def results(folder, x, *options):
 
 
 def lines_of(path):
-    return [line for line in path.read_text().splitlines()[1:] if not line.startswith("#")]
+    """Those of choices, behind the one that names the machine."""
+    machine, *lines = [line for line in path.read_text().splitlines()[1:] if not line.startswith("#")]
+    expect(machine == "machine common", machine)
+    return lines
 
 
 def check_lines(lines):
@@ -268,6 +271,21 @@ def foreign_journal(folder):
     expect("begins anew" in done.err, done.err)
     expect(re.match("net: [1-9][0-9]* choices, 0 unlike", done.out.decode()), done.out)
     expect(not lines_of(folder / "net.tune"), "the cost model's own choices have lines, which another machine's would be replaced by")
+
+
+@case("lines that gained over another machine's choices are not used, and the compile says so")
+def other_machine(folder):
+    network(folder)
+    choice = next(choice for choice in T.info(TGC, folder / "net.onnx", "--why")["choices"] if choice["taken"].startswith("winograd"))
+    line = next(line for line in choice["candidates"] if line.split()[:3] != choice["taken"].split()[:3])
+    plain = tgc(folder, "net.onnx", "-o", "-").out
+    for head, words, used in (("", [], True), ("machine common\n", [], True), ("machine icelake-sp\n", [], False),
+                              ("machine icelake-sp\n", ["--machine=icelake-sp"], True), ("machine common\n", ["--machine=host"], False)):
+        (folder / "net.tune").write_text(f"tgc-tune 2\n{head}{line}\n")
+        done = tgc(folder, "net.onnx", "-o", "-", "--tune=net.tune", *words)
+        without = tgc(folder, "net.onnx", "-o", "-", *words).out if words else plain
+        expect((done.out != without) == used, f"{head!r} {words}: the line is {'not ' if used else ''}used")
+        expect(("net.tune: warning: not used" in done.err) != used, f"{head!r} {words}: {done.err}")
 
 
 @case("with threads, the loop that they share is a choice, too")

@@ -35,13 +35,15 @@ static void test_round_trip(void **state)
     enum { N = sizeof entry / sizeof *entry };
     struct text x = {.t = t};
     struct tuning read = {0};
-    text_puts(&x, "tgc-tune 2  # of a machine\n# a remark\n\n");
+    text_puts(&x, "tgc-tune 2  # of a machine\n# a remark\n");
+    tune_write_machine(&x, machine_of(t));
     for (int i = 0; i < N; i++) {
         tune_write(&x, &entry[i]);
         text_puts(&x, i ? "  # a title\r\n" : "\n");
     }
     assert_true(tune_read(t, "x.tune", x.s, x.n, &read));
     assert_int_equal(read.nentry, N);
+    assert_string_equal(read.machine, machine_of(t)->text);
     for (int i = 0; i < N; i++) {
         const struct tuned *e = &read.entry[i];
         assert_int_equal(e->line, 4 + i);
@@ -87,6 +89,8 @@ static void test_refusals(void **state)
         "tgc-tune 2\ntile 0123456789abcdef isa=avx2: decide 0 decide 1\n",
         "tgc-tune 2\ntile 0123456789abcdef isa=avx2: divide 0 axis=1 n=99999999999999999999\n",
         "tgc-tune 2\ntile 0123456789abcdef isa=avx2: divide 0 axis=-1 n=2\n",
+        "tgc-tune 2\nmachine\n", "tgc-tune 2\nmachine zen4 zen5\n",
+        "tgc-tune 2\nmachine zen4\nmachine zen4\n", "tgc-tune 2\nmachine: zen4\n",
         "tgc-tune 2\n: decide 0\n", "tgc-tune 2\ntile: decide 0\n",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
