@@ -62,9 +62,9 @@ struct driver {
     unsigned char *seen[MODEL_SPANS];       /* parts of the memory, where it is managed */
 };
 
-/* Calls a function of the driver's: the model's status, and an error is said. */
-#define TRY(call, ...) \
-    status_of(self, call_name[offsetof(struct driver, call) / sizeof(void *)], self->device.call(__VA_ARGS__))
+/* Calls a function of the driver's: the model's status, and an error is said. TRY_AS: the same of what it has returned. */
+#define TRY_AS(call, error) status_of(self, call_name[offsetof(struct driver, call) / sizeof(void *)], error)
+#define TRY(call, ...) TRY_AS(call, self->device.call(__VA_ARGS__))
 static int status_of(const model_self *self, const char *call, int32_t error);
 
 /* The interface's own: */
@@ -263,13 +263,18 @@ static struct kernel_node node_of(model_self *self, int index)
     return n;
 }
 
-/* The graph of the kernels from .. to - 1. */
+/* The graph of the kernels from .. to - 1; none, if the driver's take no functions of modules (HIP's of ROCm 5). */
 static int record_part(model_self *self, int from, int to)
 {
+    enum { NO_FUNCTION_OF_GRAPHS = 98 };
     int status = TRY(create_graph, &self->graph[from], 0);
     for (int i = from; i < to && status == MODEL_OK; i++) {
         const struct kernel_node node = node_of(self, i);
-        status = TRY(add_kernel, &self->node[i], self->graph[from], i > from ? &self->node[i - 1] : NULL, i > from, &node);
+        const int32_t error = self->device.add_kernel(&self->node[i], self->graph[from], i > from ? &self->node[i - 1] : NULL,
+                                                      i > from, &node);
+        if (error == NO_FUNCTION_OF_GRAPHS)
+            return MODEL_OK;
+        status = TRY_AS(add_kernel, error);
         self->changed[i] = false;
     }
     return status == MODEL_OK ? TRY(instantiate, &self->list[from], self->graph[from], 0) : status;
@@ -363,7 +368,7 @@ static int start_graph(model_self *self, int from, int to)
 
 static bool start(model_self *self, int from, int to)
 {
-    bool whole = !self->options.on_kernel && !self->options.on_kernel_time;
+    bool whole = self->list[from] && !self->options.on_kernel && !self->options.on_kernel_time;
     for (int i = from; i < to; i++)
         for (int d = 0; d < 3; d++)
             whole &= self->groups[i][d] > 0;

@@ -84,6 +84,7 @@ SUITES = [
     ("opencl", "tests/onnx/opencl_test.py", 600, 3600),
     ("emulator", "tests/emulator/emulator_test.py", 300, 10800),
     ("cuda", "tests/onnx/cuda_test.py", 300, 3600),
+    ("amd", "tests/onnx/amd_test.py", 300, 3600),
     ("metal", "tests/onnx/metal_test.py", 300, 3600),
     ("llvm", "tests/onnx/llvm_test.py", 600, 3600),
     ("clang", "tests/onnx/clang_test.py", 600, 3600),

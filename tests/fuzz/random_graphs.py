@@ -18,7 +18,7 @@ fewer outputs, and every value that can be an input becomes one.
 --fast is for thousands of graphs: C compilers do not optimize (tcc builds what has no vectors, if it
 is there), and one graph of 32 goes all three ways. --level names other ways to compile, and --only-compile
 ends there: what tgc's own checks find (ir/verify.c, ir/verify_scratch.c) is a failure. --run says how
-`tgc run` runs each graph, instead of all other ways. --emulator runs each by OpenCL, CUDA or Metal on the emulated device
+`tgc run` runs each graph, instead of all other ways. --emulator runs each by OpenCL, CUDA, AMD or Metal on the emulated device
 (tests/emulator/), whose reports of races, bounds and misuse are failures, too.
 """
 
@@ -36,6 +36,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+import amd
 import cuda
 import emulator
 import generate
@@ -56,7 +57,10 @@ OTHERS = (("--threads=2",), ("--cache=0",), ("--weights=array",), ("--weights=in
 EMULATED = {"opencl": ((), ("--cpu=pocl",), ("--cpu=adreno630",), ("-O0",), ("--cache=0", "--cpu=pocl"), ("--cache=0",),
                        ("--cpu=adreno630", "--image", "--no-locals"), ("--image",), ("--cpu=intel-xe",)),
             "cuda": (("--cpu=sm_80",), ("--cpu=sm_90a",), ("--no-locals",), ("-O0",), ("--cache=0",)),
+            "amd": (("--cpu=gfx1100",), ("--cpu=gfx90a",), ("--no-locals",), ("-O0",), ("--cache=0",)),
             "metal": ((), ("--no-locals",), ("-O0",), ("--cache=0",))}
+TEXTS = {"cuda": "cu", "amd": "hip"}       # the kernels' text, which the emulator needs
+DEVICES = {"--cpu=sm_90a": "arch=90", "--cpu=gfx90a": "version=gfx90a"}
 TALLY = collections.Counter()
 LOCK = threading.Lock()
 
@@ -119,6 +123,9 @@ class Tester:
         if emulated == "cuda":
             cuda.need_nvrtc()
             self.env = emulator.cuda_environment(OPTIONS.build, folder / "net.cu", cache=kernels)
+        elif emulated == "amd":
+            amd.need_compiler()
+            self.env = emulator.amd_environment(OPTIONS.build, folder / "net.hip", cache=kernels)
         elif emulated == "metal":
             self.env = emulator.metal_environment(OPTIONS.build, cache=kernels)
         elif emulated:
@@ -187,14 +194,14 @@ class Tester:
                 return f"tgc {' '.join(level)}: {done.describe()}"
             if OPTIONS.only_compile:
                 continue
-            if self.emulated == "cuda":
-                T.must(T.run([self.tgc, model, "-o", self.folder / "net.cu", *dims, *level], timeout=60))
+            if self.emulated in TEXTS:
+                T.must(T.run([self.tgc, model, "-o", self.folder / f"net.{TEXTS[self.emulated]}", *dims, *level], timeout=60))
             try:
                 self.build(level, graph.seed)
             except Failure as why:
                 return f"cc of {' '.join(level) or 'default'}: {why}"
-            if self.emulated == "cuda":
-                self.env["TGC_EMULATOR_DEVICE"] = "arch=90" if "--cpu=sm_90a" in level else ""
+            if self.emulated in TEXTS:
+                self.env["TGC_EMULATOR_DEVICE"] = DEVICES.get(next((word for word in level if word.startswith("--cpu=")), ""), "")
             own = T.run([self.folder / "net", "--selftest"], timeout=30, env=self.env)
             if own.status not in (0, 1, 77) or (disagrees(own.out.decode()) and not amplifies(trial)):  # 77: it carries none
                 return f"selftest of {' '.join(level) or 'default'}: {own.describe()}"
@@ -413,7 +420,7 @@ def options(parser):
     parser.add_argument("--run", action="append", help="tgc's options for `tgc run`, instead of the usual ways; more than once: each in turn")
     parser.add_argument("--only-compile", action="store_true", help="by tgc, not by a C compiler; nothing runs")
     parser.add_argument("--emulator", nargs="?", const="opencl", choices=sorted(EMULATED),
-                        help="by OpenCL, CUDA or Metal on the emulated device, instead of the usual ways")
+                        help="by OpenCL, CUDA, AMD or Metal on the emulated device, instead of the usual ways")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
 

@@ -1,61 +1,12 @@
-/* cuda.c - the model net (models/digits.tg) in a program that uses CUDA itself: its context, its stream,
- * memory of the device's as input and output, an event for the run's end, times of kernels. The results
- * are those of a run with pointers, the thread's context is its own again behind each call, and what
- * does not go together is refused.
+/* cuda.c - the model net in a program that uses CUDA itself (shared_run.h); what does not go together is refused.
  */
-#include "net.h"
-
-#include <dlfcn.h>
-#include <stdalign.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "shared_run.h"
 
 static struct {
-    int (*init)(unsigned flags);
     int (*create_context)(void **context, unsigned flags, int device);
     int (*destroy_context)(void *context);
     int (*get_current)(void **context);
-    int (*create_stream)(void **stream, unsigned flags);
-    int (*destroy_stream)(void *stream);
-    int (*allocate)(uint64_t *at, size_t nbytes);
-    int (*release)(uint64_t at);
-    int (*write)(uint64_t to, const void *from, size_t nbytes);
-    int (*read)(void *to, uint64_t from, size_t nbytes);
-    int (*wait_event)(void *event);
-    int (*destroy_event)(void *event);
 } cu;
-
-static void load(void)
-{
-    static const char *const name[] = {"cuInit", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuCtxGetCurrent", "cuStreamCreate",
-                                       "cuStreamDestroy_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyHtoD_v2",
-                                       "cuMemcpyDtoH_v2", "cuEventSynchronize", "cuEventDestroy_v2"};
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    for (size_t i = 0; library && i < sizeof name / sizeof *name; i++) {
-        void *function = dlsym(library, name[i]);
-        memcpy((unsigned char *)&cu + i * sizeof function, &function, sizeof function);
-    }
-}
-
-static void expect(int right, const char *what)
-{
-    if (right)
-        return;
-    fprintf(stderr, "wrong: %s\n", what);
-    exit(1);
-}
-
-static void count_times(void *user, int index, const char *kernel, double ns)
-{
-    (void)index, (void)kernel;
-    *(int *)user += ns > 0;
-}
-
-static void note_error(void *user, const char *text)
-{
-    (void)user, (void)text;
-}
 
 static int has_context(void *wanted)
 {
@@ -63,74 +14,22 @@ static int has_context(void *wanted)
     return cu.get_current(&now) == 0 && now == wanted;
 }
 
-static alignas(NET_ARENA_ALIGN) unsigned char arena[NET_ARENA_BYTES];
-
-/* A run with pointers, in the model's own context. */
-static void run_alone(const float *picture, float *wanted)
-{
-    net *model;
-    net_inputs in = {picture};
-    net_outputs out = {wanted};
-    expect(net_init(&model, arena, sizeof arena, NULL) == NET_OK && has_context(NULL), "init by itself");
-    expect(net_run(model, &in, &out) == NET_OK && has_context(NULL), "a run by itself");
-    expect(net_enqueue(model, &in, &out, NULL) == NET_OK && net_wait(model) == NET_OK, "enqueue and wait");
-    net_close(model);
-}
-
-/* The same in the caller's context, or that of its stream, which is the thread's, too; from the device's
- * memory to it. */
-static void run_shared(void *now, void *context, void *stream, const float *picture, const float *wanted)
-{
-    net *model;
-    net_options options;
-    int times = 0;
-    uint64_t from, to;
-    void *event;
-    float got[10];
-    memset(&options, 0, sizeof options);
-    options.context = context;
-    options.queue = stream;
-    options.on_error = note_error;
-    expect(net_init(&model, arena, sizeof arena, &options) == NET_OK && has_context(now), "init in a context");
-    expect(cu.allocate(&from, 1024) == 0 && cu.allocate(&to, 256) == 0, "memory");
-    expect(cu.write(from + 256, picture, 64 * sizeof *picture) == 0, "a copy");
-    expect(net_bind_input(model, 0, (void *)(uintptr_t)from, 100) == NET_BAD_OPTIONS, "an offset of 100");
-    expect(net_bind_input(model, 0, (void *)(uintptr_t)from, 1024) == NET_BAD_OPTIONS, "memory that ends before");
-    expect(net_bind_input(model, 0, got, 0) == NET_BAD_OPTIONS, "the host's memory");
-    expect(net_bind_input(model, 0, (void *)(uintptr_t)from, 256) == NET_OK, "an input");
-    expect(net_bind_output(model, 0, (void *)(uintptr_t)to, 0) == NET_OK, "an output");
-    net_inputs in = {NULL};
-    net_outputs out = {NULL};
-    expect(net_enqueue(model, &in, &out, &event) == NET_OK && event, "enqueue");
-    expect(cu.wait_event(event) == 0 && cu.destroy_event(event) == 0, "the end's event");
-    expect(cu.read(got, to, sizeof got) == 0 && memcmp(got, wanted, sizeof got) == 0, "other numbers in the device's memory");
-    expect(net_bind_input(model, 0, NULL, 0) == NET_OK && net_bind_output(model, 0, NULL, 0) == NET_OK, "pointers again");
-    in.picture = picture;
-    out.probabilities = got;
-    memset(got, 0, sizeof got);
-    expect(net_run(model, &in, &out) == NET_OK && memcmp(got, wanted, sizeof got) == 0, "other numbers by pointers");
-    net_close(model);
-    options.on_kernel_time = count_times;
-    options.user = &times;
-    expect(net_init(&model, arena, sizeof arena, &options) == NET_OK, "init with times");
-    expect(net_run(model, &in, &out) == NET_OK && times == net_describe()->kernel_count, "a time for each kernel");
-    net_close(model);
-    cu.release(from);
-    cu.release(to);
-}
-
 int main(void)
 {
+    static const char *const name[] = {"cuInit", "cuStreamCreate", "cuStreamDestroy_v2", "cuMemAlloc_v2", "cuMemFree_v2",
+                                       "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2", "cuEventSynchronize", "cuEventDestroy_v2"};
+    static const char *const own[] = {"cuCtxCreate_v2", "cuCtxDestroy_v2", "cuCtxGetCurrent"};
     float picture[64], wanted[10];
     void *context, *other, *stream;
     net *model;
     for (int i = 0; i < 64; i++)
         picture[i] = (float)(i % 17) / 16;
-    load();
-    expect(cu.init && cu.init(0) == 0, "the driver");
+    load("libcuda.so.1", name, sizeof name / sizeof *name, &driver);
+    load("libcuda.so.1", own, sizeof own / sizeof *own, &cu);
+    expect(driver.init && driver.init(0) == 0, "the driver");
     run_alone(picture, wanted);
     expect(cu.create_context(&other, 0, 0) == 0 && cu.create_context(&context, 0, 0) == 0, "contexts");
-    expect(cu.create_stream(&stream, 0) == 0, "a stream");
+    expect(driver.create_stream(&stream, 0) == 0, "a stream");
     run_shared(context, context, stream, picture, wanted);
     run_shared(context, NULL, stream, picture, wanted);
     net_options options;
@@ -140,7 +39,7 @@ int main(void)
     expect(net_init(&model, arena, sizeof arena, &options) == NET_BAD_OPTIONS, "a stream of another context");
     options = (net_options){.device = 7};
     expect(net_init(&model, arena, sizeof arena, &options) == NET_NO_DEVICE, "a device that is not there");
-    cu.destroy_stream(stream);
+    driver.destroy_stream(stream);
     cu.destroy_context(context);
     cu.destroy_context(other);
     puts("right");

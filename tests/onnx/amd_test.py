@@ -1,0 +1,218 @@
+"""The AMD target without a device: kernels are compiled by LLVM and, from HIP C, by clang for each architecture, whose notes and instructions are
+looked at, and run on the emulated device, where every access and every call of the driver is checked. Quick: the models of models/, every 60th of
+the onnx package's tests."""
+
+import gc
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "exec")]
+
+import numpy as np
+
+import amd
+import emulator
+import graphs as G
+import tgc as T
+from library import Library
+from suite import Suite, expect
+from twins import ROOT, Twin
+
+ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
+LOCAL_NBYTES, REGISTERS = 65536, 256
+NO_DEVICE, OLD_DRIVER, DEVICE_MEMORY, OTHER_DEVICE = 19, 21, 22, 23
+
+suite = Suite("amd", jobs=1)      # the device is one of the process
+twin = Twin(suite, "amd", "hip", "libamdhip64.so.6", amd.need_compiler, emulator.amd_environment, amd.text_of)
+
+
+# -------------------------------------------------------------------------------------------------- compilers
+
+def compile_by(tgc, path, folder, compiler, arch, *dims):
+    """The code object of that compiler: its kernels' notes."""
+    done = T.run([tgc, path, "-o", f"{arch}.hsaco", "--target=amd", f"--cpu={arch}", *dims], cwd=folder, timeout=300, env={"TGC_AMD": compiler})
+    if "--dim" in done.err and not dims:          # as the error says
+        return compile_by(tgc, path, folder, compiler, arch, *(f"--dim={dim}" for dim in re.findall(r"--dim (\w+=\.\.8)", done.err)))
+    T.must(done)
+    return amd.notes(folder / f"{arch}.hsaco")
+
+
+def check_objects(tgc, path, folder, compiler):
+    """For each architecture: nothing is kept in memory for lack of registers, local memory and registers are within what there is."""
+    amd.need_compiler()
+    T.scratch(folder)
+    for arch in ARCHITECTURES:
+        kernels = compile_by(tgc, path, folder, compiler, arch)
+        expect(kernels, "no kernels")
+        for name, k in kernels.items():
+            expect(k[".vgpr_spill_count"] == k[".sgpr_spill_count"] == k[".private_segment_fixed_size"] == 0, f"{arch}: {name} spills: {k}")
+            expect(k[".group_segment_fixed_size"] <= LOCAL_NBYTES and k[".vgpr_count"] <= REGISTERS * 2, f"{arch}: {name}: {k}")
+            expect(k[".wavefront_size"] == (64 if arch.startswith("gfx9") else 32), f"{arch}: {name}: {k}")
+
+
+def shuffles(tgc, folder):
+    """Rows whose block is one wave are summed up by instructions between lanes, without a barrier, on waves of 32 and 64."""
+    path = ROOT / "models" / "layer_norm.tg"
+    for arch in ("gfx1100", "gfx90a"):
+        twin.check_model(tgc, path, folder / arch, f"--cpu={arch}", device=f"version={arch}")
+        for compiler, words in (("llvm", r"ds_bpermute_b32|ds_swizzle_b32|_dpp"), ("clang", r"quad_perm:\[1,0,3,2\][^$]*swizzle\(SWAP,16\)")):
+            compile_by(tgc, path, folder / arch, compiler, arch)
+            text = amd.disassembly(folder / arch / f"{arch}.hsaco")
+            expect(re.search(words, text) and "s_barrier" not in text, f"{arch}, {compiler}: no exchange between lanes, or barriers")
+
+
+def same_bytes(tgc, folder):
+    """Code objects are those of the text, in any directory, by either compiler, which is named."""
+    amd.need_compiler()
+    for compiler in ("llvm", "clang"):
+        files = []
+        for name in ("a", "b"):
+            T.scratch(folder / name)
+            T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.c", "--target=amd", "--cpu=gfx1100,gfx90a"], cwd=folder / name, env={"TGC_AMD": compiler}))
+            files.append((folder / name / "m.c").read_bytes())
+        expect(files[0] == files[1], f"{compiler}: two compiles differ")
+        text = files[0].decode()
+        expect(re.search(rf"as {compiler} \d+[.\d]* has compiled them", text, re.I), "the compiler is not named")
+        expect("image_gfx1100[] =" in text and "image_gfx90a[] =" in text, "an image is missing")
+
+
+def without_compiler(tgc, folder):
+    """Without ld.lld, without any compiler, or for a wave that is too narrow: what to do, and no file; the kernels' text needs none."""
+    amd.need_compiler()
+    T.scratch(folder)
+    empty = {"PATH": str(folder)}
+    for environment, words, options in ((empty, "linked by ld.lld, and no directory of PATH has one", ()),
+                                        ({**empty, "TGC_AMD": "clang"}, "libLLVM and ld.lld for code objects, or clang", ()),
+                                        ({"TGC_LLVM": "14"}, "makes no code for gfx1100", ()),
+                                        ({}, "waves of gfx1100 have 32 lanes", ("--cpu=gfx90a,gfx1100",))):
+        done = T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.c", "--target=amd", *options], cwd=folder, env=environment)
+        expect(done.status == 1 and words in done.err and not list(folder.iterdir()), done.describe())
+    T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.hip", "--target=amd"], cwd=folder, env=empty))
+    expect('extern "C" __global__ void' in (folder / "m.hip").read_text(), "no kernels")
+
+
+# -------------------------------------------------------------------------------------------------- the host
+
+def other_devices(device, tgc, folder):
+    """No device; another architecture; too little memory."""
+    twin.built(tgc, G.perceptron(), folder)
+    device.refuses(folder / "net.so", "units=0", NO_DEVICE, "hipGetDeviceCount: ")
+    device.refuses(folder / "net.so", "version=gfx1030", OTHER_DEVICE, "the device, which is gfx1030: compile with --cpu=gfx1030")
+    device.refuses(folder / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights, and of the device's 100")
+
+
+def run_on(device, folder, facts, *wanted):
+    """A run, and whether the driver was called so."""
+    with device.watch(facts):
+        library = Library(folder / "net.so", "net")
+        with device.log(folder / "calls"):
+            library.run({"x": np.ones((1, 8), np.float32)})
+        calls = (folder / "calls").read_text()
+        for name, is_called in wanted:
+            expect((name in calls) == is_called, f"{facts}: {name} called: {not is_called}")
+        del library
+        gc.collect()
+
+
+def images(device, tgc, folder):
+    """Of several images the device's, however it is set."""
+    twin.built(tgc, G.perceptron(), folder, "--cpu=gfx1100,gfx1201,gfx90a")
+    for arch in ("gfx1100", "gfx1201", "gfx90a:sramecc+:xnack-"):
+        run_on(device, folder, f"version={arch}", ("hipGraphLaunch", True))
+    device.refuses(folder / "net.so", "version=gfx942:sramecc+:xnack-", OTHER_DEVICE, "is gfx942: compile with --cpu=gfx942")
+
+
+def without_graphs(device, tgc, folder):
+    """A driver whose graphs take no functions of modules: kernels are launched one by one."""
+    twin.built(tgc, G.perceptron(), folder)
+    run_on(device, folder, "driver=5000", ("hipGraphLaunch", False), ("hipModuleLaunchKernel", True))
+
+
+def commands(tgc, folder):
+    """tgc devices, and tgc run by the device."""
+    T.scratch(folder)
+    amd.need_compiler()
+    T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "digits.hip", "--target=amd"], cwd=folder))
+    environment = {**twin.environment_of(folder, "digits", device="name=Emulated driver=60342131 devices=2"), "TGC_CACHE": "0"}
+    done = T.must(T.run([tgc, "devices"], env=environment))
+    for number in (1, 2):
+        expect(f"amd {number}: Emulated, AMD\n    GPU, gfx1100, driver of HIP 6.3" in done.out.decode(), done.out)
+    done = T.must(T.run([tgc, "run", ROOT / "models" / "digits.tg", "--target=amd"], env=environment))
+    expect("probabilities" in done.out.decode() and "and HIP" in done.out.decode() and "emulator:" not in done.err, done.out.decode() + done.err)
+
+
+def with_c(tgc, folder):
+    """A build for the processor and one for the device link together, and compute the same."""
+    T.scratch(folder)
+    twin.emit(tgc, ROOT / "models" / "digits.tg", folder, "net")
+    T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "cpu.c", "--target=c"], cwd=folder))
+    (folder / "both.c").write_text("""#include "cpu.h"
+#include "net.h"
+#include <stdalign.h>
+#include <stdio.h>
+static alignas(NET_ARENA_ALIGN) unsigned char a[NET_ARENA_BYTES];
+static alignas(CPU_ARENA_ALIGN) unsigned char b[CPU_ARENA_BYTES + 1];
+int main(void)
+{
+    float picture[64], x[10], y[10];
+    net *n;
+    cpu *c;
+    for (int i = 0; i < 64; i++)
+        picture[i] = (float)(i % 17);
+    net_inputs in = {picture};
+    net_outputs out = {x};
+    cpu_inputs cin = {picture};
+    cpu_outputs cout = {y};
+    if (net_init(&n, a, sizeof a, NULL) || cpu_init(&c, b, CPU_ARENA_BYTES, NULL) || net_run(n, &in, &out) || cpu_run(c, &cin, &cout))
+        return 1;
+    for (int i = 0; i < 10; i++)
+        if (x[i] - y[i] > 1e-5f || y[i] - x[i] > 1e-5f)
+            return 2;
+    net_close(n);
+    cpu_close(c);
+    return 0;
+}
+""")
+    T.must(T.run(["gcc", *T.WARNINGS, "both.c", "net.c", "cpu.c", "-o", "both", "-lm", "-ldl"], cwd=folder))
+    T.must(T.run(["clang", *T.WARNINGS, "-c", "net.c", "-o", "net.o"], cwd=folder))
+    done = T.must(T.run([folder / "both"], env=twin.environment_of(folder, "net")))
+    expect(not done.err, done.err)
+
+
+def main():
+    suite.parse()
+    build = suite.options.build
+    tgc = T.find_tgc(build)
+    scratch = T.scratch(Path(build).resolve() / "test-scratch" / "amd")
+    device = emulator.Device(build, scratch, emulator.amd_library)
+    for number, path in enumerate(twin.models()):
+        for k, compiler in enumerate(("llvm", "clang")):
+            suite.add(f"{compiler}: {path.name}", check_objects, tgc, path, scratch / f"{path.stem}-{compiler}", compiler, slow=number % 3 != k)
+        suite.add(f"{path.name}, waves of 64", partial(twin.check_model, device="version=gfx90a"), tgc, path, scratch / f"{path.stem}-64", "--cpu=gfx90a",
+                  slow=number % 4 != 0)
+    for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
+        for compiler in ("llvm", "clang"):
+            suite.add(f"{compiler}: {path.stem.split('-')[0]}", check_objects, tgc, path, scratch / f"{path.stem}-{compiler}", compiler, slow=True)
+    suite.add("sums between lanes", shuffles, tgc, scratch / "shuffles")
+    suite.add("the same bytes", same_bytes, tgc, scratch / "same")
+    suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
+    suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands")
+    suite.add("with a build for the processor", with_c, tgc, scratch / "with_c")
+    suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
+    suite.add("images", images, device, tgc, scratch / "images")
+    suite.add("a driver whose graphs take no kernels", without_graphs, device, tgc, scratch / "no_graphs")
+    suite.add("each call of such a driver fails", partial(twin.each_call_fails, device="driver=5000"), tgc, G.perceptron(),
+              scratch / "fails-no_graphs")
+    suite.add("a run's calls of the driver", twin.recorded, device, tgc, scratch / "recorded",
+              ["hipMemcpyHtoDAsync 0", "hipGraphLaunch 0", "hipMemcpyDtoHAsync 0", "hipStreamSynchronize 0"], ("hipGetDevice ", "hipSetDevice "))
+    suite.add("a kernel out of bounds", twin.broken_program, tgc, scratch / "broken")
+    suite.add("context, stream, memory and event of the caller's", partial(twin.sharing, device="devices=2"), tgc, scratch / "sharing")
+    twin.add_all(device, tgc, scratch)
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()
