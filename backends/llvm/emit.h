@@ -217,7 +217,7 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
 struct gpu_language {
     const char *triple, *functions;
     /* What says that the function is a kernel, with blocks of so many threads. */
-    void (*launched)(const struct emit *e, const struct kernel *k, const int block[GRID_RANK]);
+    void (*launched)(const struct emit *e, const int block[GRID_RANK]);
 };
 enum gpu_kind { GPU_NVPTX, GPU_AMDGCN };
 extern const struct gpu_language gpu_languages[];

@@ -101,7 +101,7 @@ static bool generate(struct emit *e, const struct llvm_machine *m, const struct 
     struct code_error error = {""};
     LLVMMemoryBufferRef made = NULL;
     bool is_text = row->kind == GPU_NVPTX;
-    if (!machine_code(e->l, m, e->module, "function(sroa,infer-address-spaces),default<O3>",
+    if (!machine_code(e->l, m, e->module, "function(sroa,infer-address-spaces),default<O2>",
                       is_text ? CODE_ASSEMBLY : CODE_OBJECT, &made, &error))
         return diag_error(e->t, NULL, "LLVM %d does not compile the kernels for %s: %s", e->l->version, row->text,
                           error.text);

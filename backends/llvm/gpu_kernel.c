@@ -8,6 +8,7 @@
  */
 #include "backends/device/device.h"
 #include "backends/llvm/emit.h"
+#include "passes/analysis/access.h"
 
 #include <string.h>
 
@@ -143,6 +144,16 @@ static value place_own(const struct emit *e, const struct buffer *b, value p)
     return pointer_at(e, p, e->i8, at);
 }
 
+/* The tensor begins where vectors of 16 bytes may. */
+enum { PARAMETER_ALIGN = 16 };
+
+static void align_parameter(const struct emit *e, unsigned i)
+{
+    static const char align[] = "align";
+    unsigned kind = e->l->GetEnumAttributeKindForName(align, sizeof align - 1);
+    e->l->AddAttributeAtIndex(e->function, i + 1, e->l->CreateEnumAttribute(e->context, kind, PARAMETER_ALIGN));
+}
+
 static void bind_parameters(struct emit *e, const struct kernel *k, const struct parameter *a, int n)
 {
     int nvar = 0;
@@ -157,6 +168,8 @@ static void bind_parameters(struct emit *e, const struct kernel *k, const struct
         bool own = a[i].at >= k->nbuffer && (k->is_shared || k->block);
         if (parameter_is_restrict(k, &a[i]))
             function_attribute(e, e->function, (unsigned)i + 1, "noalias");
+        if (buffer_is_aligned(e->t, a[i].b, PARAMETER_ALIGN))
+            align_parameter(e, (unsigned)i);
         if (!parameter_is_written(k, &a[i]))
             function_attribute(e, e->function, (unsigned)i + 1, "readonly");
         e->place[a[i].at] = generic_pointer(e, p);
@@ -195,7 +208,7 @@ void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct varian
     gpu.kept = stack_find_kept(e->t, v ? v->isa : ISA_GENERIC, e->linear, e->nlinear);
     function_begin(e, mem_printf(e->t, "%s_%s", e->name, program_kernel_name(gpu.p, k)), type_of_kernel(e, a, n),
                    false);
-    gpu_languages[gpu.row->kind].launched(e, k, gpu.block);
+    gpu_languages[gpu.row->kind].launched(e, gpu.block);
     e->part = k->is_shared && !k->ngrid ? cast_to(e, LLVM_ZEXT, number_of(e, "block", 0), e->i64) : NULL;
     e->parts = e->part ? const_i64(e, gpu.p->threads) : NULL;
     bind_parameters(e, k, a, n);

@@ -5,7 +5,6 @@
  * DPP reads another one of the row by a pattern (177, 78: two neighbours, two pairs exchanged; 296: the
  * row rotated by 8), ds_swizzle another one of 32 (the mask << 10 | 31), ds_bpermute any one of the wave.
  */
-#include "backends/device/device.h"
 #include "backends/llvm/emit.h"
 
 #include <string.h>
@@ -80,7 +79,8 @@ static void annotate(const struct emit *e, const char *what, int n)
         e->l->MetadataAsValue(e->context, e->l->MDNodeInContext2(e->context, row, 3)));
 }
 
-static void nvptx_launched(const struct emit *e, const struct kernel *k, const int block[GRID_RANK])
+/* One block of a unit at least: without this ptxas moves registers to memory for one more of them. */
+static void nvptx_launched(const struct emit *e, const int block[GRID_RANK])
 {
     enum { PTX_KERNEL = 71 };
     static const char *const bound[GRID_RANK] = {"maxntidx", "maxntidy", "maxntidz"};
@@ -88,17 +88,15 @@ static void nvptx_launched(const struct emit *e, const struct kernel *k, const i
     annotate(e, "kernel", 1);
     for (int d = 0; d < GRID_RANK; d++)
         annotate(e, bound[d], block[d]);
-    if (device_loads_early(k))
-        annotate(e, "minctasm", 1);
+    annotate(e, "minctasm", 1);
 }
 
-static void amdgcn_launched(const struct emit *e, const struct kernel *k, const int block[GRID_RANK])
+static void amdgcn_launched(const struct emit *e, const int block[GRID_RANK])
 {
     enum { AMDGPU_KERNEL = 91 };
     static const char kind[] = "reqd_work_group_size";
     LLVMMetadataRef size[GRID_RANK];
     int n = 1;
-    (void)k;
     for (int d = 0; d < GRID_RANK; d++) {
         n *= block[d];
         size[d] = e->l->ValueAsMetadata(const_int(e, e->i32, block[d]));
