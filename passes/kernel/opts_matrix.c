@@ -48,7 +48,7 @@ static bool may_take_matrix(struct work *w, const struct opt *opt, struct uop *s
 {
     const struct matrix_row *row = matrix_row(opt->by);
     struct uop *store = w->ast->src[opt->store];
-    if (!w->t->device || w->t->device->wave != row->lanes || !device_has(w, opt->by))
+    if (w->t->device && (w->t->device->wave != row->lanes || !device_has(w, opt->by)))
         return work_refuse(w, "the device has no such instruction");
     if (REDUCE_MATRIX(sum->arg.i) || work_stage_of(w, store, sum) || work_is_of_sum(w, store, sum))
         return work_refuse(w, "an instruction computes a sum of the store's own, once");

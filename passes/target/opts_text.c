@@ -80,7 +80,7 @@ static bool read_number(const struct reader *r, const char **at, int64_t most, i
 /* The length of the word at s, and the table's row that it is; -1: none. */
 static int find_word(const char *s, size_t *length, const char *(*row)(int), int n)
 {
-    *length = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    *length = strspn(s, "abcdefghijklmnopqrstuvwxyz");
     for (int i = 0; i < n; i++)
         if (strlen(row(i)) == *length && !strncmp(row(i), s, *length))
             return i;
@@ -97,7 +97,19 @@ static const char *field_text(int i)
 }
 static const char *as_text(int i) { return i ? "column" : "row"; }
 static const char *space_text(int i) { return space_name((enum space)i); }
-static const char *by_text(int i) { return matrix_row((enum matrix_unit)i)->text; }
+
+/* The instruction at s, whose name has digits, too; -1: none. */
+static int find_matrix(const char *s, size_t *length)
+{
+    *length = strcspn(s, " ");
+    for (int i = 0; i < MATRIX_COUNT; i++) {
+        const char *text = matrix_row((enum matrix_unit)i)->text;
+        if (strlen(text) == *length && !strncmp(text, s, *length))
+            return i;
+    }
+    return -1;
+}
+
 static const char *nest_text(int i) { return i ? "sum" : "stage"; }
 
 static bool read_nest(const struct reader *r, const char **at, struct opt *o)
@@ -129,7 +141,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
     case F_KIND: found = find_word(*at, &length, kind_text, AXIS_COUNT); break;
     case F_AS: found = find_word(*at, &length, as_text, 2); break;
     case F_SPACE: found = find_word(*at, &length, space_text, SPACE_COUNT); break;
-    case F_BY: found = find_word(*at, &length, by_text, MATRIX_COUNT); break;
+    case F_BY: found = find_matrix(*at, &length); break;
     default:
         if (!read_number(r, at, field == 1 || field == 2 ? INT64_MAX / 16 : INT32_MAX, &n))
             return false;
