@@ -356,6 +356,34 @@ static void compile_shuffle(struct linear_eval *e, const struct uop *u)
                               .lanes = 1, .period = 1});
 }
 
+/* The number of the thread that runs: of the iterations that are threads and open. */
+static struct uop *compile_thread(struct linear_eval *e)
+{
+    struct uop *number = uop_int(e->t, 0);
+    for (int i = 0; i < e->nopen; i++) {
+        const struct uop *r = e->of[e->code[e->open[i]].dst];
+        if (r->op != OP_RANGE || !range_is_item(r))
+            continue;
+        struct uop *by[2] = {number, uop_int(e->t, r->src[0]->vmax)};
+        by[0] = uop_intern(e->t, OP_MUL, DTYPE_INDEX, by, 2, (union arg){0});
+        compile_elementwise(e, by[0]);
+        by[1] = (struct uop *)(uintptr_t)r;
+        number = uop_intern(e->t, OP_ADD, DTYPE_INDEX, by, 2, (union arg){0});
+        compile_elementwise(e, number);
+    }
+    return number;
+}
+
+static void compile_matrix(struct linear_eval *e, const struct uop *u)
+{
+    struct linstr in = {.code = CODE_MATRIX, .memory = lanes_of(e, u->src[0]), .bits = u->arg.i, .nsrc = 3,
+                        .src = {reg_of(e, u->src[1]), reg_of(e, u->src[2]), reg_of(e, compile_thread(e))},
+                        .dst = reg_of(e, u)};
+    for (int k = 0; k < 2; k++)
+        in.step[k] = u->src[1 + k]->dtype == DTYPE_U16 ? 2 : 1;
+    append(e, in);
+}
+
 static void compile_one(struct linear_eval *e, const struct uop *u)
 {
     bool table;
@@ -372,9 +400,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
         break;
     case OP_MATRIX:
-        emit(e, (struct linstr){.code = CODE_MATRIX, .memory = lanes_of(e, u->src[0]), .bits = u->arg.i}, u, 1);
-        for (int k = 0; k < 2 && !e->failed; k++)
-            e->code[e->ncode - 1].step[k] = u->src[1 + k]->dtype == DTYPE_U16 ? 2 : 1;
+        compile_matrix(e, u);
         break;
     case OP_GUARD:
         emit(e, (struct linstr){.code = CODE_SKIP_UNLESS}, u, 0);
@@ -646,7 +672,7 @@ static void run_matrix(struct linear_eval *e, const struct linstr *in)
         first = first * l->size[k] + (range_is(l->acc->src[k + 1], AXIS_ELEMENT) ? 0 : e->reg[l->reg[k]].i);
     for (int i = 0; i < matrix_elements(row, MATRIX_SUM); i++) {
         union scalar *sum = &l->data[first + i];
-        matrix_place(row, MATRIX_SUM, e->thread % row->lanes, i, at);
+        matrix_place(row, MATRIX_SUM, (int)(e->reg[in->src[2]].i % row->lanes), i, at);
         for (int k = 0; k < nk; k++) {
             union scalar x = a[MATRIX_ALONG_K(in->bits, 0) ? at[MATRIX_M] * nk + k : k * m + at[MATRIX_M]],
                          y = b[MATRIX_ALONG_K(in->bits, 1) ? at[MATRIX_N] * nk + k : k * n + at[MATRIX_N]];
