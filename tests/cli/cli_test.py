@@ -675,7 +675,7 @@ def check_called(word, folder):
     T.emit(TGC, folder / "model.onnx", folder / f"{word}.c")
     prefix = re.search(r"define (\w+)_ARENA_BYTES", (folder / f"{word}.h").read_text()).group(1)
     T.must(T.run(["clang", *T.WARNINGS, "-fsyntax-only", f"-D{prefix}_MAIN", f"{word}.c"], cwd=folder))
-    T.must(T.run(["gcc", *T.WARNINGS, "-O1", f"-D{prefix}_MAIN", f"{word}.c", "-o", "program", "-lm"],
+    T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, f"-D{prefix}_MAIN", f"{word}.c", "-o", "program", "-lm"],
                  cwd=folder))
     y = T.Program(folder / "program", ["y"]).run([x])["y"]
     T.compare("y", y, G.perceptron_reference(model, x), 1e-5, 1e-6)
@@ -800,7 +800,7 @@ def check_blocks(nodes, folder):
         expected = onnxruntime.InferenceSession(model.SerializeToString(), options).run(
             None, {"x": x})[0]
         T.must(T.run([TGC, "model.onnx", "-o", "net.c"], cwd=folder, timeout=60))
-        T.build(folder / "net.c", folder / "net", "gcc", ("-O1",), timeout=600)
+        T.build(folder / "net.c", folder / "net", timeout=600)
         name = model.graph.output[0].name
         outputs = T.Program(folder / "net", [name]).run([x])
         T.compare_to_reference(outputs, {name: expected})

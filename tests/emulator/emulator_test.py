@@ -220,7 +220,7 @@ def model(tgc, path, folder, row):
     """The program's own check of its reference vectors."""
     T.scratch(folder)
     T.must(T.run([tgc, path, "-o", "m.c", "--target=opencl", f"--cpu={row}"], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    T.build(folder / "m.c", folder / "m")
     done = T.run([folder / "m", "--selftest"], env=emulator.environment(suite.options.build, cache=folder / "kernels"))
     expect(done.status == 0 and not done.err, done.describe())
 

@@ -79,7 +79,7 @@ class Products:
         onnx.save(G.model(self.nodes, self.inputs, self.outputs, self.weights), path)
 
 
-def build(folder, products, *options, flags=("-O1",), cpu="amx"):
+def build(folder, products, *options, flags=(T.LEVEL,), cpu="amx"):
     products.save(folder / "model.onnx")
     T.emit(TGC, folder / "model.onnx", folder / "net.c", f"--cpu={cpu}", *options)
     T.build(folder / "net.c", folder / "net", flags=(*flags, *MODEL), main_by=TGC)
@@ -110,7 +110,7 @@ def odd_sizes(seed, count):
     return [(one(), one() * int(random.choice([1, 4])), one()) for _ in range(count)]
 
 
-def matmuls(name, sizes, *options, flags=("-O1",), **more):
+def matmuls(name, sizes, *options, flags=(T.LEVEL,), **more):
     needs_vectors()
     products = Products(len(name))
     for i, size in enumerate(sizes):
@@ -183,7 +183,7 @@ def threads():
 
 @suite.case("sanitized")
 def sanitized():
-    matmuls("sanitized", SIZES[:12], flags=("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"))
+    matmuls("sanitized", SIZES[:12], flags=(T.LEVEL, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"))
 
 
 @suite.case("the model stops at what the processor refuses")

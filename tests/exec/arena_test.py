@@ -163,7 +163,7 @@ def stack():
     onnx.save(G.model(nodes, [G.value("x", [1, 64])], [G.value("y", [1, 8])],
                       [G.weight(k, v) for k, v in weights.items()]), folder / "model.onnx")
     T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c"]))
-    T.build(folder / "net.c", folder / "net", flags=("-O1", "-fsanitize=address,undefined"))
+    T.build(folder / "net.c", folder / "net", flags=(T.LEVEL, "-fsanitize=address,undefined"))
     x = draw(1, 64)
     want = np.tanh(np.tanh(x @ weights["a"]) @ weights["b"]) @ weights["c"]
     got = T.Program(folder / "net", ["y"]).run([x])["y"]

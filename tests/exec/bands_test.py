@@ -184,7 +184,7 @@ def check(name, model, x, error=1e-4):
             if source in programs:
                 continue
             programs.add(source)
-            T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
+            T.build(folder / "net.c", folder / "net", main_by=TGC)
             got = T.Program(folder / "net", ["y"]).run(inputs)["y"]
             worst = float(np.abs(got - want).max())
             expect(worst < error * max(1, np.abs(want).max()), f"--cache={cache} {more}: wrong by {worst}")
@@ -263,7 +263,7 @@ def norm():
     results = []
     for options in (("-O0",), ("--cache=64K",), ("--cache=64K", "--cpu=generic", "--threads=2")):
         T.emit(TGC, folder / "net.tg", folder / "net.c", *options)
-        T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
+        T.build(folder / "net.c", folder / "net", main_by=TGC)
         results.append(T.Program(folder / "net", ["y"]).run([x])["y"])
         banded = re.findall(r"^static void \w+\([^{]*\{\n((?:(?!^}).)*?)for \(int band\b", (folder / "net.c").read_text(),
                             re.M | re.S)
@@ -297,7 +297,7 @@ def sliding():
     programs = []
     for options in (("-O0",), ("--cache=0",), ("--cache=0", "--cpu=generic", "--no-winograd")):
         T.emit(TGC, folder / "net.tg", folder / "net.c", *options)
-        T.build(folder / "net.c", folder / f"net{len(programs)}", flags=("-O1",), main_by=TGC)
+        T.build(folder / "net.c", folder / f"net{len(programs)}", main_by=TGC)
         programs.append(T.Program(folder / f"net{len(programs)}", ["y"]))
     for n in (0, 3, 8):
         want, *have = (p.run([np.zeros(n, np.float32), x])["y"] for p in programs)
@@ -330,7 +330,7 @@ def images():
     programs = []
     for options in (("-O0",), ("--cache=64K",), ("--cache=64K", "--threads=2"), ("--cache=8M",), ("--cpu=generic",)):
         T.emit(TGC, folder / "net.tg", folder / "net.c", *options)
-        T.build(folder / "net.c", folder / f"net{len(programs)}", flags=("-O1",), main_by=TGC)
+        T.build(folder / "net.c", folder / f"net{len(programs)}", main_by=TGC)
         programs.append(T.Program(folder / f"net{len(programs)}", ["y"]))
     T.emit(TGC, folder / "net.tg", folder / "net.c", "--cache=64K", "--cpu=avx512")
     text = (folder / "net.c").read_text()

@@ -45,7 +45,7 @@ def build(folder, text, *options):
     """The model as a shared object in `folder`."""
     (folder / "net.tg").write_text(text)
     T.must(T.run([T.find_tgc(suite.options.build), "net.tg", "-o", "net.c", "--target=opencl", *options], cwd=folder))
-    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
+    T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
     return folder / "net.so"
 
 
@@ -286,7 +286,7 @@ def fallback():
         T.must(T.run([tgc, "net.tg", "-o", "on_device.c", "--target=opencl"], cwd=folder))
         T.must(T.run([tgc, "net.tg", "-o", "on_cpu.c"], cwd=folder))
         (folder / "main.c").write_text(FALLBACK)
-        T.must(T.run(["gcc", *T.WARNINGS, "-O1", "main.c", "on_device.c", "on_cpu.c", "-o", "main", "-lm"], cwd=folder))
+        T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, "main.c", "on_device.c", "on_cpu.c", "-o", "main", "-lm"], cwd=folder))
         expect("no device" not in T.must(T.run([folder / "main"])).out.decode(), "with a device")
         none = {**os.environ, "OCL_ICD_VENDORS": "/none", "OPENCL_VENDOR_PATH": "/none", "LD_LIBRARY_PATH": ""}
         expect("no device" in T.must(T.run([folder / "main"], env=none)).out.decode(), "without a driver")

@@ -85,7 +85,7 @@ class Entries(Library):
         return results
 
 
-def build(name, text, *options, flags=("-O1",)):
+def build(name, text, *options, flags=(T.LEVEL,)):
     folder = T.scratch(SCRATCH / name)
     (folder / "net.tg").write_text(text)
     for path in (SCRATCH / "onnx").glob("*.onnx"):
@@ -214,7 +214,7 @@ def statuses():
 @suite.case("reference vectors: --selftest runs the entries in turn, over one context")
 def selftest():
     folder, _ = build("selftest", TWO)
-    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm"], cwd=folder))
+    T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, "-DNET_MAIN", "net.c", "-o", "net", "-lm"], cwd=folder))
     said = T.must(T.run(["./net", "--selftest"], cwd=folder)).out.decode()
     expect(said.count("agree with the reference") == 4 and "12 of 12" in said and "passed" in said, said)
     text = (folder / "net.c").read_text()
@@ -291,7 +291,7 @@ def shared():
     text = (folder / "net.c").read_text()
     body = text[text.index("in->dim_entry == 0 || in->dim_entry == 2"):]
     expect(text.count("->matmul_0(") == 1 and "->matmul_0(" in body.split("}")[0], body[:600])
-    T.must(T.run(["gcc", "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm"], cwd=folder))
+    T.must(T.run(["gcc", T.LEVEL, "-DNET_MAIN", "net.c", "-o", "net", "-lm"], cwd=folder))
     T.must(T.run(["./net", "--selftest"], cwd=folder))
     said = T.must(T.run([TGC, "verify", "net.tg", "net.tg", "--other=--target=c"], cwd=folder)).out.decode()
     expect(said.count("ok ") == 4, said)

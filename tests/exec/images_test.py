@@ -84,7 +84,7 @@ def right(folder, name, row, options):
     """The program's own check of its reference vectors, for the first way that the driver has, and by copies."""
     need_device()
     compiled(folder, MODELS[name], f"--cpu={row}", "--image", *options)
-    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DM_MAIN", "m.c", "-o", "m", "-lm", "-ldl"], cwd=folder))
+    T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, "-DM_MAIN", "m.c", "-o", "m", "-lm", "-ldl"], cwd=folder))
     has_images = "read_only" in (folder / "m.c").read_text()
     for more in ((), ("--images", "3")) if has_images else ((),):
         done = T.run([folder / "m", "--selftest", *more], cwd=folder, timeout=120)
@@ -95,7 +95,7 @@ def model(folder, path, row, options):
     need_device()
     T.scratch(folder)
     T.must(T.run([T.find_tgc(suite.options.build), path, "-o", "m.c", "--target=opencl", f"--cpu={row}", *options], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    T.build(folder / "m.c", folder / "m")
     done = T.run([folder / "m", "--selftest"], cwd=folder, timeout=300)
     expect(done.status == 0 or "no reference vectors" in done.out.decode() + done.err, done.describe())
 
@@ -130,7 +130,7 @@ def beyond_half(folder):
     """What is beyond the largest half becomes infinite, and only that."""
     need_device()
     compiled(folder, BEYOND, "--half-storage")
-    T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "m.c", "-o", "m.so", "-lm"], cwd=folder))
+    T.must(T.run(["gcc", T.LEVEL, "-shared", "-fPIC", "m.c", "-o", "m.so", "-lm"], cwd=folder))
     x = np.ones((4, 8), np.float32)
     x[1], x[2] = 8000, 9000                             # sums of 64000, and of 72000
     y = Library(folder / "m.so", "m").run({"x": x})["y"]
@@ -148,7 +148,7 @@ def refused(folder):
         expect(done.status == 2 and f"{option} is for devices" in done.err, done.describe())
     need_device()
     compiled(folder, MODELS["layers"], "--cpu=adreno630", "--image", "--no-locals")
-    T.must(T.run(["gcc", "-O1", "-DM_MAIN", "m.c", "-o", "m", "-lm"], cwd=folder))
+    T.must(T.run(["gcc", T.LEVEL, "-DM_MAIN", "m.c", "-o", "m", "-lm"], cwd=folder))
     done = T.run([folder / "m", "--selftest", "--images", "4"], cwd=folder)
     expect(done.status != 0 and "an option has a value" in done.err + done.out.decode(), done.describe())
 

@@ -384,7 +384,7 @@ def changes(kind, *options):
     net, folder, cases = T.shared("influence", lambda _, k: make(k), kind)
     inside = T.scratch(folder / ("".join(options) or "default"))
     T.emit(TGC, folder / "net.onnx", inside / "net.c", *options)
-    T.build(inside / "net.c", inside / "net", flags=("-O1",), main_by=TGC)
+    T.build(inside / "net.c", inside / "net", main_by=TGC)
     program = T.Program(inside / "net", net.outputs)
     order = [v.name for v in net.inputs]
     quiet = program.run([net.arrays[name] for name in order])

@@ -105,7 +105,7 @@ def run(name, net, want, inputs, *options, tolerance=None, **more):
     folder = T.scratch(SCRATCH / re.sub(r"\W+", "_", name + "".join(options)))
     onnx.save(net if isinstance(net, onnx.ModelProto) else net.model(**more), folder / "net.onnx")
     T.emit(TGC, folder / "net.onnx", folder / "net.c", *options)
-    T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     got = T.Program(folder / "net", ["y"]).run(inputs)["y"].astype(np.float64)
     half = inputs[0].dtype == np.float16
     tolerance = tolerance or (4e-3 if half else 3e-6)

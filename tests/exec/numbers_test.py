@@ -47,7 +47,7 @@ def program(folder, nodes, x, outputs, *options):
     m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
     onnx.save(m, folder / "m.onnx")
     T.must(T.run([TGC, "m.onnx", "-o", "m.c", *options], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",), main_by=TGC)
+    T.build(folder / "m.c", folder / "m", main_by=TGC)
     results = T.Program(folder / "m", list(outputs)).run([x])
     return {name: results[name].view(d) if results[name].dtype != d else results[name]
             for name, d in outputs.items()}

@@ -100,7 +100,7 @@ BOARDS = {"mps2-an505": (0x10000000, 0x10400000)}
 
 
 def link(folder, source, compiler="gcc", more=()):
-    T.must(T.run([*compiler.split(), "-O1", "-I", folder, MAIN, source, *more, "-lm", "-o", folder / "run"],
+    T.must(T.run([*compiler.split(), T.LEVEL, "-I", folder, MAIN, source, *more, "-lm", "-o", folder / "run"],
                  timeout=120))
 
 

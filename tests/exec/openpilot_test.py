@@ -140,7 +140,7 @@ class Pilot(Library):
 def build(name, size, *options):
     folder = T.scratch(SCRATCH / name)
     T.must(T.run([TGC, networks(size) / "pilot.tg", "-o", folder / "pilot.c", *options]))
-    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-shared", "-fPIC", "pilot.c", "-o", "pilot.so", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, "-shared", "-fPIC", "pilot.c", "-o", "pilot.so", "-lm", "-lpthread"], cwd=folder, timeout=300))
     return folder / "pilot.so"
 
 

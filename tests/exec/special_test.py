@@ -161,7 +161,7 @@ def holds(cpu):
     expect(len(model.cases) > 80, f"only {len(model.cases)} lines in the page's tables")
     outputs = model.save(folder / "net.onnx")
     T.emit(TGC, folder / "net.onnx", folder / "net.c", f"--cpu={cpu}")
-    T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     compare(model.cases, T.Program(folder / "net", outputs).run(list(model.arrays.values())), 0)
 
 
@@ -185,7 +185,7 @@ def program(name, nodes, x, weights, *options):
     folder = T.scratch(SCRATCH / name)
     onnx.save(G.model(nodes, [G.value("x", x.shape)], [G.value("y", None)], weights), folder / "net.onnx")
     T.emit(TGC, folder / "net.onnx", folder / "net.c", f"--cpu={SETS[-1]}", *options)
-    T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
     return T.Program(folder / "net", ["y"]).run([x])["y"]
 
 

@@ -37,7 +37,7 @@ def states_options(states):
     return [word for out, name in states for word in ("--state", f"{out}={name}")]
 
 
-def make(name, model, states, *options, flags=("-O1",)):
+def make(name, model, states, *options, flags=(T.LEVEL,)):
     """The folder with net.c, and the model in this process. The file's compiler sees all warnings."""
     folder = T.scratch(SCRATCH / name)
     onnx.save(model, folder / "net.onnx")
@@ -58,7 +58,7 @@ def make_llvm(folder, states, *options):
     return Library(folder / "llvm.so", "net")
 
 
-def follow(name, model, states, steps, *options, first=None, error=2e-5, sizes=(), flags=("-O1",)):
+def follow(name, model, states, steps, *options, first=None, error=2e-5, sizes=(), flags=(T.LEVEL,)):
     """As C, and as LLVM's object where that is there: each step's outputs are ONNX Runtime's. steps: feeds of
     each."""
     folder, net = make(name, model, states, *options, flags=flags)
@@ -308,7 +308,7 @@ def kinds():
     expect("begins as in the model" in (folder / "net.h").read_text(), "the header")
     folder, _ = T.scratch(SCRATCH / "file"), onnx.save(table, SCRATCH / "file" / "net.onnx")
     T.emit(TGC, folder / "net.onnx", folder / "net.c", "--state", "s_next=s", "--weights=file", "--cpu=generic")
-    T.build(folder / "net.c", folder / "net", flags=["-O1"])
+    T.build(folder / "net.c", folder / "net")
     T.must(T.run([folder / "net", "--selftest"], cwd=folder))
     flags = G.model([G.node("Or", ["s", "x"], ["s_next"]), G.node("Not", ["s_next"], ["y"])],
                     [G.value("x", [7], BOOL), G.value("s", [7], BOOL)],

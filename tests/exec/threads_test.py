@@ -137,7 +137,7 @@ def shared_scratch(name, graph, *options):
     folder = T.scratch(SCRATCH / f"{name}-{len(options)}")
     onnx.save(graph, folder / "model.onnx")
     T.emit(TGC, folder / "model.onnx", folder / "net.c", *options)
-    T.build(folder / "net.c", folder / "net", "gcc", ("-O1",))
+    T.build(folder / "net.c", folder / "net")
     inputs = {v.name: draw(*(d.dim_value for d in v.type.tensor_type.shape.dim), seed=i)
               for i, v in enumerate(graph.graph.input)}
     got = T.Program(folder / "net", ["y"]).run(list(inputs.values()))["y"]
@@ -210,7 +210,7 @@ def answers(model, folder, target, counts):
     outputs = []
     for n in counts:
         out = T.scratch(folder / f"out{n}")
-        T.must(T.run([TGC, "run", model, target, f"--threads={n}", "--out-dir", out]))
+        T.must(T.run([TGC, "run", model, target, f"--threads={n}", "--out-dir", out], env=T.QUICKLY))
         outputs.append({path.name: path.read_bytes() for path in out.iterdir()})
     expect(outputs[0] and all(other == outputs[0] for other in outputs), "the answers differ")
     return out
@@ -220,7 +220,7 @@ def answers(model, folder, target, counts):
 def commands():
     folder = emit("convolutions", 7, "commands")
     answers(folder / "model.onnx", folder, "--target=c", (1, 2, 7))
-    done = T.must(T.run([TGC, "bench", folder / "model.onnx", "--target=c", "--threads=2", "--json"]))
+    done = T.must(T.run([TGC, "bench", folder / "model.onnx", "--target=c", "--threads=2", "--json"], env=T.QUICKLY))
     expect(json.loads(done.out)["threads"] == 2, done.describe())
 
 

@@ -150,7 +150,7 @@ def check(name, net):
     for options in (("--cpu=generic",), (), ("--threads=2", "--cache=4K", "--cpu=native")):
         folder, model = write(name, net, *options)
         want = ReferenceEvaluator(model).run(None, {"x": x})[0]
-        T.build(folder / "net.c", folder / "net", flags=("-O1",), main_by=TGC)
+        T.build(folder / "net.c", folder / "net", main_by=TGC)
         got = T.Program(folder / "net", ["y"]).run([x])["y"]
         worst = float(np.abs(got - want).max())
         expect(worst < 1e-4 * max(1, np.abs(want).max()), f"{options}: wrong by {worst}")

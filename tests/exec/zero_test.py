@@ -81,7 +81,7 @@ def build(name, graph, threads):
     symbols = sorted({d.dim_param for i in graph.graph.input for d in i.type.tensor_type.shape.dim if d.dim_param})
     onnx.save(graph, folder / "net.onnx")
     T.emit(TGC, folder / "net.onnx", folder / "net.c", f"--threads={threads}", *(f"--dim={s}<=9" for s in symbols))
-    T.build(folder / "net.c", folder / "net", "gcc", ("-O1", *(T.SANITIZE if OPTIONS.all else ())), main_by=TGC)
+    T.build(folder / "net.c", folder / "net", "gcc", (T.LEVEL, *(T.SANITIZE if OPTIONS.all else ())), main_by=TGC)
     return T.Program(folder / "net", [o.name for o in graph.graph.output]), symbols
 
 

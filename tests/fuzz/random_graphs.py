@@ -171,7 +171,7 @@ class Tester:
                 T.build(source, exe, "gcc", ("-O0",))
             return
         if level in LEVELS:
-            T.build(source, exe, ("gcc", "clang")[seed % 5 == 0], ("-O1",))
+            T.build(source, exe, ("gcc", "clang")[seed % 5 == 0])
             return
         T.build(source, exe, ("gcc", "clang")[seed % 2],
                 [*T.SANITIZE, "-include", HERE / "exact.h"])

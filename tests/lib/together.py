@@ -168,7 +168,7 @@ def units(sources):
     return groups.values()
 
 
-def build(sources, folder, main_by, flags=("-O1",)):
+def build(sources, folder, main_by, flags=(T.LEVEL,)):
     """Builds the files, all of one stem, each in a folder of its own. By name: the path of its
     program, or its Failure."""
     built = {}

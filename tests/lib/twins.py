@@ -65,7 +65,7 @@ class Twin:
         T.scratch(folder)
         onnx.save(model, folder / "net.onnx")
         self.emit(tgc, "net.onnx", folder, "net", *options)
-        T.must(T.run(["gcc", "-O1", *T.WARNINGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+        T.must(T.run(["gcc", T.LEVEL, *T.WARNINGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
         self.text_of(folder / f"net.{self.language}")
 
     # ---------------------------------------------------------------------------------------------- programs
@@ -74,7 +74,7 @@ class Twin:
         """The program's own check of its reference vectors."""
         T.scratch(folder)
         self.emit(tgc, path, folder, "m", *options)
-        T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+        T.build(folder / "m.c", folder / "m")
         done = T.run([folder / "m", "--selftest"], env=self.environment_of(folder, "m", device=device))
         expect(done.status == 0 and not done.err, done.describe())
 
@@ -100,7 +100,7 @@ class Twin:
         self.need()
         (folder / "net.tg").write_text(model)
         T.must(T.run([tgc, "net.tg", "-o", f"net.{self.language}", f"--target={self.name}", *options], cwd=folder))
-        environment = {**self.environment_of(folder, "net"), "TGC_CACHE": "0"}
+        environment = {**self.environment_of(folder, "net"), "TGC_CACHE": "0", **T.QUICKLY}
         done = T.must(T.run([tgc, "verify", "net.tg", "--target=c", *(option for option in options if option.startswith("--dim")),
                              f"--other={' '.join([f'--target={self.name}', *options])}", *(["--atol=3e-3"] if "--half-storage" in options else [])],
                             cwd=folder, env=environment))
@@ -145,7 +145,7 @@ class Twin:
     def without_driver(self, tgc, folder):
         T.scratch(folder)
         self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
-        T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+        T.build(folder / "m.c", folder / "m")
         done = T.run([folder / "m", "--selftest"], cwd=folder, env={"LD_LIBRARY_PATH": str(folder)})
         expect(done.status != 0 and ("driver of the device" in done.out.decode() + done.err), done.describe())
 

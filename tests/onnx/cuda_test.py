@@ -46,7 +46,7 @@ def check_model_by_llvm(tgc, path, folder, version):
     with kernel_ir.by_llvm(version):
         kernels = write_by_llvm(tgc, path, folder, "m", version)
     expect(f"as LLVM {version} has compiled them" in (folder / "m.c").read_text(), "the compiler is not named")
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    T.build(folder / "m.c", folder / "m")
     done = T.run([folder / "m", "--selftest"], env=emulator.cuda_environment(suite.options.build, folder / "m.cu", cache=folder / "kernels", object=kernels))
     expect(done.status == 0 and not done.err, done.describe())
 
@@ -183,7 +183,7 @@ def commands(tgc, folder, build):
     T.scratch(folder)
     cuda.need_nvrtc()
     T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "digits.cu", "--target=cuda"], cwd=folder))
-    environment = {**emulator.cuda_environment(build, folder / "digits.cu", cache=folder / "kernels", device="arch=90 name=Emulated"), "TGC_CACHE": "0"}
+    environment = {**emulator.cuda_environment(build, folder / "digits.cu", cache=folder / "kernels", device="arch=90 name=Emulated"), "TGC_CACHE": "0", **T.QUICKLY}
     done = T.must(T.run([tgc, "devices"], env=environment))
     expect("cuda 1: Emulated, NVIDIA\n    GPU, sm_90, driver of CUDA 13.0" in done.out.decode(), done.out)
     done = T.must(T.run([tgc, "run", ROOT / "models" / "digits.tg", "--target=cuda"], env=environment))

@@ -46,7 +46,7 @@ def built(tgc, model, folder, *options):
     T.scratch(folder)
     onnx.save(model, folder / "net.onnx")
     emit(tgc, "net.onnx", folder, "net", *options)
-    T.must(T.run(["gcc", "-O1", *T.WARNINGS, *emulator.METAL_FLAGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+    T.must(T.run(["gcc", T.LEVEL, *T.WARNINGS, *emulator.METAL_FLAGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
 
 
 def environment(build, folder, **more):
@@ -59,7 +59,7 @@ def check_model(tgc, path, folder, build, *options):
     """The program's own check of its reference vectors."""
     T.scratch(folder)
     emit(tgc, path, folder, "m", *options)
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1", *emulator.METAL_FLAGS))
+    T.build(folder / "m.c", folder / "m", "gcc", (T.LEVEL, *emulator.METAL_FLAGS))
     done = T.run([folder / "m", "--selftest"], env=environment(build, folder))
     expect(done.status == 0 and not done.err, done.describe())
 
@@ -203,7 +203,7 @@ def without_framework(tgc, folder):
     T.scratch(folder)
     emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
     T.must(T.run([emulator.need_clang(), *T.WARNINGS, "-fsyntax-only", "m.c"], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    T.build(folder / "m.c", folder / "m")
     done = T.run([folder / "m", "--selftest"], cwd=folder)
     expect(done.status != 0 and "Metal is of macOS, and this system has no" in done.err and "driver of the device" in done.err, done.describe())
 

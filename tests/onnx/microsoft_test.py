@@ -61,7 +61,7 @@ def session(m, **more):
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
-def compiled(folder, model, arrays, names, *options, compiler="gcc", flags=("-O1",)):
+def compiled(folder, model, arrays, names, *options, compiler="gcc", flags=(T.LEVEL,)):
     """The outputs of the emitted program, by name."""
     T.must(T.run([TGC, model, "-o", "m.c", *options], cwd=folder))
     T.build(folder / "m.c", folder / "m", compiler, flags, main_by=TGC)

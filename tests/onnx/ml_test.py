@@ -48,7 +48,7 @@ def strings(array):
     return np.array(array, dtype=object)
 
 
-def emitted(folder, m, inputs, flags=("-O1",)):
+def emitted(folder, m, inputs, flags=(T.LEVEL,)):
     """The outputs of the emitted program, by name."""
     onnx.save(m, folder / "m.onnx")
     T.must(T.run([TGC, "m.onnx", "-o", "m.c"], cwd=folder))
@@ -58,7 +58,7 @@ def emitted(folder, m, inputs, flags=("-O1",)):
     return program.run(arrays)
 
 
-def same(folder, m, inputs, rtol=1e-5, atol=1e-6, flags=("-O1",)):
+def same(folder, m, inputs, rtol=1e-5, atol=1e-6, flags=(T.LEVEL,)):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(m.SerializeToString(), options,

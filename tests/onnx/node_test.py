@@ -206,7 +206,7 @@ def libraries_of(case):
     return decoder_flags() if images else ()
 
 
-def run_case(tgc, case, folder, options=(), flags=("-O1",), compiler="gcc", told=False):
+def run_case(tgc, case, folder, options=(), flags=(T.LEVEL,), compiler="gcc", told=False):
     try:
         emit_case(tgc, case, folder, options, told)
         T.build(folder / "node.c", folder / "node", compiler, flags, libraries=libraries_of(case),
@@ -340,7 +340,7 @@ def verify_case(tgc, case, folder):
             for k, (info, value) in enumerate(zip(infos, values)):
                 record(folder / f"{kind}_{k}.pb", info, value)
         done = T.run([tgc, "verify", "model.onnx", "--target=c", "--data", ".", "--rtol", case.rtol,
-                      "--atol", case.atol], cwd=folder, timeout=60)
+                      "--atol", case.atol], cwd=folder, timeout=60, env=T.QUICKLY)
         *lines, last = T.must(done).out.decode().splitlines()
         if not last.startswith("ran by ") or len(lines) < len(outputs) or not all(line.startswith("ok ") for line in lines):
             raise Failure(f"{len(outputs)} outputs: {lines}")

@@ -71,7 +71,7 @@ def check_refusal(case, refusal):
     expect("devices do not have" in str(refusal) and has_strings(case), f"refused for no reason that devices give: {refusal}")
 
 
-def run_case(tgc, case, folder, told, flags=("-O1",), device="generic-gpu"):
+def run_case(tgc, case, folder, told, flags=(T.LEVEL,), device="generic-gpu"):
     """The case by the device whose driver libOpenCL.so.1 is."""
     try:
         N.emit_case(tgc, case, folder, (*OPTIONS, f"--cpu={device}"), told)
@@ -94,7 +94,7 @@ def check_model(tgc, path, folder, device):
     need_device()
     T.scratch(folder)
     T.must(T.run([tgc, path, "-o", "m.c", *OPTIONS, f"--cpu={device}"], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    T.build(folder / "m.c", folder / "m")
     done = T.run([folder / "m", "--selftest"], cwd=folder, timeout=120)
     if done.status == 0:
         return
@@ -107,7 +107,7 @@ def check_parts(tgc, folder):
     need_device()
     T.scratch(folder)
     T.must(T.run([tgc, ROOT / "models" / "mnist_cnn.tg", "-o", "m.c", "--dim", "B=5", *OPTIONS, "--cpu=pocl", "--threads=7"], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    T.build(folder / "m.c", folder / "m")
     np.save(folder / "x.npy", np.random.default_rng(3).random((5, 1, 28, 28), np.float32))
     results = []
     for cores in (1, 2, 5, 80):
@@ -131,7 +131,7 @@ def check_table(tgc, folder):
     results = []
     for name, options in (("c", ()), ("cl", (*OPTIONS, "--cpu=pocl"))):
         T.must(T.run([tgc, "m.onnx", "-o", f"{name}.c", f"--name={name}", *options], cwd=folder))
-        T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", f"{name}.c", "-o", f"{name}.so", "-ldl"], cwd=folder))
+        T.must(T.run(["gcc", T.LEVEL, "-shared", "-fPIC", f"{name}.c", "-o", f"{name}.so", "-ldl"], cwd=folder))
         results.append(Library(folder / f"{name}.so", name).run({"x": x}, {})["y"])
     expect(np.array_equal(*results), "other bytes than by C")
 
@@ -140,7 +140,7 @@ def check_missing_driver(tgc, folder):
     """Without a driver the program says so; nothing is linked against it."""
     T.scratch(folder)
     T.must(T.run([tgc, ROOT / "models" / "mlp.tg", "-o", "m.c", *OPTIONS], cwd=folder))
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    T.build(folder / "m.c", folder / "m")
     done = T.run([folder / "m", "--selftest"], cwd=folder,
                  env={**os.environ, "OCL_ICD_VENDORS": str(folder / "none"), "OPENCL_VENDOR_PATH": str(folder / "none")})
     expect(done.status != 0 and "driver of the device" in done.out.decode() + done.err,
