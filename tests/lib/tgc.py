@@ -228,10 +228,10 @@ def headers_ahead(text, compiler, flags):
     return shared("ahead", parse_ahead, compiler, tuple(flags))
 
 
-def compile_main(folder, tgc, stem, compiler, flags):
+def compile_main(folder, tgc, stem, compiler, flags, options):
     """The object of the main program that emitted files of that stem hold. All that it knows
-    of a model, but for its selftest, it asks the library; so one serves them all."""
-    emit(tgc, ROOT / "models" / "dot_product.tg", folder / f"{stem}.c", "--cpu=generic")
+    of a model, but for its selftest, it asks the library; so one serves all of a target."""
+    emit(tgc, ROOT / "models" / "dot_product.tg", folder / f"{stem}.c", *options)
     text = (folder / f"{stem}.c").read_text()
     library, main = text.split(f"\n#ifdef {stem.upper()}_MAIN\n")
     includes = re.findall("^#include.*\n", library, re.M)
@@ -240,14 +240,14 @@ def compile_main(folder, tgc, stem, compiler, flags):
     return folder / "main.o"
 
 
-def build(source, exe, compiler="gcc", flags=(LEVEL,), timeout=300, libraries=(), main_by=None):
+def build(source, exe, compiler="gcc", flags=(LEVEL,), timeout=300, libraries=(), main_by=None, main_options=("--cpu=generic",)):
     """Builds the emitted file as a program, without a warning. With main_by, a tgc, only the
     library is this file's: the program has no selftest, and takes half of the time to build."""
     source = Path(source)
     with open(source) as file:
         head = file.read(1 << 16)
     if main_by:
-        main = shared("main", compile_main, main_by, source.stem, compiler, tuple(flags))
+        main = shared("main", compile_main, main_by, source.stem, compiler, tuple(flags), main_options)
     else:
         main = f"-D{source.stem.upper()}_MAIN"
     flags = (*flags, *headers_ahead(head, compiler, flags))
