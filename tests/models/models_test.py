@@ -10,6 +10,7 @@ Variants of the same:
     opencl     the same by a device, or a processor that OpenCL has as one; with --all
     dynamic    one program for all sizes, the dimensions bounded at compile time
     tgc run    the same by tgc alone, at the first size
+    object     an object of LLVM's for all processors of this architecture, with the program of the C
 
 Sanitizers and the dynamic program have the kernels that this processor runs alone: they find what
 runs, and all other kernels are built, with every warning, by `gcc` and `clang`.
@@ -161,6 +162,20 @@ def check_opencl(tgc, scratch, model, size):
     check_program(tgc, scratch, model, [size], ("--target=opencl",), "gcc", ("-O1",))
 
 
+def check_object(tgc, scratch, model, size):
+    T.need_llvm(tgc)
+    ref = reference(model)
+    folder = T.scratch(scratch)
+    try:
+        main = T.shared("main", T.compile_main, tgc, "model", "gcc", (T.LEVEL,))
+        T.must(T.run([tgc, ref.path, "-o", folder / "model.o", "--target=llvm", *fixed_shapes(model, ref, size)], timeout=600))
+        T.must(T.run(["gcc", "model.o", main, "-o", "model", "-lm", "-lpthread"], cwd=folder))
+        program = T.Program(folder / "model", ref.outputs)
+        run_steps(model, ref, size, lambda feeds: program.run([feeds[name] for name in ref.inputs], timeout=600))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def check_tgc_run(tgc, scratch, model, target):
     if target == "llvm":
         T.need_llvm(tgc)
@@ -207,6 +222,8 @@ def add_model(suite, tgc, scratch, model):
         add("dynamic sanitized", True, model.sizes, NATIVE, "clang", T.SANITIZE, dynamic=True)
     suite.add(f"{model.name} opencl", check_opencl, tgc, scratch / f"{model.name}_opencl", model,
               model.sizes[0], slow=True)
+    suite.add(f"{model.name} object", check_object, tgc, scratch / f"{model.name}_object", model, model.sizes[0],
+              slow=model.name not in ("magika", "silero_vad", "minilm", "mobilenet_v2"))
     for target in ("c", "llvm"):
         suite.add(f"{model.name} tgc run {target}", check_tgc_run, tgc, scratch / f"{model.name}_run_{target}",
                   model, target, slow=model.name not in ("magika", "silero_vad"))
