@@ -5,6 +5,7 @@ Operators themselves are node_test.py's. Each case here makes one small model an
 through `tgc run`, against NumPy; or reads the message of a refusal.
 """
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -797,12 +798,16 @@ STRING = TensorProto.STRING
 
 
 def build_and_run(folder, model, inputs, status=0):
-    """As run() and run_status(), through C: .npy files of strings are the programs' own."""
-    onnx.save(model, folder / "m.onnx")
-    T.emit(TGC, folder / "m.onnx", folder / "m.c")
-    T.build(folder / "m.c", folder / "m", "clang", T.SANITIZE, main_by=TGC)
-    T.must(T.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated", "-fsyntax-only", "-x", "c++",
-                  "m.c"], cwd=folder))
+    """As run() and run_status(), through C: .npy files of strings are the programs' own. A model is built once."""
+    data = model.SerializeToString()
+    folder = folder / hashlib.sha256(data).hexdigest()[:8]
+    if not (folder / "m").exists():
+        folder.mkdir()
+        (folder / "m.onnx").write_bytes(data)
+        T.emit(TGC, folder / "m.onnx", folder / "m.c")
+        T.must(T.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated", "-fsyntax-only", "-x", "c++",
+                      "m.c"], cwd=folder))
+        T.build(folder / "m.c", folder / "m", "clang", T.SANITIZE, main_by=TGC)
     program = T.Program(folder / "m", [value.name for value in model.graph.output])
     if not status:
         return program.run(list(inputs.values()))
