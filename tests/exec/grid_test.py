@@ -72,7 +72,7 @@ def built(tgc, folder, text, target, *flags):
     place.mkdir(parents=True, exist_ok=True)
     (place / "net.tg").write_text(f"tg 1\n{text}" if "output" in text else f"tg 1\n{text}output %y\n")
     T.must(T.run([tgc, "net.tg", "-o", "net.c", f"--target={target}", *flags], cwd=place))
-    T.must(T.run(["gcc", T.LEVEL, "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-ldl"], cwd=place))
+    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-ldl"], cwd=place))
     return place
 
 
@@ -195,7 +195,7 @@ def divergent(device, tgc, scratch):
     broken = source.replace("sum = sum + shuffle_f32(exchanged, sum, 4);", "if (thread < 12) sum = sum + shuffle_f32(exchanged, sum, 4);", 1)
     expect(broken != source, "no shuffle to break")
     (place / "net.c").write_text(broken)
-    T.must(T.run(["gcc", T.LEVEL, "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-ldl"], cwd=place))
+    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-ldl"], cwd=place))
     device.begin("subgroup=16")
     library = Library(place / "net.so")
     try:

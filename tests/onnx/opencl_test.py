@@ -71,7 +71,7 @@ def check_refusal(case, refusal):
     expect("devices do not have" in str(refusal) and has_strings(case), f"refused for no reason that devices give: {refusal}")
 
 
-def run_case(tgc, case, folder, told, flags=(T.LEVEL,), device="generic-gpu"):
+def run_case(tgc, case, folder, told, flags=("-O0",), device="generic-gpu"):
     """The case by the device whose driver libOpenCL.so.1 is."""
     try:
         N.emit_case(tgc, case, folder, (*OPTIONS, f"--cpu={device}"), told)
