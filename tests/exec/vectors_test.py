@@ -621,7 +621,7 @@ for sets, compiler, more, slow in (
         (ARM, "clang-16", [ARM_TARGET], True)):
     for level in ("-O0", "-O1", "-O2", "-O3"):
         suite.add(f"{', '.join(sets)} by {' '.join([compiler, *more, level])}", build, sets, compiler,
-                  [*more, level], slow=slow)
+                  [*more, level], slow=slow or (more == CPP and level != "-O2"))      # C++ is another parser alone
 
 
 @suite.case("every function of the files is called")
