@@ -2,7 +2,6 @@
 #include "lib/lib.h"
 #include "backends/program/program.h"
 #include "passes/analysis/error.h"
-#include "passes/analysis/kernel_cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,8 @@ struct report {
     struct text opts;               /* --why --json: the elements of a JSON list */
     struct text passes;             /* --passes: lines, or the elements of a JSON list */
     struct text table;              /* a line for each kernel, or the elements of a JSON list */
-    struct text device;             /* of a run on a device: a line, or a JSON object */
+    struct text device;             /* of a run on a device: lines, or a JSON object */
+    struct text runs;               /* of each entry's run: a line */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, stack_bytes, weight_bytes;
     size_t live_bytes;              /* the largest live set; unknown for a compiled model */
@@ -106,9 +106,10 @@ static void put_meta(struct text *x, bool json, const char *key, const char *val
     text_json(x, value);
 }
 
-/* An entry: which of the inputs and outputs are its own. */
-static void put_entry(struct text *x, bool json, const struct graph *g, int index)
+/* An entry: which of the inputs and outputs are its own, and in JSON what its run is. */
+static void put_entry(struct text *x, bool json, const struct schedule *s, int index)
 {
+    const struct graph *g = s->graph;
     const struct graph_entry *e = &g->entry[index];
     text_puts(x, json ? index ? ",{\"name\":" : "{\"name\":" : "    ");
     if (json)
@@ -127,7 +128,9 @@ static void put_entry(struct text *x, bool json, const struct graph *g, int inde
                 text_puts(x, name);
         }
     }
-    text_puts(x, json ? "]}" : "\n");
+    text_puts(x, json ? "]," : "\n");
+    if (json)
+        info_run_write_json(x, s, index);
 }
 
 /* An output that is the next run's input; axis: the one along which it grows, or -1. */
@@ -329,35 +332,6 @@ static void put_functions(struct text *x, bool json, const struct schedule *s)
     }
 }
 
-static void put_images(struct text *x, bool json, const struct schedule *s)
-{
-    const struct image_use use = image_use(x->t, s);
-    if (json)
-        text_printf(x, ",\"images\":%d,\"buffers\":%d,\"image_reads\":%d,\"gated_image_reads\":%d", use.images,
-                    use.buffers, use.reads, use.gated);
-    else
-        text_printf(x, "images: %d tensors, and %d that are buffers; %d image reads in the kernels, %d of them gated\n",
-                    use.images, use.buffers, use.reads, use.gated);
-}
-
-/* What a run takes of the device that kernels are for. */
-static void put_device(struct text *x, bool json, const struct schedule *s)
-{
-    const struct device_run run = device_run(x->t, s);
-    const char *row = x->t->device->text;
-    if (json)
-        text_printf(x, "{\"row\":\"%s\",\"launches\":%d,\"moved_bytes\":%.0f,\"least_bytes\":%.0f,\"asked_bytes\":%.0f,"
-                    "\"local_bytes\":%.0f,\"predicted_us\":%.4g", row, run.launches, run.moved, run.least, run.asked,
-                    run.local_nbytes, run.ns / 1000);
-    else
-        text_printf(x, "device: %s, %d launches, %.4g KB moved, %.4g KB at least, %.4g KB of local memory, predicted %.4g us\n",
-                    row, run.launches, run.moved / 1024, run.least / 1024, run.local_nbytes / 1024, run.ns / 1000);
-    if (x->t->image)
-        put_images(x, json, s);
-    if (json)
-        text_putc(x, '}');
-}
-
 static bool report_model(struct tgc *t, const struct options *given, struct report *r)
 {
     struct options told = *given;
@@ -395,7 +369,9 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
                   &shape, st->length ? st->axis : -1);
     }
     for (int i = 0; i < m.graph->nentry; i++)
-        put_entry(&r->entries, o->json, m.graph, i);
+        put_entry(&r->entries, o->json, m.schedule, i);
+    for (int i = 0; i < m.graph->nentry && !o->json; i++)
+        info_run_write(&r->runs, m.schedule, i);
     for (int i = 0; i < m.schedule->noutput; i++)
         for (int k = 0; k < m.graph->output[i].nslice; k++) {
             const struct graph_slice *s = &m.graph->output[i].slice[k];
@@ -427,8 +403,10 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
         schedule_kernels_json(&r->table, t, m.schedule);
     else
         put_kernels(&r->table, t, m.schedule);
-    if (t->device)
-        put_device(&r->device, o->json, m.schedule);
+    if (t->device && o->json)
+        info_run_write_device_json(&r->device, m.schedule, -1);
+    else if (t->device)
+        info_run_write_device(&r->device, m.schedule, -1);
     r->kernels = m.schedule->nkernel;
     for (int i = 0; i < m.schedule->nkernel; i++)
         r->flop += m.schedule->kernel[i]->flop;
@@ -579,6 +557,8 @@ static void put_text(struct text *x, const struct report *r)
     text_printf(x, "\nstack: %zu bytes at most\n", r->stack_bytes);
     if (r->device.n)
         text_puts(x, r->device.s);
+    if (r->runs.n)
+        put_lines(x, "of these in the run of each entry", &r->runs);
     if (r->error_estimate > 0)
         text_printf(x, "error: about %.2g of the largest output is added by Winograd's tiles, of "
                        "%.2g (--error)\n",
@@ -606,6 +586,7 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o)
                        .passes = {.t = t},
                        .table = {.t = t},
                        .device = {.t = t},
+                       .runs = {.t = t},
                        .inputs = {.t = t},
                        .outputs = {.t = t}};
     const char *dot = strrchr(o->model, '.');

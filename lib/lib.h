@@ -314,6 +314,15 @@ bool compile_model(struct tgc *t, const struct options *o, struct outputs *files
  * diagnostics. */
 bool info_write(struct text *out, struct tgc *t, const struct options *o);
 
+/* ----------------------------------------------------------------------------------- info_run.c */
+
+/* What a run takes, of an entry: a line, or the last members of a JSON object, and its end. */
+void info_run_write(struct text *out, const struct schedule *s, int entry);
+void info_run_write_json(struct text *out, const struct schedule *s, int entry);
+/* What it takes of the device (needs: t->device), of an entry or of all together (-1): lines, or a JSON object. */
+void info_run_write_device(struct text *out, const struct schedule *s, int entry);
+void info_run_write_device_json(struct text *out, const struct schedule *s, int entry);
+
 /* ---------------------------------------------------------------------------------------- why.c */
 
 /* The reasons for the schedule's choices. needs: t->tuning has noted them. */

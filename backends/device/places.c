@@ -90,6 +90,25 @@ static void number_images(struct program *p, struct buffer *const *b, int n)
     }
 }
 
+/* Inputs and results. Those of entries, one of which runs at a time, share their bytes. */
+static bool place_tensors(struct program *p)
+{
+    const struct schedule *s = p->s;
+    const struct graph *g = s->graph;
+    const size_t begin = p->device_nbytes;
+    if (!g->nentry)
+        return place_all(p, s->input, s->ninput, &p->device_nbytes) && place_all(p, s->output, s->noutput, &p->device_nbytes);
+    for (int i = 0; i < g->nentry; i++) {
+        const struct graph_entry *e = &g->entry[i];
+        size_t end = begin;
+        if (!place_all(p, s->input + e->input, e->ninput, &end) || !place_all(p, s->output + e->output, e->noutput, &end))
+            return false;
+        if (end > p->device_nbytes)
+            p->device_nbytes = end;
+    }
+    return true;
+}
+
 /* apart: intermediates share no bytes, so that those which do not depend on each other can be computed at
  * once. */
 static bool place_memory(struct program *p, bool apart)
@@ -109,8 +128,7 @@ static bool place_memory(struct program *p, bool apart)
     if (!grow(p, &p->device_nbytes, apart ? end : s->arena_nbytes))
         return false;
     place_states(p);
-    return grow(p, &p->device_nbytes, s->state_nbytes) && place_all(p, s->input, s->ninput, &p->device_nbytes) &&
-           place_all(p, s->output, s->noutput, &p->device_nbytes);
+    return grow(p, &p->device_nbytes, s->state_nbytes) && place_tensors(p);
 }
 
 /* What places of their own may take more. */

@@ -71,16 +71,58 @@ static bool is_known(const struct buffer *const *b, int n, const struct buffer *
     return false;
 }
 
+/* Whether the condition, which names an entry, is false in its run. */
+static bool is_of_another(struct tgc *t, const struct schedule *s, struct uop *cond, int entry)
+{
+    int64_t is = 1;
+    struct uop *now = uop_substitute(t, cond, uop_var(t, s->graph->entry_number), uop_int(t, entry));
+    return uop_const_int(now, &is) && is == 0;
+}
+
+bool *steps_of_entry(struct tgc *t, const struct schedule *s, int entry)
+{
+    bool *takes = scratch_array(t, (size_t)s->nstep + 1, sizeof *takes);
+    int depth = 0, out = 0;      /* out: the depth of the branch that another entry takes */
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *st = &s->step[i];
+        depth += st->kind == STEP_IF;
+        if (st->kind == STEP_IF && !out && entry >= 0 && is_of_another(t, s, st->cond, entry))
+            out = depth;
+        else if (st->kind == STEP_ELSE && out == depth)
+            out = 0;
+        takes[i] = !out;
+        if (st->kind == STEP_ENDIF) {
+            out = out == depth ? 0 : out;
+            depth--;
+        }
+    }
+    return takes;
+}
+
+struct run_use run_use(struct tgc *t, const struct schedule *s, int entry)
+{
+    struct mem_mark mark = scratch_mark(t);
+    const bool *takes = steps_of_entry(t, s, entry);
+    struct run_use use = {0};
+    for (int i = 0; i < s->nstep; i++)
+        if (takes[i] && s->step[i].kernel) {
+            use.kernels++;
+            use.flop += s->step[i].kernel->flop;
+        }
+    scratch_release(t, mark);
+    return use;
+}
+
 /* Bytes that no schedule could spare. */
-static double least_nbytes(struct tgc *t, const struct schedule *s)
+static double least_nbytes(struct tgc *t, const struct schedule *s, const bool *takes)
 {
     const struct buffer **seen = NULL;
     int nseen = 0;
     size_t cap = 0;
     double nbytes = 0;
-    for (int i = 0; i < s->nkernel; i++)
-        for (int j = 0; j < s->kernel[i]->nbuffer; j++) {
-            const struct buffer *b = buffer_root(s->kernel[i]->buffer[j]);
+    for (int i = 0; i < s->nstep; i++)
+        for (int j = 0; takes[i] && s->step[i].kernel && j < s->step[i].kernel->nbuffer; j++) {
+            const struct buffer *b = buffer_root(s->step[i].kernel->buffer[j]);
             bool counts = b->kind == BUFFER_INPUT || b->kind == BUFFER_OUTPUT || b->kind == BUFFER_WEIGHT;
             if (!counts || is_known(seen, nseen, b))
                 continue;
@@ -90,13 +132,14 @@ static double least_nbytes(struct tgc *t, const struct schedule *s)
     return nbytes;
 }
 
-struct device_run device_run(struct tgc *t, const struct schedule *s)
+struct device_run device_run(struct tgc *t, const struct schedule *s, int entry)
 {
     struct mem_mark mark = scratch_mark(t);
-    struct device_run run = {.least = least_nbytes(t, s)};
+    const bool *takes = steps_of_entry(t, s, entry);
+    struct device_run run = {.least = least_nbytes(t, s, takes)};
     for (int i = 0; i < s->nstep; i++) {
         const struct kernel *k = s->step[i].kernel;
-        if (!k)
+        if (!k || !takes[i])
             continue;
         struct device_use use = device_use(t, k);
         run.launches++;
@@ -125,12 +168,16 @@ static bool is_read_in_floats(const struct kernel *k, int i)
     return i >= k->noutput && (k->buffer[i]->dtype == DTYPE_F32 || k->buffer[i]->dtype == DTYPE_F16);
 }
 
-struct image_use image_use(struct tgc *t, const struct schedule *s)
+struct image_use image_use(struct tgc *t, const struct schedule *s, int entry)
 {
+    struct mem_mark mark = scratch_mark(t);
     struct image_use use = {0};
+    const bool *takes = steps_of_entry(t, s, entry);
     bool *seen = scratch_array(t, 2 * ((size_t)t->next_buffer + 1), sizeof *seen);
-    for (int i = 0; i < s->nkernel && t->image; i++) {
-        const struct kernel *k = s->kernel[i], *code = k->like ? k->like->kernel : k;
+    for (int i = 0; i < s->nstep && t->image; i++) {
+        const struct kernel *k = s->step[i].kernel, *code = k && k->like ? k->like->kernel : k;
+        if (!k || !takes[i])
+            continue;
         if (code->nvariant > 0)
             count_reads(code->variant->linear, code->variant->nlinear, &use);
         else
@@ -145,5 +192,6 @@ struct image_use image_use(struct tgc *t, const struct schedule *s)
             use.buffers += !image;
         }
     }
+    scratch_release(t, mark);
     return use;
 }

@@ -19,15 +19,22 @@ struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const st
 struct device_use { double threads, local_nbytes, asked, local_asked, moved, ns; };
 struct device_use device_use(struct tgc *t, const struct kernel *k);
 
-/* Of a run on a device, at the dimensions' upper bounds. launches: kernels of the schedule's steps, each of a loop once; moved: the
+/* Which steps a run may take, in scratch memory: of an entry of the graph; entry -1: of all runs. */
+bool *steps_of_entry(struct tgc *t, const struct schedule *s, int entry);
+
+/* Of an entry's run, or of all entries' together (-1). kernels: those of its steps, each of a loop once. needs: SCHEDULE. */
+struct run_use { int kernels; double flop; };
+struct run_use run_use(struct tgc *t, const struct schedule *s, int entry);
+
+/* The same on a device, at the dimensions' upper bounds. launches: kernels of the schedule's steps, each of a loop once; moved: the
  * bytes of each kernel's tensors; least: those of the inputs, outputs and weights that kernels access, once; local_nbytes: the
  * most of a block; asked: as above; ns: estimated, one kernel after the other. needs: LINEAR, SIZES. */
 struct device_run { int launches; double moved, least, asked, local_nbytes, ns; };
-struct device_run device_run(struct tgc *t, const struct schedule *s);
+struct device_run device_run(struct tgc *t, const struct schedule *s, int entry);
 
 /* Of --image: tensors that kernels read as images, and those of floats or halves that some kernel reads as a buffer;
  * reads of pixels that the kernels of a run have, and gated ones of them, whose value a condition selects away. */
 struct image_use { int images, buffers, reads, gated; };
-struct image_use image_use(struct tgc *t, const struct schedule *s);
+struct image_use image_use(struct tgc *t, const struct schedule *s, int entry);
 
 #endif

@@ -5,6 +5,7 @@ Each model is built as C and for a device, and runs in this process by LLVM; a r
 
 import ctypes as C
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -332,14 +333,47 @@ def command_line():
     T.must(T.run([TGC, "run", "net.tg", "--entry=run", "-i", "frame=frame.npy", "-i", "scale=scale.npy", "--out-dir", "out"], cwd=folder))
     expect((np.load(folder / "out" / "y.npy")[2] == Two.W.sum(0)).all(), "the input is this entry's")
     info = json.loads(T.must(T.run([TGC, "info", "net.tg", "--json"], cwd=folder)).out)
-    expect(info["entries"] == [{"name": "push", "inputs": ["frame"], "outputs": ["queue"]},
-                               {"name": "run", "inputs": ["frame", "scale"], "outputs": ["y", "count"]},
-                               {"name": "look", "inputs": [], "outputs": ["sum"]}], f"{info['entries']}")
+    names = [{key: entry[key] for key in ("name", "inputs", "outputs")} for entry in info["entries"]]
+    expect(names == [{"name": "push", "inputs": ["frame"], "outputs": ["queue"]},
+                     {"name": "run", "inputs": ["frame", "scale"], "outputs": ["y", "count"]},
+                     {"name": "look", "inputs": [], "outputs": ["sum"]}], f"{info['entries']}")
     for words, text in ((["run", "net.tg"], "--entry=push, --entry=run or --entry=look"),
                         (["run", "net.tg", "--entry=x"], "no entry 'x'"),
                         (["run", "net.tg", "--entry=look", "-i", "frame=out/y.npy"], "no input 'frame'")):
         done = T.run([TGC, *words], cwd=folder)
         expect(done.status == 1 and text in done.err, f"{words}: {done.status} {done.err}")
+
+
+@suite.case("tgc info: what the run of each entry takes; on a device their inputs and outputs share places")
+def counted():
+    folder = T.scratch(SCRATCH / "counted")
+    (folder / "net.tg").write_text(TWO)
+    info = [json.loads(T.must(T.run([TGC, "info", "net.tg", "--json", *options], cwd=folder)).out) for options in ((), ("--target=opencl",))]
+    push, run, look = info[1]["entries"]
+    expect([e["flop"] for e in info[0]["entries"]] == [0, 2*3*4*4 + 3*4 + 1, 3*4], f"{info[0]['entries']}")
+    expect(sum(e["kernels"] for e in info[0]["entries"]) == info[0]["kernels"], f"{info[0]}")
+    for key in ("launches", "moved_bytes", "asked_bytes"):
+        expect(push["device"][key] + run["device"][key] + look["device"][key] == info[1]["device"][key], f"{key}: {info[1]['entries']}")
+    expect(look["device"]["launches"] == 1 and look["device"]["least_bytes"] == 64, f"{look}")
+    text = T.must(T.run([TGC, "info", "net.tg", "--target=opencl", "--cpu=adreno630", "--image"], cwd=folder)).out.decode()
+    expect(re.search(r"of these in the run of each entry:\n    push: \d+ kernels, 0 FLOP, .* moved, .* image reads", text), text)
+    sizes = []
+    for size in (4, 4096):       # of the first entry's frame
+        (folder / "net.tg").write_text(f"""tg 1
+entry "a" {{
+    input %x : f32[{size}] as "x"
+    %y = exp(%x)
+    output %y as "y"
+}}
+entry "b" {{
+    input %z : f32[1024] as "z"
+    %w = log(%z)
+    output %w as "w"
+}}
+""")
+        T.emit(TGC, folder / "net.tg", folder / "net.c", "--target=opencl")
+        sizes.append(int(re.search(r"define NET_DEVICE_BYTES (\d+)", (folder / "net.h").read_text()).group(1)))
+    expect(sizes[0] <= 2 * 4096 + 512 and sizes[1] <= 2 * 4 * 4096 + 512, f"{sizes} bytes: the largest entry's, and not the sum")
 
 
 PARTS = """tg 1
