@@ -11,12 +11,16 @@ def import_module(tgc, cache):
     """From the tree, with that program; what it builds is kept in the folder `cache`."""
     os.environ.update(TGC=str(tgc), XDG_CACHE_HOME=str(cache))
     os.environ.pop("TGC_CACHE", None)
-    helper = sys.modules.pop("tgc")
+    if "tgc_module" in sys.modules:
+        return sys.modules["tgc_module"]
+    helper = sys.modules.pop("tgc", None)
     sys.path.insert(0, str(ROOT / "python"))
     try:
         import tgc
     finally:
         sys.path.pop(0)
         sys.modules["tgc_module"] = tgc
-        sys.modules["tgc"] = helper
+        del sys.modules["tgc"]
+        if helper:
+            sys.modules["tgc"] = helper
     return tgc
