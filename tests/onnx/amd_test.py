@@ -4,6 +4,7 @@ the onnx package's tests."""
 
 import gc
 import re
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ import emulator
 import graphs as G
 import tgc as T
 from library import Library
-from suite import Suite, expect
+from suite import Skip, Suite, expect
 from twins import ROOT, Twin
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
@@ -33,6 +34,9 @@ twin = Twin(suite, "amd", "hip", "libamdhip64.so.6", amd.need_compiler, emulator
 
 def compile_by(tgc, path, folder, compiler, arch, *dims):
     """The code object of that compiler: its kernels' notes."""
+    amd.need_compiler()
+    if compiler == "llvm":
+        T.need_llvm(tgc)
     done = T.run([tgc, path, "-o", f"{arch}.hsaco", "--target=amd", f"--cpu={arch}", *dims], cwd=folder, timeout=300, env={"TGC_AMD": compiler})
     if "--dim" in done.err and not dims:          # as the error says
         return compile_by(tgc, path, folder, compiler, arch, *(f"--dim={dim}" for dim in re.findall(r"--dim (\w+=\.\.8)", done.err)))
@@ -42,7 +46,6 @@ def compile_by(tgc, path, folder, compiler, arch, *dims):
 
 def check_objects(tgc, path, folder, compiler):
     """For each architecture: nothing is kept in memory for lack of registers, local memory and registers are within what there is."""
-    amd.need_compiler()
     T.scratch(folder)
     for arch in ARCHITECTURES:
         kernels = compile_by(tgc, path, folder, compiler, arch)
@@ -67,6 +70,7 @@ def shuffles(tgc, folder):
 def same_bytes(tgc, folder):
     """Code objects are those of the text, in any directory, by either compiler, which is named."""
     amd.need_compiler()
+    T.need_llvm(tgc)
     for compiler in ("llvm", "clang"):
         files = []
         for name in ("a", "b"):
@@ -82,6 +86,7 @@ def same_bytes(tgc, folder):
 def without_compiler(tgc, folder):
     """Without ld.lld, without any compiler, or for a wave that is too narrow: what to do, and no file; the kernels' text needs none."""
     amd.need_compiler()
+    T.need_llvm(tgc)
     T.scratch(folder)
     empty = {"PATH": str(folder)}
     for environment, words, options in ((empty, "linked by ld.lld, and no directory of PATH has one", ()),
@@ -92,6 +97,18 @@ def without_compiler(tgc, folder):
         expect(done.status == 1 and words in done.err and not list(folder.iterdir()), done.describe())
     T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.hip", "--target=amd"], cwd=folder, env=empty))
     expect('extern "C" __global__ void' in (folder / "m.hip").read_text(), "no kernels")
+
+
+def by_hipcc(tgc, folder):
+    """AMD's own front end takes the text as it is, and behind HIP's headers."""
+    if not shutil.which("hipcc"):
+        raise Skip("hipcc is not installed")
+    T.scratch(folder)
+    for name in ("transformer_block", "mnist_cnn"):
+        T.must(T.run([tgc, ROOT / "models" / f"{name}.tg", "-o", "m.hip", "--target=amd"], cwd=folder))
+        (folder / "h.hip").write_text("#include <hip/hip_runtime.h>\n" + (folder / "m.hip").read_text())
+        for text in ("m.hip", "h.hip"):
+            T.must(T.run(["hipcc", "--genco", "--offload-arch=gfx90a", text, "-o", "m.hsaco"], cwd=folder, timeout=120))
 
 
 # -------------------------------------------------------------------------------------------------- the host
@@ -198,6 +215,7 @@ def main():
             suite.add(f"{compiler}: {path.stem.split('-')[0]}", check_objects, tgc, path, scratch / f"{path.stem}-{compiler}", compiler, slow=True)
     suite.add("sums between lanes", shuffles, tgc, scratch / "shuffles")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
+    suite.add("hipcc", by_hipcc, tgc, scratch / "hipcc")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
     suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands")
     suite.add("with a build for the processor", with_c, tgc, scratch / "with_c")
