@@ -17,6 +17,7 @@ import numpy as np
 import amd
 import emulator
 import graphs as G
+import kernel_ir
 import tgc as T
 from library import Library
 from suite import Skip, Suite, expect
@@ -54,6 +55,18 @@ def check_objects(tgc, path, folder, compiler):
             expect(k[".vgpr_spill_count"] == k[".sgpr_spill_count"] == k[".private_segment_fixed_size"] == 0, f"{arch}: {name} spills: {k}")
             expect(k[".group_segment_fixed_size"] <= LOCAL_NBYTES and k[".vgpr_count"] <= REGISTERS * 2, f"{arch}: {name}: {k}")
             expect(k[".wavefront_size"] == (64 if arch.startswith("gfx9") else 32), f"{arch}: {name}: {k}")
+
+
+def check_llvm(tgc, path, folder, arch):
+    """What LLVM makes code objects of computes the same: the module, before it is optimized for the device, on the emulated one."""
+    T.need_llvm(tgc)
+    T.scratch(folder)
+    twin.emit(tgc, path, folder, "m", f"--cpu={arch}")
+    T.must(T.run([tgc, path, "-o", "m.ll", "--name=m", "--target=amd", f"--cpu={arch}"], cwd=folder))
+    kernels = kernel_ir.compile_for_host(folder / "m.ll", kernel_ir.VERSIONS[0])
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    done = T.run([folder / "m", "--selftest"], env=twin.environment_of(folder, "m", device=f"version={arch}", object=kernels))
+    expect(done.status == 0 and not done.err, done.describe())
 
 
 def shuffles(tgc, folder):
@@ -210,6 +223,8 @@ def main():
             suite.add(f"{compiler}: {path.name}", check_objects, tgc, path, scratch / f"{path.stem}-{compiler}", compiler, slow=number % 3 != k)
         suite.add(f"{path.name}, waves of 64", partial(twin.check_model, device="version=gfx90a"), tgc, path, scratch / f"{path.stem}-64", "--cpu=gfx90a",
                   slow=number % 4 != 0)
+        for k, arch in enumerate(("gfx90a", "gfx1201")):
+            suite.add(f"LLVM's text: {path.name}, {arch}", check_llvm, tgc, path, scratch / f"{path.stem}-{arch}", arch, slow=number % 5 != k)
     for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
         for compiler in ("llvm", "clang"):
             suite.add(f"{compiler}: {path.stem.split('-')[0]}", check_objects, tgc, path, scratch / f"{path.stem}-{compiler}", compiler, slow=True)
