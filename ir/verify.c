@@ -731,8 +731,7 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
         require(&l->v, u, VECTOR_PART(u->arg.i) < VECTOR_LANES(u->arg.i) || !u->arg.i,
                 "more in memory than there are lanes");
     if ((u->op == OP_LOAD || u->op == OP_STORE) && !TILE_IS(u->arg.i) && VECTOR_IS_ALIGNED(u->arg.i))
-        require(&l->v, u, VECTOR_PART(u->arg.i) == 0 && VECTOR_STRIDE(u->arg.i) == 1 &&
-                              !VECTOR_IS_GROUPS(u->arg.i),
+        require(&l->v, u, VECTOR_PART(u->arg.i) == 0 && VECTOR_STRIDE(u->arg.i) == 1,
                 "only whole vectors of neighbours are aligned");
     if ((u->op == OP_LOAD || u->op == OP_STORE) && !TILE_IS(u->arg.i) && u->arg.i >> 48 == 1)
         require(&l->v, u, VECTOR_IS_IMAGE(u->arg.i) && u->op == OP_LOAD && u->src[0]->op == OP_BUFFER &&

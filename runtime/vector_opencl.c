@@ -20,6 +20,13 @@
         (p)[0] = lanes_.s0, (p)[1] = lanes_.s1, (p)[2] = lanes_.s2, (p)[3] = lanes_.s3; \
     } while (0)
 
+//@ opencl_load_word
+/* four bytes from a multiple of four, in one transaction; space: global or local */
+#define load_word(space, p) (*(space const int *)(p))
+
+//@ opencl_store_word
+#define store_word(space, p, v) (*(space int *)(p) = (v))
+
 //@ opencl_f32x4
 typedef float4 f32x4;
 typedef uint4 bits_f32x4;

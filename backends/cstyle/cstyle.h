@@ -68,6 +68,8 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *space,
                              int64_t bits);
 /* The floats of an lvalue of halves (kind P). */
 struct expr expr_load_halves(struct program *p, const struct expr *e);
+/* The vector of bytes, of kind P, as integers; zeros where the condition does not hold. */
+struct expr expr_load_bytes_where(struct program *p, const struct expr *e, const struct expr *cond);
 /* The pixel of an image `place`, whose rows have 2^shift pixels, from element `at` on; valid NULL:
  * always, otherwise zeros where it does not hold. */
 struct expr expr_load_pixel(struct program *p, const char *place, const struct expr *at,

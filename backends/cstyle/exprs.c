@@ -175,11 +175,11 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
                                              expr_operand(p, a, PREC_OR), b->s),
                              .prec = PREC_COND,
                              .kind = kind};
-    if (kind == 'X' && cond->kind != 'M') {           /* one condition for all lanes */
+    if ((kind == 'X' || kind == 'W') && cond->kind != 'M') {       /* one condition for all lanes */
         /* arithmetic yields another vector type than functions return */
         for (int k = 1; k < 3; k++)
             if (src[k].prec < PREC_CALL)
-                src[k] = expr_cast(p, expr_type(p, &src[k]), &src[k], 'X');
+                src[k] = expr_cast(p, expr_type(p, &src[k]), &src[k], kind);
         struct expr e = expand(p, find_line(p, OP_WHERE, 'F'), src, kind);
         e.lanes = a->lanes;
         return e;
@@ -226,6 +226,8 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
                            kind, u->lanes);
     if (src->kind == 'M')
         return vector_call(p, "from_bool", src->s, kind, u->lanes);
+    if (src->kind == 'W' && kind == 'W')              /* bytes that were widened already */
+        return e;
     if (src->kind == 'W')
         return vector_call(p, "from_i32", src->s, kind, u->lanes);
     enum dtype from = u->src[0]->dtype;
@@ -335,9 +337,13 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *space,
 {
     const char *args = mem_printf(p->t, "&%s", place);
     int lanes = VECTOR_LANES(bits);
-    if (VECTOR_IS_ALIGNED(bits))
-        return vector_call(p, "load_aligned", mem_printf(p->t, "%s, %s", space, args), vector_kind(d),
-                           lanes);
+    if (VECTOR_IS_ALIGNED(bits)) {
+        bool groups = VECTOR_IS_GROUPS(bits);
+        args = mem_printf(p->t, "%s, %s", space, args);
+        return groups && lanes == DOT_BYTES ? expr_call(p, "load_word", args, 'I')
+                                            : vector_call(p, "load_aligned", args, groups ? 'W' : vector_kind(d),
+                                                          groups ? lanes / DOT_BYTES : lanes);
+    }
     if (VECTOR_IS_GROUPS(bits) && VECTOR_STRIDE(bits) != 1)
         return vector_call(p, "load_groups",
                            mem_printf(p->t, "%s, %lld", args, (long long)VECTOR_STRIDE(bits)), 'W',
@@ -358,6 +364,14 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *space,
 struct expr expr_load_halves(struct program *p, const struct expr *e)
 {
     return vector_call(p, "load_f16", e->s, 'X', e->lanes);
+}
+
+struct expr expr_load_bytes_where(struct program *p, const struct expr *e, const struct expr *cond)
+{
+    struct expr none = expr_const(p, DTYPE_I32, (union arg){.i = 0});
+    struct expr v[2] = {vector_call(p, mem_printf(p->t, "load_%s", dtype_name(e->of)), e->s, 'W', e->lanes),
+                        expr_splat(p, &none, e->lanes)};
+    return expr_choose(p, cond, &v[0], &v[1]);
 }
 
 struct expr expr_load_pixel(struct program *p, const char *place, const struct expr *at,
@@ -449,6 +463,8 @@ const char *expr_store_vector(struct program *p, const char *space, const char *
     const char *args = mem_printf(p->t, "&%s, %s", place, e->s);
     if (VECTOR_IS_ALIGNED(bits)) {
         args = mem_printf(p->t, "%s, %s", space, args);
+        if (VECTOR_IS_GROUPS(bits) && VECTOR_LANES(bits) == DOT_BYTES)
+            return mem_printf(p->t, "%s;", expr_call(p, "store_word", args, 'I').s);
         return mem_printf(p->t, "%s;", vector_call(p, "store_aligned", args, e->kind, e->lanes).s);
     }
     if (VECTOR_IS_GROUPS(bits) && VECTOR_LANES(bits) == DOT_BYTES)

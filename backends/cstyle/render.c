@@ -78,7 +78,9 @@ static void write_load(struct writer *w, const struct uop *u)
                          : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
     if (w->p->backend->device && v->e.kind == 'P' && v->e.of == DTYPE_F16)   /* a pointer would name its memory */
         v->e = expr_load_halves(w->p, &v->e);
-    if (u->nsrc > 2 && !or_zeros) {
+    if (u->nsrc > 2 && v->e.kind == 'P' && dtype_is_byte(u->dtype) && load_is_zero_elsewhere(u)) {
+        v->e = expr_load_bytes_where(w->p, &v->e, &src[2]);
+    } else if (u->nsrc > 2 && !or_zeros) {
         struct expr otherwise = u->nsrc > 3 && !bits ? expr_resolve(w->p, src[3])
                                                      : expr_const(w->p, bits ? DTYPE_I32 : u->dtype, (union arg){.i = 0});
         v->e = expr_choose(w->p, &src[2], &v->e, &otherwise);
@@ -176,6 +178,12 @@ static void write_splat(struct writer *w, const struct uop *u)
     bool group = u->src[0]->lanes == DOT_BYTES || dtype_is_byte(u->dtype);
     if (dtype_is_byte(u->dtype) && u->src[0]->lanes == 1 && !uop_is_int(u->src[0], 0))
         TGC_BUG(w->t, "a vector of one byte");
+    if (group && u->lanes == DOT_BYTES) {               /* zeros, a word of them */
+        struct value *v = scratch_array(w->t, 1, sizeof *v);
+        *v = (struct value){.e = expr_const(w->p, DTYPE_I32, (union arg){.i = 0}), .leaf = true};
+        map_set(&w->value, u, v);
+        return;
+    }
     define_as(w, u, expr_splat(w->p, &src, group ? u->lanes / DOT_BYTES : u->lanes));
 }
 

@@ -9,7 +9,8 @@ struct product {
     struct nest m;
     int row, column;
     int64_t nrow, ncolumn, rest, terms, step;
-    int outer;                   /* the sum's loop at which copies stand */
+    int64_t unit;                /* elements of a term: of a group of bytes, or 1 */
+    int last, outer;             /* of the sum's loops the one with steps, as sum->src[], and the one at which copies stand */
     int vector;                  /* lanes of a thread's vectors of columns; 1: none */
     bool row_vectors;            /* rows are neighbours in memory: a thread's lanes are loaded as vectors */
 };

@@ -7,7 +7,9 @@
  * Neighbouring threads have neighbouring rows or columns, and so have the lanes of one thread the items
  * of all between them: loads and stores of a block are contiguous. The sum goes in steps; in each the
  * block's threads copy what all of them read of both operands, if that is less than what each of them
- * reads. A convolution is the same: its windows are copied tap by tap, no matrix is made of them.
+ * reads. A convolution is the same: its windows are copied tap by tap, no matrix is made of them. So are
+ * products of bytes, whose groups are the terms: words of four bytes of either operand, and one dot product
+ * where the device has it.
  *
  * The model: the time of the multiply-adds, of tiles that reach beyond the result, too, with their loads;
  * how many threads there are beside those that the device could run; the operands' bytes, once for each
@@ -84,10 +86,10 @@ static bool rows_are_vectors(const struct product *x, int64_t n)
 static void find_step(struct product *x)
 {
     const struct uop *sum = x->m.reduce;
-    int last = sum->nsrc - 1;
-    int64_t n = range_fixed_size(sum->src[last]);
+    int last = x->last = sum->nsrc - (x->m.bytes ? 2 : 1);
+    int64_t n = last > 0 ? range_fixed_size(sum->src[last]) : 0;
     x->terms = 1;
-    for (int i = 1; i < sum->nsrc; i++)
+    for (int i = 1; i <= last; i++)
         x->terms = sat_mul(x->terms, most_turns(sum->src[i]));
     for (int64_t step = STEP_MOST; step >= STEP_LEAST && n && !x->step; step--)
         if (n % step == 0 && (n > step || last > 1))
@@ -95,12 +97,25 @@ static void find_step(struct product *x)
     x->outer = x->step == n ? last - 2 : last - 1;
 }
 
+/* Whether the columns of a sum of products of bytes are those of the weights, four bytes of which are a lane. */
+static bool order_bytes(struct product *x)
+{
+    struct uop *values, *weights, *const *loop = x->m.store->src;
+    if (!x->m.bytes)
+        return true;
+    return nest_sums_bytes(&x->m, &values, &weights) && uop_depends_on(x->m.t, weights->src[1], loop[x->column]) &&
+           uop_depends_on(x->m.t, values->src[1], loop[x->row]) && grid_vector_lanes(x->m.t) > 1;
+}
+
 bool grid_find_product(struct tgc *t, struct uop *store, struct product *x)
 {
     *x = (struct product){.rest = 1};
-    if (!nest_find(t, store, &x->m) || !x->m.contraction || x->m.bytes || !find_sides(x))
+    if (!nest_find(t, store, &x->m) || !x->m.contraction || !find_sides(x))
         return false;
     order_sides(x);
+    if (!order_bytes(x))
+        return false;
+    x->unit = x->m.bytes ? DOT_BYTES : 1;
     x->nrow = most_turns(store->src[x->row]);
     x->ncolumn = most_turns(store->src[x->column]);
     for (int i = x->m.first; i < store->nsrc; i++)
@@ -123,10 +138,11 @@ static void pack_operands(struct tgc *t, struct kernel *k, int store)
         struct uop *load = x->m.load[i];
         bool rows = uop_depends_on(t, load->src[1], s->src[x->row]);
         int side = rows ? x->row : x->column;
+        int64_t stride = stride_along(t, load->src[1], s->src[side]);
         struct opt pack = {.op = OPT_PACK, .store = store, .of = OF_SUM, .operand = i, .space = SPACE_WEIGHTS,
                            .number = opt_number(t, s, x->m.reduce), .axis = side - store_first_range(s),
                            .n = range_fixed_size(s->src[side])};
-        if (load_is_stationary(load) && stride_along(t, load->src[1], s->src[side]) != 1)
+        if (load_is_stationary(load) && stride != x->unit)
             (void)opt_apply(t, k, NULL, &pack, 1, NULL);      /* wherever it is legal */
     }
 }
@@ -175,7 +191,8 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
     double rows = (double)(b->row_items * b->row_lanes), columns = (double)(b->column_items * b->column_lanes);
     double blocks = ceil_div(x->nrow, (int64_t)rows) * ceil_div(x->ncolumn, (int64_t)columns) * (double)x->rest;
     double threads = (double)(b->row_items * b->column_items), k = (double)x->terms;
-    double sums = (double)(b->row_lanes * b->column_lanes), loads = loads_of(t, x, b);
+    bool emulated = x->m.bytes && !isa_adds_bytes(d->isa);
+    double sums = (double)(b->row_lanes * b->column_lanes) * (emulated ? RATIO_GRID_DOT : 1), loads = loads_of(t, x, b);
     double instructions = sums + loads * (b->local ? 1 : RATIO_GRID_LOAD) + 1;
     /* copies, and two barriers a step, or one */
     if (b->local)
@@ -242,15 +259,17 @@ static bool copies_vectors(const struct product *x, const struct block_tile *b, 
 {
     struct tgc *t = x->m.t;
     struct uop *const *loop = x->m.store->src;
-    const struct uop *sum = x->m.reduce, *last = sum->src[sum->nsrc - 1];
-    int n = grid_vector_lanes(t);
+    const struct uop *sum = x->m.reduce;
+    int64_t n = grid_vector_lanes(t);
     bool rows = uop_depends_on(t, load->src[1], loop[x->row]);
-    const struct uop *side = along ? last : loop[rows ? x->row : x->column];
+    struct uop *side = along ? sum->src[x->last] : loop[rows ? x->row : x->column];
     int64_t elements = x->step * (rows ? b->row_items * b->row_lanes : b->column_items * b->column_lanes);
-    struct uop *begin = sym_sub(t, load->src[1], (struct uop *)(uintptr_t)side);
-    return n > 1 && load->dtype == DTYPE_F32 && load->nsrc == 2 &&
-           stride_along(t, load->src[1], side) == 1 && index_divisor(t, begin) % n == 0 &&
-           buffer_is_aligned(t, uop_buffer_of(load->src[0]), n) && elements % (n * b->row_items * b->column_items) == 0 &&
+    struct uop *begin = sym_sub(t, load->src[1], sym_muli(t, side, x->unit));
+    if (x->m.bytes)
+        begin = sym_sub(t, begin, sum->src[sum->nsrc - 1]);
+    return n > 1 && (x->m.bytes ? !along : load->dtype == DTYPE_F32) && load->nsrc == 2 &&
+           stride_along(t, load->src[1], side) == x->unit && index_divisor(t, begin) % (x->unit * n) == 0 &&
+           buffer_is_aligned(t, uop_buffer_of(load->src[0]), x->unit * n) && elements % (n * b->row_items * b->column_items) == 0 &&
            (along ? x->step : rows ? b->row_lanes : x->vector) % n == 0 &&
            (along || (range_fixed_size(side) > 0 && range_fixed_size(side) % n == 0));
 }
@@ -260,23 +279,23 @@ static void list_copies(struct place_list *l, const struct product *x, const str
 {
     struct tgc *t = l->t;
     int lanes = grid_vector_lanes(t);
-    const struct uop *sum = x->m.reduce, *last = sum->src[sum->nsrc - 1];
+    const struct uop *sum = x->m.reduce, *last = sum->src[x->last];
     int number = opt_number(t, x->m.store, sum);
     if (x->step < range_fixed_size(last)) {
         struct opt *divide = list_add(l, OPT_DIVIDE, -1);
-        divide->of = OF_SUM, divide->number = number, divide->n = x->step, divide->axis = sum->nsrc - 2;
+        divide->of = OF_SUM, divide->number = number, divide->n = x->step, divide->axis = x->last - 1;
     }
     for (int i = 0; i < x->m.nload; i++) {
         int64_t stride = 0;
-        bool along = index_stride(t, x->m.load[i]->src[1], last, &stride) && stride == 1;
+        bool along = index_stride(t, x->m.load[i]->src[1], last, &stride) && stride == x->unit;
         bool rows = uop_depends_on(t, x->m.load[i]->src[1], x->m.store->src[x->row]),
              columns = uop_depends_on(t, x->m.load[i]->src[1], x->m.store->src[x->column]);
         if (rows == columns)
             continue;
         struct opt *local = list_add(l, OPT_LOCAL, -1);
         local->of = OF_SUM, local->number = number, local->operand = i, local->axis = x->outer;
-        local->n = along ? lanes : 0;                /* else threads that copy meet in a bank */
-        local->to = copies_vectors(x, b, x->m.load[i], along) ? lanes : 1;
+        local->n = along ? x->unit * lanes : 0;      /* else threads that copy meet in a bank */
+        local->to = (int)x->unit * (copies_vectors(x, b, x->m.load[i], along) ? lanes : 1);
     }
     if (b->doubled) {
         struct opt *twice = list_add(l, OPT_DOUBLE, -1);
@@ -330,7 +349,7 @@ bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
     struct block_tile best[TILES_MAX] = {{0}};
     struct kernel packed = *k;
     pack_operands(t, &packed, store);
-    if (!grid_find_product(t, packed.ast->src[store], x))
+    if (!grid_find_product(t, packed.ast->src[store], x) || (x->m.bytes && x->vector == 1))
         return false;
     for (int i = first, n = list_tiles(t, x, best); i < n; i++)
         if (apply_tile(t, &packed, store, x, &best[i])) {

@@ -3,7 +3,8 @@
  *
  * A thread's vector is the last turns of a loop along which everything is read and stored as aligned
  * neighbours, or is the same for all of them. What is not proved to be aligned stays scalar: a device
- * would load it in parts.
+ * would load it in parts. Of sums of products of bytes the columns are vectors, each lane with four bytes
+ * of the weights.
  */
 #include "passes/kernel/grid.h"
 #include "passes/target/target.h"
@@ -22,10 +23,24 @@ static bool offset_fits(struct tgc *t, const struct uop *memory, struct uop *off
                             (memory->op == OP_STAGE || buffer_is_aligned(t, uop_buffer_of(memory), n))));
 }
 
+/* Whether weights of a sum of products of bytes have a group for each turn of r, aligned neighbours. */
+static bool groups_fit(const struct nest *m, const struct uop *load, struct uop *r, int64_t n)
+{
+    struct tgc *t = m->t;
+    int64_t stride;
+    if (load->dtype != DTYPE_I8 || !index_stride(t, load->src[1], r, &stride) || stride != DOT_BYTES)
+        return false;
+    struct uop *begin = sym_sub(t, load->src[1], sym_muli(t, r, stride));
+    return index_divisor(t, sym_sub(t, begin, m->reduce->src[m->reduce->nsrc - 1])) % (stride * n) == 0 &&
+           buffer_is_aligned(t, uop_buffer_of(load->src[0]), stride * n);
+}
+
+/* Vectors of small elements are widened where they are loaded, so a condition has no other value for them than 0. */
 static bool load_fits(struct tgc *t, const struct uop *load, struct uop *r, int64_t n)
 {
     return offset_fits(t, load->src[0], load->src[1], r, n) &&
-           (load->nsrc < 4 || !uop_depends_on(t, load->src[2], r));
+           (load->nsrc < 4 || (!uop_depends_on(t, load->src[2], r) &&
+                               (dtype_nbytes(load->dtype) == 4 || load_is_zero_elsewhere(load))));
 }
 
 bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n)
@@ -38,7 +53,7 @@ bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n)
         !offset_fits(t, store->src[0], store->src[1], r, n) || !nest_vectors_fit(&m, r))
         return false;
     for (int i = 0; i < m.nload; i++)
-        if (!load_fits(t, m.load[i], r, n))
+        if (!load_fits(t, m.load[i], r, n) && !(m.bytes && groups_fit(&m, m.load[i], r, n)))
             return false;
     for (int i = 0; i < m.nother; i++)
         if (!load_fits(t, m.other[i], r, n))

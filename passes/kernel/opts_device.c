@@ -8,7 +8,7 @@
  *
  * A copy in local memory has what a block's threads read of an operand in the loops of its sum that
  * are inside of `axis`; the threads copy neighbours of the operand's memory, each as many at a time as
- * are a vector.
+ * are a vector. Bytes of a sum's group are copied whole, and stay neighbours.
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -244,9 +244,12 @@ static int64_t threads_of(const struct uop *store)
     return threads;
 }
 
-/* The loops along which a block's copy of an operand has elements, outermost first, with a range of
- * the copy's own for each, and the operand's stride along it. */
-struct copy { struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK]; int ndim, nsum, row; };
+/* The loops along which a block's copy of an operand has elements, or groups of `unit` bytes, outermost
+ * first, with a range of the copy's own for each, and the operand's stride along it. */
+struct copy {
+    struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK]; int ndim, nsum, row;
+    struct uop *group; int64_t unit;         /* the group's loop; NULL: of elements, 1 */
+};
 
 static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uop *r)
 {
@@ -292,14 +295,26 @@ static void order_tile(const struct uop *sum, struct copy *c)
     }
 }
 
+/* A group of bytes that are neighbours in the operand's memory. */
+static bool add_group(struct work *w, struct copy *c, const struct uop *load, struct uop *group)
+{
+    int64_t stride;
+    if (!index_stride(w->t, load->src[1], group, &stride) || stride != 1 ||
+        (load->nsrc > 2 && uop_depends_on(w->t, load->src[2], group)))
+        return work_refuse(w, "bytes of a group lie apart");
+    c->group = group;
+    c->unit = range_fixed_size(group);
+    return true;
+}
+
 /* Of the sum's loops inside of number `axis`, then of lanes and of the block's threads. */
 static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum, struct uop *load,
                       int axis, struct copy *c)
 {
     int first = store_first_range(store);
-    *c = (struct copy){.ndim = 0};
+    *c = (struct copy){.unit = 1};
     for (int i = axis + 2; i < sum->nsrc; i++)
-        if (!add_loop(w, c, load, sum->src[i]))
+        if (range_is(sum->src[i], AXIS_GROUP) ? !add_group(w, c, load, sum->src[i]) : !add_loop(w, c, load, sum->src[i]))
             return false;
     c->nsum = c->ndim;
     for (int i = first; i < store->nsrc; i++)
@@ -341,16 +356,18 @@ static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct 
 }
 
 /* Whether so many neighbours are one transaction wherever a thread begins: they are in the memory that
- * is read, and no condition tells them apart. */
+ * is read, groups of bytes in the copy, too, and no condition tells them apart. */
 static bool copies_vectors(struct work *w, const struct copy *c, const struct uop *load, int64_t width)
 {
     bool done[MAX_RANK] = {false};
     int last = nearest(c, done);
-    struct uop *first = sym_sub(w->t, load->src[1], c->of[last]);
-    return c->stride[last] == 1 && c->n[last] % width == 0 && load->dtype == DTYPE_F32 &&
-           uop_buffer_of(load->src[0])->dtype == DTYPE_F32 &&
-           index_divisor(w->t, first) % width == 0 &&
-           buffer_is_aligned(w->t, uop_buffer_of(load->src[0]), width) &&
+    struct uop *first = sym_sub(w->t, load->src[1], sym_muli(w->t, c->of[last], c->unit));
+    if (c->group)
+        first = sym_sub(w->t, first, c->group);
+    return c->stride[last] == c->unit && (!c->group || last == c->ndim - 1) && c->n[last] % width == 0 && (c->group || load->dtype == DTYPE_F32) &&
+           uop_buffer_of(load->src[0])->dtype == load->dtype &&
+           index_divisor(w->t, first) % (c->unit * width) == 0 &&
+           buffer_is_aligned(w->t, uop_buffer_of(load->src[0]), c->unit * width) &&
            (load->nsrc < 4 || !uop_depends_on(w->t, load->src[2], c->of[last]));
 }
 
@@ -381,13 +398,13 @@ static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
 bool apply_local(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
-    struct uop *sum, *at = uop_int(t, 0), *from = at, *src[5], *e;
+    struct uop *sum, *at = uop_int(t, 0), *from = at, *src[6], *e;
     struct uop_map by = {.t = t, .scratch = true};
     struct copy c;
     int nsrc = 2;
     if (!work_take_sum(w, opt, opt->axis, &sum))
         return false;
-    struct uop *store = w->ast->src[opt->store], *load = find_operand(w, sum, opt->operand);
+    struct uop *store = w->ast->src[opt->store], *load = find_operand(w, sum, opt->operand), *group;
     int64_t threads = threads_of(store), total = 1, width = opt->to ? opt->to : 1;
     if (!load || work_stage_of(w, store, sum))
         return work_refuse(w, "the sum has no such operand");
@@ -398,16 +415,24 @@ bool apply_local(struct work *w, const struct opt *opt)
         return false;
     for (int a = 0; a < c.ndim; a++)
         total = sat_mul(total, c.n[a]);
-    if (width < 1 || width > 16 || total % (threads * width) || opt->n < 0 || opt->n > 64)
+    if (width < c.unit || width > 16 || width % c.unit || opt->n < 0 || opt->n > 64 || opt->n % c.unit)
+        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
+    width /= c.unit;
+    if (total % (threads * width))
         return work_refuse(w, "each of the block's threads copies as many elements");
     if (width > 1 && !copies_vectors(w, &c, load, width))
         return work_refuse(w, "neighbours that are copied at once are no aligned vector");
     struct uop *turn = work_new_range(t, total / threads / width, AXIS_LOOP),
                *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
                *lane = work_new_range(t, width, AXIS_VECTOR);
+    group = c.group ? uop_axis(t, c.group->src[0], AXIS_GROUP, WORKER_EACH) : NULL;
     e = sym_add(t, sym_muli(t, turn, threads), thread);
     divide_element(t, &c, e, lane, width);
-    int64_t step = 1;
+    int64_t step = c.unit;
+    if (group) {
+        map_set(&by, c.group, group);
+        at = group, from = c.group;
+    }
     for (int a = c.ndim - 1; a >= 0; a--) {
         map_set(&by, c.of[a], c.own[a]);
         at = sym_add(t, at, sym_muli(t, c.own[a], step));
@@ -420,6 +445,8 @@ bool apply_local(struct work *w, const struct opt *opt)
     if (turn->op == OP_RANGE)
         src[nsrc++] = turn;
     src[nsrc++] = thread;
+    if (group)
+        src[nsrc++] = group;
     if (lane->op == OP_RANGE)
         src[nsrc++] = lane;
     /* narrow floats are copied as their bits, not converted to f32 and back */

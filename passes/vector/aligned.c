@@ -5,7 +5,7 @@
  *      b = load x[4*i + k*132 + 1] ...           a = lane v 0    b = lane v 1 ...
  *
  * A device loads 16 bytes at once from an address that is a multiple of 16. Buffers begin at one, so
- * an offset that is a multiple of 4 elements of 32 bits is enough; it is proved by the offset's form
+ * an offset that is a multiple of 4 elements of 32 bits, or of as many bytes, is enough; it is proved by the offset's form
  * (index_divisor()), else nothing changes. Loads are joined that nothing between them could change:
  * no store, barrier, loop or condition begins or ends there.
  */
@@ -34,8 +34,19 @@ static bool is_whole_vector(int64_t bits)
            VECTOR_STRIDE(bits) == 1 && !VECTOR_IS_GROUPS(bits);
 }
 
+/* Words of four bytes, one or as many as a vector has. */
+static bool groups_are_aligned(struct tgc *t, const struct uop *u)
+{
+    int lanes = VECTOR_LANES(u->arg.i);
+    return u->arg.i && !TILE_IS(u->arg.i) && VECTOR_IS_GROUPS(u->arg.i) && VECTOR_STRIDE(u->arg.i) == 1 &&
+           (lanes == DOT_BYTES || lanes == ALIGNED * DOT_BYTES) && index_divisor(t, u->src[1]) % lanes == 0 &&
+           buffer_is_aligned(t, uop_buffer_of(u->src[0]), lanes);
+}
+
 static bool access_is_aligned(struct tgc *t, const struct uop *u)
 {
+    if (groups_are_aligned(t, u))
+        return true;
     return is_whole_vector(u->arg.i) && is_word(uop_buffer_of(u->src[0])->dtype) &&
            is_word(u->op == OP_STORE ? u->src[2]->dtype : u->dtype) &&
            index_divisor(t, u->src[1]) % ALIGNED == 0 && buffer_is_aligned(t, uop_buffer_of(u->src[0]), ALIGNED);

@@ -32,7 +32,7 @@ static int accs_of(const struct expander *e, const struct uop *acc)
 static bool is_unrolled(const struct uop *lane)
 {
     return !range_is(lane, AXIS_VECTOR) && !range_is(lane, AXIS_KEPT) &&
-           !range_is(lane, AXIS_FRAGMENT);
+           !range_is(lane, AXIS_FRAGMENT) && !range_is(lane, AXIS_GROUP);
 }
 
 /* Whether the weights of an accumulator's sum depend on its lane k. */
@@ -157,19 +157,37 @@ static bool is_lane_wise(struct expander *e, struct uop *cond)
     return e->vector && uop_depends_on(e->t, cond, e->vector);
 }
 
-/* Loads a group of bytes: four neighbours, or those of all the vector's columns. */
-static void expand_bytes(struct expander *e, struct uop *u)
+/* A group's bytes at an offset: four neighbours, or those of all the vector's columns. */
+static int bytes_at(struct expander *e, struct uop *offset)
 {
-    struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
-    int64_t stride = stride_of(e, u->src[1]), along;
-    if (!index_stride(e->t, u->src[1], e->group, &along) || along != 1 ||
+    int64_t stride = stride_of(e, offset), along;
+    if (!index_stride(e->t, offset, e->group, &along) || along != 1 ||
         (stride != 0 && stride != DOT_BYTES))
         TGC_BUG(e->t, "bytes of a group lie apart");
-    int lanes = stride ? DOT_BYTES * e->lanes : DOT_BYTES;
-    struct uop *v = uop_intern(e->t, OP_LOAD, u->dtype, src, 2,
+    return stride ? DOT_BYTES * e->lanes : DOT_BYTES;
+}
+
+/* A condition holds for the whole group. */
+static void expand_bytes(struct expander *e, struct uop *u)
+{
+    struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])};
+    int lanes = bytes_at(e, u->src[1]);
+    if (u->nsrc == 4) {
+        src[2] = expand_value_of(e, u->src[2]);
+        src[3] = expand_splat(e, expand_value_of(e, u->src[3]), lanes);
+    }
+    struct uop *v = uop_intern(e->t, OP_LOAD, u->dtype, src, u->nsrc,
                                (union arg){.i = VECTOR_BITS(lanes, 0, 1) | VECTOR_GROUPS});
     expand_need(e, v);
     map_set(&e->value, u, v);
+}
+
+/* Bytes that are copied as they are. */
+static void store_bytes(struct expander *e, struct uop *u, struct uop *const *src)
+{
+    scopes_forget_loads(&e->scopes, u->src[0]);
+    expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                              (union arg){.i = VECTOR_BITS(bytes_at(e, u->src[1]), 0, 1) | VECTOR_GROUPS}));
 }
 
 static void expand_load(struct expander *e, struct uop *u)
@@ -265,6 +283,10 @@ static void expand_store(struct expander *e, struct uop *u)
         tile_store(e, u, src);
         return;
     }
+    if (e->group) {
+        store_bytes(e, u, src);
+        return;
+    }
     if (stride)
         src[2] = splat_stored(e, src[2]);
     else if (src[2]->lanes > 1)
@@ -313,7 +335,7 @@ static void expand_acc(struct expander *e, struct uop *u)
     for (int k = 1; k < u->nsrc; k++) {
         if (range_is(u->src[k], AXIS_KEPT))
             src[nsrc++] = u->src[k];
-        else if (range_is(u->src[k], AXIS_VECTOR) || range_is(u->src[k], AXIS_FRAGMENT))
+        else if (range_is(u->src[k], AXIS_VECTOR) || range_is(u->src[k], AXIS_FRAGMENT) || range_is(u->src[k], AXIS_GROUP))
             lanes *= u->src[k]->src[0]->arg.i;
         else
             n *= u->src[k]->src[0]->arg.i;
@@ -450,14 +472,17 @@ static bool may_be_lazy(const struct expander *e, int begin, int end)
     return choice;
 }
 
-/* A group that contains a vector's lane becomes its DOTs; other groups stay loops. */
+/* A group that contains a vector's lane becomes its DOTs, one that is copied one load and one store; other
+ * groups stay loops. */
 static bool opens_group(const struct expander *e, int at)
 {
     if (!range_is(e->in[at], AXIS_GROUP))
         return false;
-    for (int i = at + 1; i < expand_find_end(e, at); i++)
-        if (range_is(e->in[i], AXIS_VECTOR))
+    for (int i = at + 1; i < expand_find_end(e, at); i++) {
+        const struct uop *u = e->in[i];
+        if (range_is(u, AXIS_VECTOR) || u->op == OP_STORE || (u->op == OP_ASSIGN && dtype_is_byte(u->dtype)))
             return true;
+    }
     return false;
 }
 

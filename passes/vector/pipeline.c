@@ -143,8 +143,8 @@ static void own_loops(struct steps *s, struct copied *c)
     struct tgc *t = s->e->t;
     for (int k = 0; k < c->nturn; k++) {
         struct uop *r = c->turn[k];
-        c->own[k] = range_is_lane(r) ? uop_axis(t, r->src[0], RANGE_AXIS(r->arg.i), WORKER_EACH)
-                                     : uop_axis(t, r->src[0], AXIS_LANE, WORKER_EACH);
+        bool vector = range_is_lane(r) || range_is(r, AXIS_GROUP);
+        c->own[k] = uop_axis(t, r->src[0], vector ? RANGE_AXIS(r->arg.i) : AXIS_LANE, WORKER_EACH);
     }
 }
 

@@ -5,6 +5,7 @@ Each on the emulated device, whose checks find races and accesses out of bounds,
 kernels: local memory and barriers where they pay, none where they do not, and no parts of one loop.
 """
 
+import base64
 import re
 import sys
 from pathlib import Path
@@ -158,12 +159,40 @@ def random_convolution(random, k):
     return f"{text}%r{k} = relu(%p{k})\nweight %v{k} : f32[{more}, {o}, 1, 1] = normal(seed={k + 17})\n%y{k} = conv2d(%r{k}, %v{k})\n"
 
 
-def at_random(device, tgc, scratch, seed, row):
+def weights_of_bytes(random, name, *shape):
+    data = random.randbytes(int(np.prod(shape)))
+    return f"weight %{name} : i8{list(shape)} = base64(\"{base64.b64encode(data).decode()}\")\n"
+
+
+def quantized(value, result, scale, middle):
+    """Floats as bytes, and these as integers: %RESULT."""
+    return (f"%{result}_m = mul(%{value}, %{result}_s)\n%{result}_r = round(%{result}_m)\n%{result}_a = add(%{result}_r, %{result}_z)\n"
+            f"%{result}_l = max(%{result}_a, %{result}_0)\n%{result}_h = min(%{result}_l, %{result}_1)\n"
+            f"%{result}_b = cast(%{result}_h) {{to=u8}}\n%{result} = cast(%{result}_b) {{to=i32}}\n",
+            "".join(f"weight %{result}_{k} : f32[1] = [{v}]\n" for k, v in (("s", scale), ("z", middle), ("0", 0), ("1", 255))))
+
+
+def random_bytes(random, k):
+    """A product or a convolution of bytes, and a product of its result, as bytes: channels are innermost."""
+    while True:
+        c, o, h, w, more = (random.choice(range(4, 68, 4)) if random.random() < 0.8 else random.choice(SIZES[:24]) for _ in range(5))
+        size, stride = random.choice([1, 1, 2, 3]), random.choice([1, 1, 2])
+        if h >= size and w >= size and c * o * h * w * size * size < 500_000 * stride * stride:
+            break
+    first, facts = quantized(f"x{k}", f"q{k}", 40, 128)
+    second, others = quantized(f"f{k}", f"p{k}", round(random.uniform(0.001, 0.01), 4), random.choice([0, 128]))
+    return (f"input %x{k} : f32[{random.choice([1, 1, 2])}, {c}, {h}, {w}]\n{facts}{others}" + weights_of_bytes(random, f"w{k}", o, c, size, size) +
+            weights_of_bytes(random, f"v{k}", more, o, 1, 1) + f"{first}%i{k} = cast(%w{k}) {{to=i32}}\n"
+            f"%c{k} = conv2d(%q{k}, %i{k}) {{padding={random.choice([0, size // 2])}, stride={stride}}}\n%f{k} = cast(%c{k}) {{to=f32}}\n"
+            f"{second}%j{k} = cast(%v{k}) {{to=i32}}\n%y{k} = conv2d(%p{k}, %j{k})\n")
+
+
+def at_random(device, tgc, scratch, seed, row, kinds=(random_product, random_product, random_convolution), count=6):
     """Several products and convolutions of random sizes, by one program."""
     random = Random(seed)
-    text = "".join(random.choice([random_product, random_product, random_convolution])(random, k) for k in range(6))
-    folder = T.scratch(scratch / f"random_{seed}_{row}")
-    text += "".join(f"output %y{k}\n" for k in range(6))
+    text = "".join(random.choice(kinds)(random, k) for k in range(count))
+    folder = T.scratch(scratch / f"random_{seed}_{row}_{kinds[0].__name__}")
+    text += "".join(f"output %y{k}\n" for k in range(count))
     want = compute_all(built(tgc, folder, text, "c"))
     place = built(tgc, folder, text, "opencl", f"--cpu={row}")
     with device.watch():
@@ -171,6 +200,9 @@ def at_random(device, tgc, scratch, seed, row):
     for name, value in want.items():
         scale = 1 + np.abs(value).max()
         expect(np.allclose(value, have[name], rtol=1e-4, atol=2e-5 * scale), f"{name} is off by {np.abs(value - have[name]).max()}, of {scale}:\n{text}")
+        expect(value.dtype != np.int32 or np.array_equal(value, have[name]), f"{name} is not exact:\n{text}")
+
+
 def many_rows():
     """Many rows, so that a block of threads is one wave."""
     return ("input %x : f32[300, 150]\nweight %s : f32[150] = normal(seed=1)\nweight %b : f32[150] = normal(seed=2)\n"
@@ -215,6 +247,9 @@ def main():
             suite.add(f"{name}, {row}", emulated, device, tgc, scratch, name, row, slow=number % 2 != which)
     for seed in range(60):
         suite.add(f"six at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], slow=seed >= 4)
+    for seed in range(40):
+        row = ("generic-gpu", "adreno630")[seed % 2]
+        suite.add(f"three of bytes at random, {seed}", at_random, device, tgc, scratch, seed, row, (random_bytes,), 3, slow=seed >= 4)
     for name in ("attention", "causal attention of a run's length", "softmax"):
         suite.add(f"{name}, without local memory", emulated, device, tgc, scratch, name, "adreno630", "--no-locals")
     for subgroup in (16, 8, 0):
