@@ -151,7 +151,8 @@ bool overlap_find(struct tgc *t, const struct kernel *k, const struct buffer *ou
 {
     /* compilers may move a store before a load of another type, unless one of them is a byte */
     bool same = in->dtype == out->dtype || dtype_is_byte(in->dtype) || dtype_is_byte(out->dtype);
-    if (!same || k->is_shared || k->noutput != 1 || in->nbytes == 0 || out->nbytes == 0)
+    /* threads, of a block, too, are in several iterations at a time */
+    if (!same || k->is_shared || k->block || k->noutput != 1 || in->nbytes == 0 || out->nbytes == 0)
         return false;
     if (backwards && k->is_serial)
         return false;

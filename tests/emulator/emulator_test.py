@@ -245,6 +245,25 @@ def broken_program(tgc, folder, build):
            done.describe())
 
 
+# What random graphs have found.
+FOUND = {
+    "a block's threads sum what its result would overlap": G.model(
+        [G.node("Softmax", ["x"], ["y"], axis=1), G.node("Reshape", ["y", "shape"], ["z"])],
+        [G.value("x", [1, 2, 64, 7], TensorProto.FLOAT16)], [G.value("y", [1, 2, 64, 7], TensorProto.FLOAT16), G.value("z", [1, 7, 64, 2, 1], TensorProto.FLOAT16)],
+        [G.weight("shape", np.array([1, 7, -1, 2, 1]))], opset=11),
+}
+
+
+def found(tgc, model, folder, build):
+    """Right by the program's own reference vectors, and nothing is reported."""
+    T.scratch(folder)
+    onnx.save(model, folder / "net.onnx")
+    T.emit(tgc, folder / "net.onnx", folder / "net.c", "--target=opencl")
+    T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+    done = T.run([folder / "net", "--selftest"], env=emulator.environment(build, cache=folder / "kernels"))
+    expect(done.status == 0 and not done.err, done.describe())
+
+
 def lacks(device, folder, facts, words):
     """A model that the device cannot run: init's status and words say so, nothing is misused."""
     told = []
@@ -394,6 +413,8 @@ def add_programs(device, tgc, scratch, build):
     suite.add("a run's calls of the driver", recorded, device, tgc, scratch / "recorded")
     suite.add("bytes between host and device", moved, device, tgc, scratch / "moved")
     suite.add("an emitted kernel out of bounds", broken_program, tgc, scratch / "broken", build)
+    for name, model_of in FOUND.items():
+        suite.add(f"found by random graphs: {name}", found, tgc, model_of, scratch / f"found-{name.replace(' ', '-')}", build)
     for name, opts in L.SCHEDULES.items():
         suite.add(f"local memory: {name}", local_product, device, opts, T.scratch(scratch / f"local-{name.replace(' ', '-')}"))
     for which, row in enumerate(O.DEVICES):
