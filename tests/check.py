@@ -86,6 +86,7 @@ SUITES = [
     ("cuda", "tests/onnx/cuda_test.py", 300, 3600),
     ("amd", "tests/onnx/amd_test.py", 300, 3600),
     ("metal", "tests/onnx/metal_test.py", 300, 3600),
+    ("gpu_bench", "tests/exec/gpu_bench_test.py", 120, 1800),
     ("llvm", "tests/onnx/llvm_test.py", 600, 3600),
     ("clang", "tests/onnx/clang_test.py", 600, 3600),
     ("object", "tests/exec/object_test.py", 600, 3600),

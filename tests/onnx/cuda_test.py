@@ -2,25 +2,19 @@
 device from the text that their PTX was made of, where every access and every call of the driver is checked. Quick: the models of models/,
 every 60th of the onnx package's tests."""
 
-import contextlib
 import gc
-import io
-import json
-import os
 import re
 import shutil
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "exec"), str(HERE.parents[1] / "bench")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "exec")]
 
 import numpy as np
 
 import cuda
 import emulator
-import gpu
-import gpu_device
 import graphs as G
 import kernel_ir
 import node_test as N
@@ -209,45 +203,6 @@ def fnv(text):
     return f"{value:016x}"
 
 
-class EmulatedDevice(gpu_device.DriverDevice):
-    """bench/gpu.py's device without PyTorch, whose programs the emulator runs by their text."""
-
-    def before(self, program):
-        program.run("net.tg", "-o", "net.cu", *program.options)
-        cuda.text_of(program.folder / "net.cu")
-
-
-def benchmark(device, tgc, folder, part, *words):
-    """A part of bench/gpu.py at tiny sizes: what is right is right, results are appended, and what is there is not run again."""
-    cuda.need_nvrtc()
-    os.environ["TGC"] = str(tgc)
-    T.scratch(folder)
-    options = gpu.arguments(["--tgc", str(tgc), "--work", str(folder / "work"), "--out", str(folder / "out.jsonl"), "--small", "--least=2", "--seconds=0", "--jobs=1",
-                             "--part", part, *words])
-    said = io.StringIO()
-    with device.watch(), contextlib.redirect_stdout(said):
-        failed = gpu.run_part(options, EmulatedDevice())
-        gc.collect()
-    expect(not failed, said.getvalue())
-    lines = (folder / "out.jsonl").read_text().splitlines()
-    expect(lines and all("failed" not in json.loads(line) for line in lines), said.getvalue())
-    if part == "check":
-        return
-    with device.watch(), contextlib.redirect_stdout(said):
-        expect(not gpu.run_part(options, EmulatedDevice()) and gpu.report(options.out) == 0, said.getvalue())
-        gc.collect()
-    expect((folder / "out.jsonl").read_text().splitlines() == lines, "a case was run again")
-    expect(all(f"| {json.loads(line)['case']} |" in said.getvalue() for line in lines), said.getvalue())
-
-
-def without_device(tgc, folder, part, *wanted):
-    """A part of bench/gpu.py that needs none: a line for each model, with what is wanted in it."""
-    cuda.need_nvrtc()
-    done = T.must(T.run([sys.executable, ROOT / "bench" / "gpu.py", "--tgc", tgc, "--work", folder, "--part", part, "--models", ROOT / "models" / "digits.tg"], timeout=300))
-    text = done.out.decode()
-    expect("| digits" in text and all(re.search(words, text) for words in wanted), text + done.err)
-
-
 def main():
     suite.parse()
     build = suite.options.build
@@ -277,13 +232,6 @@ def main():
               ["cuMemcpyHtoDAsync_v2 0", "cuGraphLaunch 0", "cuMemcpyDtoHAsync_v2 0", "cuStreamSynchronize 0"], "cuCtxP")
     suite.add("a kernel out of bounds", twin.broken_program, tgc, scratch / "broken", of_text)
     suite.add("context, stream, memory and event of the caller's", twin.sharing, tgc, scratch / "sharing")
-    suite.add("bench/gpu.py: check", benchmark, device, tgc, scratch / "bench-check", "check", "--only=mlp|f32 8x24|f16 batch 1")
-    suite.add("bench/gpu.py: times", benchmark, device, tgc, scratch / "bench-times", "gemm", "--dtypes", "f32", "i8")
-    suite.add("bench/gpu.py: sizes", without_device, tgc, scratch / "bench-sizes", "sizes", r"\| digits( \| \d+\.\d){5} \|")
-    suite.add("bench/gpu.py: estimate", without_device, tgc, scratch / "bench-estimate", "estimate", "sm_80: instructions of", r"\| digits, 4 kernels \| 0\.0")
-    suite.add("bench/gpu.py: check, whole", benchmark, device, tgc, scratch / "bench-all", "check", slow=True)
-    for part in ("gemm", "conv", "attention", "models"):
-        suite.add(f"bench/gpu.py: {part}, whole", benchmark, device, tgc, scratch / f"bench-{part}", part, slow=True)
     twin.add_all(device, tgc, scratch)
     cases = N.load_cases(build)
     for number, (name, told) in enumerate(N.read_lists()[0].items()):
