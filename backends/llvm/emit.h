@@ -213,9 +213,11 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
  *      i32 gpu.thread.x()            of the block, likewise .y and .z
  *      i32 gpu.block.x()             of the grid
  *      void gpu.barrier()            the block's threads wait for each other, and see what they stored
- *      float gpu.shuffle.M(float)    that of the thread of the wave whose number is this one's ^ M, M 1, 2, ... 32 */
+ *      float gpu.shuffle.M(float)    that of the thread of the wave whose number is this one's ^ M, M 1, 2, ... 32
+ *      { sums } gpu.ROW(a, b, sums)  of ir/matrix.def: see gpu_matrix.c */
 struct gpu_language {
-    const char *triple, *functions;
+    const char *triple;
+    const char *const *functions;          /* up to NULL */
     /* What says that the function is a kernel, with blocks of so many threads. */
     void (*launched)(const struct emit *e, const int block[GRID_RANK]);
 };
@@ -237,6 +239,12 @@ void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct varian
  * it is a loop. */
 bool gpu_range(struct emit *e, const struct uop *u);
 void gpu_barrier(struct emit *e);
+/* One of gpu_language.c's functions; the work-item's number in its wave of so many, a power of 2. */
+value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n);
+value gpu_lane(const struct emit *e, int lanes);
+/* gpu_matrix.c */
+void gpu_matrix_load(struct emit *e, const struct uop *u);
+void gpu_matrix_product(struct emit *e, const struct uop *u);
 void gpu_shuffle(struct emit *e, const struct uop *u);
 /* Says of the loop, which ends with this branch, whether it becomes straight-line code: one over lanes
  * does, one that is kept does not, LLVM decides for the others. */

@@ -51,10 +51,12 @@ static const char *known(struct tgc *t, int version)
 static bool add_functions(struct emit *e, const struct gpu_language *language)
 {
     LLVMModuleRef functions = NULL;
+    struct text text = {.t = e->t};
     char *why = NULL;
-    LLVMMemoryBufferRef text =
-        e->l->CreateMemoryBufferWithMemoryRangeCopy(language->functions, strlen(language->functions), "device");
-    if (e->l->ParseIRInContext(e->context, text, &functions, &why))
+    for (const char *const *f = language->functions; *f; f++)
+        text_puts(&text, *f);
+    LLVMMemoryBufferRef buffer = e->l->CreateMemoryBufferWithMemoryRangeCopy(text.s, text.n, "device");
+    if (e->l->ParseIRInContext(e->context, buffer, &functions, &why))
         return diag_error(e->t, NULL, "LLVM %d does not take the devices' functions: %s", e->l->version,
                           llvm_take(e->t, e->l, why));
     e->l->SetTarget(functions, language->triple);

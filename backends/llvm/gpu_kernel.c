@@ -16,7 +16,7 @@ enum { SPACE_OF_GLOBAL = 1, SPACE_OF_BLOCK = 3 };
 
 /* ------------------------------------------------------------------------------- what devices have */
 
-static value function_of(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n)
+value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n)
 {
     value f = e->l->GetNamedFunction(e->module, name);
     if (f)
@@ -30,13 +30,18 @@ static value function_of(const struct emit *e, const char *name, LLVMTypeRef res
 /* "thread" or "block": its number along an axis, an i32 */
 static value number_of(const struct emit *e, const char *what, int axis)
 {
-    return call(e, function_of(e, mem_printf(e->t, "gpu.%s.%c", what, "xyz"[axis]), e->i32, NULL, 0), NULL, 0);
+    return call(e, gpu_function(e, mem_printf(e->t, "gpu.%s.%c", what, "xyz"[axis]), e->i32, NULL, 0), NULL, 0);
+}
+
+value gpu_lane(const struct emit *e, int lanes)
+{
+    return binary(e, LLVM_AND, number_of(e, "thread", 0), const_int(e, e->i32, lanes - 1));
 }
 
 void gpu_barrier(struct emit *e)
 {
     if (e->gpu)                          /* elsewhere a block has one thread */
-        call(e, function_of(e, "gpu.barrier", e->nothing, NULL, 0), NULL, 0);
+        call(e, gpu_function(e, "gpu.barrier", e->nothing, NULL, 0), NULL, 0);
 }
 
 void gpu_shuffle(struct emit *e, const struct uop *u)
@@ -47,7 +52,7 @@ void gpu_shuffle(struct emit *e, const struct uop *u)
     if (acc->dtype != DTYPE_F32 || acc->lanes != 1)
         TGC_BUG(e->t, "a shuffle of %s[%d]", dtype_name(acc->dtype), acc->lanes);
     value own = operand(e, acc);
-    value f = function_of(e, mem_printf(e->t, "gpu.shuffle.%d", SHUFFLE_MASK(u->arg.i)), e->f32, &e->f32, 1);
+    value f = gpu_function(e, mem_printf(e->t, "gpu.shuffle.%d", SHUFFLE_MASK(u->arg.i)), e->f32, &e->f32, 1);
     const struct uop *op = uop_intern(e->t, SHUFFLE_OP(u->arg.i), u->dtype, both, 2, (union arg){0});
     store_as(e, apply(e, op, (value[]){own, call(e, f, &own, 1)}), acc_place(e, acc), 0);
 }

@@ -20,16 +20,32 @@
     "  %r = call float @llvm.nvvm.shfl.sync.bfly.f32(i32 -1, float %x, i32 " #mask ", i32 31)\n"    \
     "  ret float %r\n}\n"
 
-static const char nvptx[] =
-    NUMBER("thread.x", "llvm.nvvm.read.ptx.sreg.tid.x") NUMBER("thread.y", "llvm.nvvm.read.ptx.sreg.tid.y")
-    NUMBER("thread.z", "llvm.nvvm.read.ptx.sreg.tid.z") NUMBER("block.x", "llvm.nvvm.read.ptx.sreg.ctaid.x")
-    NUMBER("block.y", "llvm.nvvm.read.ptx.sreg.ctaid.y") NUMBER("block.z", "llvm.nvvm.read.ptx.sreg.ctaid.z")
+/* of: its types as PTX names them; sum, letter: LLVM's type of a sum, and of its register */
+#define NVPTX_MATRIX(row, of, sum, letter)                                                         \
+    "define linkonce_odr hidden { " sum ", " sum ", " sum ", " sum " } @gpu." row                  \
+    "(i32 %a0, i32 %a1, i32 %a2, i32 %a3, i32 %b0, i32 %b1, " sum " %s0, " sum " %s1, " sum        \
+    " %s2, " sum " %s3) alwaysinline convergent nounwind {\n"                                      \
+    "  %r = call { " sum ", " sum ", " sum ", " sum " } asm \"mma.sync.aligned." of                 \
+    " {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$0, $1, $2, $3};\", \"=" letter ",=" letter    \
+    ",=" letter ",=" letter ",r,r,r,r,r,r,0,1,2,3\"(i32 %a0, i32 %a1, i32 %a2, i32 %a3, i32 %b0, "  \
+    "i32 %b1, " sum " %s0, " sum " %s1, " sum " %s2, " sum " %s3) convergent nounwind\n"           \
+    "  ret { " sum ", " sum ", " sum ", " sum " } %r\n}\n"
+
+static const char *const nvptx[] = {
+    NUMBER("thread.x", "llvm.nvvm.read.ptx.sreg.tid.x"), NUMBER("thread.y", "llvm.nvvm.read.ptx.sreg.tid.y"),
+    NUMBER("thread.z", "llvm.nvvm.read.ptx.sreg.tid.z"), NUMBER("block.x", "llvm.nvvm.read.ptx.sreg.ctaid.x"),
+    NUMBER("block.y", "llvm.nvvm.read.ptx.sreg.ctaid.y"), NUMBER("block.z", "llvm.nvvm.read.ptx.sreg.ctaid.z"),
     "declare void @llvm.nvvm.barrier0()\n"
     "define linkonce_odr hidden void @gpu.barrier() alwaysinline convergent nounwind {\n"
     "  call void @llvm.nvvm.barrier0()\n"
     "  ret void\n}\n"
-    "declare float @llvm.nvvm.shfl.sync.bfly.f32(i32, float, i32, i32)\n"
-    NVPTX_SHUFFLE(1) NVPTX_SHUFFLE(2) NVPTX_SHUFFLE(4) NVPTX_SHUFFLE(8) NVPTX_SHUFFLE(16);
+    "declare float @llvm.nvvm.shfl.sync.bfly.f32(i32, float, i32, i32)\n",
+    NVPTX_SHUFFLE(1), NVPTX_SHUFFLE(2), NVPTX_SHUFFLE(4), NVPTX_SHUFFLE(8), NVPTX_SHUFFLE(16),
+    NVPTX_MATRIX("m16n8k16_f16", "m16n8k16.row.col.f32.f16.f16.f32", "float", "f"),
+    NVPTX_MATRIX("m16n8k16_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "float", "f"),
+    NVPTX_MATRIX("m16n8k32_i8", "m16n8k32.row.col.s32.s8.s8.s32", "i32", "r"),
+    NVPTX_MATRIX("m16n8k32_u8i8", "m16n8k32.row.col.s32.u8.s8.s32", "i32", "r"),
+    NULL};
 
 #define AMD_SHUFFLE(mask, address, call)                                                           \
     "define linkonce_odr hidden float @gpu.shuffle." #mask "(float %x) alwaysinline convergent nounwind {\n"   \
@@ -48,10 +64,10 @@ static const char nvptx[] =
                 "  %at = shl i32 %from, 2\n",                                                      \
                 "ds.bpermute(i32 %at, i32 %own)")
 
-static const char amdgcn[] =
-    NUMBER("thread.x", "llvm.amdgcn.workitem.id.x") NUMBER("thread.y", "llvm.amdgcn.workitem.id.y")
-    NUMBER("thread.z", "llvm.amdgcn.workitem.id.z") NUMBER("block.x", "llvm.amdgcn.workgroup.id.x")
-    NUMBER("block.y", "llvm.amdgcn.workgroup.id.y") NUMBER("block.z", "llvm.amdgcn.workgroup.id.z")
+static const char *const amdgcn[] = {
+    NUMBER("thread.x", "llvm.amdgcn.workitem.id.x"), NUMBER("thread.y", "llvm.amdgcn.workitem.id.y"),
+    NUMBER("thread.z", "llvm.amdgcn.workitem.id.z"), NUMBER("block.x", "llvm.amdgcn.workgroup.id.x"),
+    NUMBER("block.y", "llvm.amdgcn.workgroup.id.y"), NUMBER("block.z", "llvm.amdgcn.workgroup.id.z"),
     "declare void @llvm.amdgcn.s.barrier()\n"
     "define linkonce_odr hidden void @gpu.barrier() alwaysinline convergent nounwind {\n"
     "  fence syncscope(\"workgroup\") release\n"
@@ -62,9 +78,9 @@ static const char amdgcn[] =
     "declare i32 @llvm.amdgcn.ds.swizzle(i32, i32)\n"
     "declare i32 @llvm.amdgcn.ds.bpermute(i32, i32)\n"
     "declare i32 @llvm.amdgcn.mbcnt.lo(i32, i32)\n"
-    "declare i32 @llvm.amdgcn.mbcnt.hi(i32, i32)\n"
-    AMD_DPP(1, "177") AMD_DPP(2, "78") AMD_SWIZZLE(4, "4127") AMD_DPP(8, "296") AMD_SWIZZLE(16, "16415")
-    AMD_PERMUTE(32);
+    "declare i32 @llvm.amdgcn.mbcnt.hi(i32, i32)\n",
+    AMD_DPP(1, "177"), AMD_DPP(2, "78"), AMD_SWIZZLE(4, "4127"), AMD_DPP(8, "296"), AMD_SWIZZLE(16, "16415"),
+    AMD_PERMUTE(32), NULL};
 
 /* ---------------------------------------------------------------------------------------- kernels */
 

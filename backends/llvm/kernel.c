@@ -63,6 +63,10 @@ static void emit_elementwise(struct emit *e, const struct uop *u)
 
 void emit_uop(struct emit *e, const struct uop *u)
 {
+    if (e->gpu && u->op == OP_LOAD && uop_is_tile(u)) {
+        gpu_matrix_load(e, u);
+        return;
+    }
     if (uop_is_tile(u))
         TGC_BUG(e->t, "a tile's registers have no form in LLVM");
     if (emit_vector(e, u))
@@ -71,6 +75,7 @@ void emit_uop(struct emit *e, const struct uop *u)
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK: break;
     case OP_BARRIER: gpu_barrier(e); break;
     case OP_SHUFFLE: gpu_shuffle(e, u); break;
+    case OP_MATRIX: gpu_matrix_product(e, u); break;
     case OP_RANGE: emit_range(e, u); break;
     case OP_GUARD: guard_open(e, u, operand(e, u->src[0])); break;
     case OP_END: case OP_ENDGUARD: loop_close(e); break;

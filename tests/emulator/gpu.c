@@ -4,10 +4,13 @@
  */
 #include "emulator.h"
 
+#include <string.h>
+
 API uint64_t emulator_place(uint32_t what, uint32_t d);
 API void emulator_barrier(uint32_t flags);
 API uint32_t emulator_subgroup(uint32_t what);
 API void emulator_give(const void *value, uint32_t nbytes);
+API void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
 API void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
 
 enum { THREAD = 2, BLOCK = 4, LANE = 2, BOTH_MEMORIES = 3 };
@@ -39,3 +42,28 @@ SHUFFLE(4)
 SHUFFLE(8)
 SHUFFLE(16)
 SHUFFLE(32)
+
+/* An instruction of ir/matrix.def: the words of both factors and of the sums one by one, then the row, then the
+ * sums. Between the row and the last sum the item does not wait, so no other one's come between. */
+enum { WORDS = 16, SUMS = 2 };
+static _Thread_local uint32_t given[SUMS + 1][WORDS];
+static const char *const row[] = {
+#define MATRIX(name, text, lanes, m, n, k, a, b, sum, of_a, of_b, of_sum) text,
+#include "../../ir/matrix.def"
+#undef MATRIX
+};
+API void gpu_matrix_word(uint32_t part, uint32_t i, uint32_t word);
+API void gpu_matrix(uint32_t of);
+API uint32_t gpu_matrix_sum(uint32_t i);
+
+void gpu_matrix_word(uint32_t part, uint32_t i, uint32_t word) { given[part][i] = word; }
+
+void gpu_matrix(uint32_t of)
+{
+    uint32_t own[SUMS + 1][WORDS];
+    memcpy(own, given, sizeof own);
+    emulator_matrix(row[of], own[SUMS], own[0], own[1]);
+    memcpy(given, own, sizeof own);
+}
+
+uint32_t gpu_matrix_sum(uint32_t i) { return given[SUMS][i]; }

@@ -23,12 +23,41 @@ def need(version):
     return name
 
 
+MATRIX = "declare void @gpu_matrix_word(i32, i32, i32)\ndeclare void @gpu_matrix(i32)\ndeclare i32 @gpu_matrix_sum(i32)\n"
+
+
+def rows():
+    """Of ir/matrix.def, in order."""
+    return re.findall(r'^MATRIX\(\w+, *"(\w+)"', (SOURCES.parents[1] / "ir" / "matrix.def").read_text(), re.M)
+
+
+def matrix(found):
+    """An instruction of ir/matrix.def as calls of the emulator."""
+    result, name, row, parameters = found.groups()
+    lines = []
+    for number, (kind, parameter) in enumerate(word.split() for word in parameters.split(", ")):
+        part, word = "abs".index(parameter[1]), parameter
+        if kind == "float":
+            word = f"%word{number}"
+            lines.append(f"  {word} = bitcast float {parameter} to i32")
+        lines.append(f"  call void @gpu_matrix_word(i32 {part}, i32 {parameter[2:]}, i32 {word})")
+    lines.append(f"  call void @gpu_matrix(i32 {rows().index(row)})")
+    made = "undef"
+    for i, kind in enumerate(result.strip("{ }").split(", ")):
+        lines += [f"  %given{i} = call i32 @gpu_matrix_sum(i32 {i})", f"  %sum{i} = bitcast i32 %given{i} to {kind}",
+                  f"  %made{i} = insertvalue {result} {made}, {kind} %sum{i}, {i}"]
+        made = f"%made{i}"
+    return "\n".join((f"define internal {result} {name}({parameters}) {{", *lines, f"  ret {result} {made}", "}", ""))
+
+
 def for_host(text):
     """The module without what only its device has."""
     text = re.sub(r"^target (triple|datalayout) = .*\n", "", text, flags=re.M)
     text = re.sub(r"\b(ptx_kernel|amdgpu_kernel) ", "", text)
     text = re.sub(r",? addrspace\(\d+\)", "", text).replace("addrspacecast", "bitcast")
+    text = re.sub(r"^define linkonce_odr hidden (\{.*?\}) (@gpu\.(\w+))\(([^)]*)\)[^{]*\{.*?^\}\n", matrix, text, flags=re.M | re.S)
     text = re.sub(r"^define linkonce_odr hidden (\w+ @gpu\.[\w.]+)\((\w*)[^)]*\)[^{]*\{.*?^\}\n", r"declare \1(\2)\n", text, flags=re.M | re.S)
+    text += MATRIX if "@gpu_matrix(" in text else ""
     text = re.sub(r"^declare [^\n]*@llvm\.(nvvm|amdgcn)\.[^\n]*\n", "", text, flags=re.M)
     text = re.sub(r"\"(target-cpu|target-features|amdgpu-[\w-]+|uniform-work-group-size)\"(=\"[^\"]*\")?", "", text)
     text = re.sub(r"^(attributes #\d+ = \{ )", r"\1sanitize_address ", text, flags=re.M)

@@ -1,0 +1,115 @@
+/* gpu_matrix.c - a wave's products of matrices (ir/matrix.def): what each of its lanes loads of the factors, by
+ * the row's layout, and the instruction, which is a function of gpu_language.c.
+ *
+ *      { float, float, float, float } gpu.m16n8k16_f16(i32 a0 ... a3, i32 b0, b1, float sum0 ... sum3)
+ *
+ * A fragment is a vector of i32, each with the two or four elements that are neighbours of the lane's.
+ */
+#include "backends/llvm/emit.h"
+
+enum { WORD = 32, MOST_WORDS = 16 };
+
+/* The product that u is a factor of; *factor: which one. */
+static const struct uop *product_of(const struct emit *e, const struct uop *u, int *factor)
+{
+    for (int i = e->position; i < e->nlinear; i++)
+        for (*factor = 0; e->linear[i]->op == OP_MATRIX && *factor < 2; ++*factor)
+            if (e->linear[i]->src[1 + *factor] == u)
+                return e->linear[i];
+    TGC_BUG(e->t, "kernel %s: a tile without a product", e->k->name);
+}
+
+/* Where the lane's first element is: each bit of its number is one of a coordinate, which are `step` apart. */
+static value lane_offset(struct emit *e, const struct matrix_row *r, enum matrix_part part, const int64_t *step)
+{
+    struct matrix_bit bit[MATRIX_BITS_MAX];
+    int n = matrix_bits(r, part, true, bit);
+    value lane = gpu_lane(e, r->lanes), at = const_int(e, e->i32, 0);
+    for (int i = 0, run; i < n; i += run) {
+        for (run = 1; i + run < n && bit[i + run].of == bit[i].of && bit[i + run].bit == bit[i].bit + run; run++)
+            ;
+        if (bit[i].of == MATRIX_NONE)
+            continue;
+        value part_of_it = binary(e, LLVM_AND, binary(e, LLVM_LSHR, lane, const_int(e, e->i32, i)),
+                                  const_int(e, e->i32, (1 << run) - 1));
+        int64_t apart = step[bit[i].of] << bit[i].bit;
+        at = e->l->BuildNSWAdd(e->at, at, e->l->BuildNSWMul(e->at, part_of_it, const_int(e, e->i32, apart), ""), "");
+    }
+    return at;
+}
+
+/* How far the lane's element is from its first one. */
+static int64_t element_offset(const struct matrix_row *r, enum matrix_part part, int element, const int64_t *step)
+{
+    int at[MATRIX_NONE + 1];
+    int64_t offset = 0;
+    matrix_place(r, part, 0, element, at);
+    for (int c = 0; c < MATRIX_NONE; c++)
+        offset += at[c] * step[c];
+    return offset;
+}
+
+/* Elements from `first` on, a word of them: one load, if they are neighbours in memory as well. */
+static value load_word(struct emit *e, const struct matrix_row *r, enum matrix_part part, int first, value place,
+                       const int64_t *step)
+{
+    int bits = dtype_bits(r->dtype[part]), n = WORD / bits;
+    LLVMTypeRef type = type_in_memory(e, r->dtype[part]);
+    int64_t begin = element_offset(r, part, first, step), apart = element_offset(r, part, first + 1, step) - begin;
+    if (apart == 1)
+        return load_as(e, e->i32, pointer_at(e, place, type, const_int(e, e->i32, begin)), WORD / 8);
+    value word = const_int(e, e->i32, 0);
+    for (int i = 0; i < n; i++) {
+        int64_t at = element_offset(r, part, first + i, step);
+        value v = load_as(e, type, pointer_at(e, place, type, const_int(e, e->i32, at)), (unsigned)bits / 8);
+        v = binary(e, LLVM_SHL, cast_to(e, LLVM_ZEXT, v, e->i32), const_int(e, e->i32, i * bits));
+        word = binary(e, LLVM_OR, word, v);
+    }
+    return word;
+}
+
+void gpu_matrix_load(struct emit *e, const struct uop *u)
+{
+    int factor;
+    const struct uop *product = product_of(e, u, &factor);
+    const struct matrix_row *r = matrix_row(MATRIX_ROW(product->arg.i));
+    enum matrix_part part = factor ? MATRIX_B : MATRIX_A;
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    bool along = MATRIX_ALONG_K(product->arg.i, factor);
+    int64_t stride = TILE_STRIDE(u->arg.i), step[MATRIX_NONE] = {0};
+    step[factor ? MATRIX_N : MATRIX_M] = along ? stride : 1;
+    step[MATRIX_K] = along ? 1 : stride;
+    int each = WORD / dtype_bits(r->dtype[part]), n = matrix_elements(r, part) / each;
+    value at = e->l->BuildNSWAdd(e->at, operand(e, u->src[1]), lane_offset(e, r, part, step), "");
+    value place = pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), at);
+    value words = e->l->GetUndef(vector_of(e, e->i32, n));
+    for (int i = 0; i < n; i++)
+        words = e->l->BuildInsertElement(e->at, words, load_word(e, r, part, i * each, place, step),
+                                         const_int(e, e->i32, i), "");
+    define(e, u, words);
+}
+
+void gpu_matrix_product(struct emit *e, const struct uop *u)
+{
+    const struct matrix_row *r = matrix_row(MATRIX_ROW(u->arg.i));
+    const struct uop *acc = u->src[0];
+    LLVMTypeRef sum = type_of(e, acc->dtype, 1), type[2 * MOST_WORDS + MOST_WORDS], result[MOST_WORDS];
+    value arg[2 * MOST_WORDS + MOST_WORDS], place = acc_place(e, acc);
+    int n = 0, nsum = matrix_elements(r, MATRIX_SUM);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0, nword = matrix_elements(r, k ? MATRIX_B : MATRIX_A) * dtype_bits(r->dtype[k ? MATRIX_B : MATRIX_A]) / WORD;
+             i < nword; i++) {
+            type[n] = e->i32;
+            arg[n++] = e->l->BuildExtractElement(e->at, operand(e, u->src[1 + k]), const_int(e, e->i32, i), "");
+        }
+    for (int i = 0; i < nsum; i++) {
+        type[n] = result[i] = sum;
+        arg[n++] = load_as(e, sum, pointer_at(e, place, sum, const_int(e, e->i32, i)), 0);
+    }
+    value f = gpu_function(e, mem_printf(e->t, "gpu.%s", r->text),
+                           e->l->StructTypeInContext(e->context, result, (unsigned)nsum, 0), type, n);
+    value made = call(e, f, arg, n);
+    for (int i = 0; i < nsum; i++)
+        store_as(e, e->l->BuildExtractValue(e->at, made, (unsigned)i, ""),
+                 pointer_at(e, place, sum, const_int(e, e->i32, i)), 0);
+}
