@@ -16,7 +16,7 @@ VERSIONS = (19, 15, 14)       # of which Debian has clang
 
 
 def need(version):
-    """The clang that reads that LLVM's text: of its version."""
+    """The clang that reads that LLVM's text: of its version, with whose library Debian's comes."""
     name = f"clang-{version}"
     if not shutil.which(name):
         raise Skip(f"{name} is not installed")
@@ -78,6 +78,7 @@ def compile_for_host(path, version):
 @contextlib.contextmanager
 def by_llvm(version):
     """In this process tgc compiles for CUDA by that LLVM, and the emulator takes the object that use() names."""
+    need(version)
     set_here = {"TGC_NVRTC": "none", "TGC_LLVM": str(version)}
     kept = {name: os.environ.get(name) for name in (*set_here, "TGC_EMULATOR_OBJECT")}
     os.environ.update(set_here)

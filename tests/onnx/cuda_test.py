@@ -27,6 +27,13 @@ from twins import EVERY, ROOT, Twin
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
 NO_DEVICE, OLD_DRIVER, DEVICE_MEMORY, OTHER_DEVICE = 19, 21, 22, 23
 
+MATMUL = """tg 1
+input %x : f32[48,80]
+input %w : f32[80,48]
+%y = matmul(%x, %w)
+output %y as "y"
+"""
+
 suite = Suite("cuda", jobs=1)      # the device is one of the process
 twin = Twin(suite, "cuda", "cu", "libcuda.so.1", cuda.need_nvrtc, emulator.cuda_environment, cuda.text_of)
 
@@ -40,11 +47,11 @@ def write_by_llvm(tgc, model, folder, stem, version, *options):
     return kernel_ir.compile_for_host(folder / f"{stem}.ll", version)
 
 
-def check_model_by_llvm(tgc, path, folder, version):
+def check_model_by_llvm(tgc, path, folder, version, *options):
     """What LLVM makes PTX of computes the same: the module, before it is optimized for the device, on the emulated one."""
     T.scratch(folder)
     with kernel_ir.by_llvm(version):
-        kernels = write_by_llvm(tgc, path, folder, "m", version)
+        kernels = write_by_llvm(tgc, path, folder, "m", version, *options)
     expect(f"as LLVM {version} has compiled them" in (folder / "m.c").read_text(), "the compiler is not named")
     T.build(folder / "m.c", folder / "m")
     done = T.run([folder / "m", "--selftest"], env=emulator.cuda_environment(suite.options.build, folder / "m.cu", cache=folder / "kernels", object=kernels))
@@ -88,9 +95,20 @@ def check_assembly_by_nvrtc(tgc, path, folder, most=0):
     check_assembly(tgc, path, folder, most)
 
 
-def check_assembly_by_llvm(tgc, path, folder, version):
+def check_assembly_by_llvm(tgc, path, folder, version, most=0):
     with kernel_ir.by_llvm(version):
-        check_assembly(tgc, path, folder)
+        check_assembly(tgc, path, folder, most)
+
+
+def matrices_by_llvm(tgc, folder, version, math):
+    """Products of halves by mma.sync: the same numbers by what each lane loads, and PTX that ptxas takes."""
+    T.scratch(folder)
+    path = folder / "matmul.tg"
+    path.write_text(MATMUL)
+    check_model_by_llvm(tgc, path, folder / "m", version, f"--math={math}")
+    T.must(T.run([tgc, path, "-o", "m.ptx", "--target=cuda", f"--math={math}"], cwd=folder, env={"TGC_NVRTC": "none", "TGC_LLVM": str(version)}))
+    assemble(folder)
+    expect(re.search(rf"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.{math}\.{math}\.f32", (folder / "m.ptx").read_text()), "no mma.sync")
 
 
 def lower_target(tgc, folder):
@@ -113,6 +131,10 @@ def check_assembly(tgc, path, folder, most=0):
     if "--dim" in done.err:          # as the error says
         done = T.run([tgc, path, "-o", "m.ptx", "--target=cuda", *(f"--dim={dim}" for dim in re.findall(r"--dim (\w+=\.\.8)", done.err))], cwd=folder, timeout=300)
     T.must(done)
+    assemble(folder, most)
+
+
+def assemble(folder, most=0):
     for arch in ARCHITECTURES:
         said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", "m.ptx", "-o", "m.cubin"], cwd=folder, timeout=300))
         text = said.out.decode() + said.err
@@ -220,6 +242,10 @@ def main():
                       slow=number % 4 != kernel_ir.VERSIONS.index(version))
             suite.add(f"ptxas, LLVM {version}: {path.name}", check_assembly_by_llvm, tgc, path, scratch / f"{path.stem}-ptx-llvm{version}", version,
                       slow=number % 4 != kernel_ir.VERSIONS.index(version) + 1)
+    for math, version in (("f16", 19), ("bf16", 14)):
+        suite.add(f"LLVM {version}: matrix instructions, {math}", matrices_by_llvm, tgc, scratch / f"matrices-{math}", version, math)
+    for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
+        suite.add(f"ptxas, LLVM: {path.stem.split('-')[0]}", check_assembly_by_llvm, tgc, path, scratch / f"{path.stem}-ptx-llvm", kernel_ir.VERSIONS[0], 16, slow=True)
     suite.add("LLVM: an architecture that it does not know", lower_target, tgc, scratch / "lower")
     suite.add("LLVM: a kernel out of bounds", broken_by_llvm, tgc, scratch / "broken-llvm", kernel_ir.VERSIONS[0])
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
