@@ -604,6 +604,29 @@ typedef half stored_half;
 /* What the thread has whose number is t ^ m: one of the same SIMD group, which has 32 of them. */
 static inline float shuffle_f32(float x, unsigned m) { return simd_shuffle_xor(x, (ushort)m); }
 
+//@ metal_f32x4
+typedef float4 f32x4;
+typedef uint4 i32x4;
+typedef int4 mask_f32x4;
+typedef int4 mask_i32x4;
+#ifndef SPACE_local
+#define SPACE_global device
+#define SPACE_local threadgroup
+#endif
+
+//@ metal_load_aligned_f32x4 f32x4
+/* from a multiple of 16 bytes */
+#define load_aligned_f32x4(space, p) (*(SPACE_##space const f32x4 *)(p))
+
+//@ metal_store_aligned_f32x4 f32x4
+#define store_aligned_f32x4(space, p, v) (*(SPACE_##space f32x4 *)(p) = (v))
+
+//@ metal_load_aligned_i32x4 f32x4
+#define load_aligned_i32x4(space, p) (*(SPACE_##space const i32x4 *)(p))
+
+//@ metal_store_aligned_i32x4 f32x4
+#define store_aligned_i32x4(space, p, v) (*(SPACE_##space i32x4 *)(p) = (v))
+
 //@ metal_bits_f32
 static inline uint32_t bits_f32(float v) { return as_type<uint32_t>(v); }
 

@@ -154,7 +154,7 @@ static const char *amd_open(struct program *p)
     return "";
 }
 
-static const char *const file[] = {"amd", "number", "math", NULL};
+static const char *const file[] = {"amd", "number", "math", "vector_lanes", NULL};
 static const struct driver driver = {
     .head = amd_head,
     .global = "", .local = "__shared__ ", .restrict_ = "__restrict__",
@@ -171,6 +171,6 @@ static const struct text_word word[] = {
     {"CACHE_NOTE", ";\n     * not called: the kernels are compiled"},
     {NULL, NULL}};
 const struct backend backend_amd = {
-    .name = "amd", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .interface = "graphs", .word = word,
+    .name = "amd", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .interface = "graphs", .vectors = "lanes", .word = word,
     .barrier = "wait_block();", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
     .place = amd_place};

@@ -199,7 +199,7 @@ static const char *cuda_open(struct program *p)
     return "";
 }
 
-static const char *const file[] = {"cuda", "cuda_matrix", "number", "math", NULL};
+static const char *const file[] = {"cuda", "cuda_matrix", "number", "math", "vector_lanes", NULL};
 static const struct driver driver = {
     .head = cuda_head,
     .global = "", .local = "__shared__ ", .restrict_ = "__restrict__",
@@ -216,6 +216,6 @@ static const struct text_word word[] = {
     {"CACHE_NOTE", ";\n     * not called: the kernels are compiled, and the driver keeps what it makes of PTX"},
     {NULL, NULL}};
 const struct backend backend_cuda = {
-    .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .interface = "graphs", .word = word,
+    .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .interface = "graphs", .vectors = "lanes", .word = word,
     .barrier = "__syncthreads();", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
     .place = cuda_place};

@@ -15,6 +15,8 @@ struct driver {
     /* With a blank behind, or "": before the type of what lies in global memory, or in local memory;
      * after the asterisk of a pointer that no other one aliases. */
     const char *global, *local, *restrict_;
+    /* A multiple of 16 bytes, before the type of an array; NULL: __attribute__((aligned(16))) behind it */
+    const char *aligned;
     bool keeps_exchanged;        /* backend->shuffle takes local memory, an f32 for each thread, first */
     /* Types of arguments: a buffer's bytes, NULL: a tensor is one pointer; its offset there; a run-time
      * size; and of what threads count. */

@@ -105,6 +105,15 @@ static void write_pointer(const struct signature *s, int i, struct text *out)
     text_puts(out, ");\n");
 }
 
+/* An array of the thread's own or of its block's, of which vectors are loaded at once. */
+static void write_array(const struct signature *s, const struct buffer *b, const char *name, struct text *out)
+{
+    bool aligned = b->is_local && (s->f.v || dtype_bits(b->dtype) < 32);
+    text_printf(out, "    %s%s%s %s[%zu]%s;\n", aligned && s->d->aligned ? s->d->aligned : "",
+                buffer_space(b) == SPACE_LOCAL ? s->d->local : "", dtype_ctype(b->dtype), name,
+                b->nbytes / dtype_nbytes(b->dtype), aligned && !s->d->aligned ? " __attribute__((aligned(16)))" : "");
+}
+
 /* Declares the parameters by their types, the scratch, and the part of the work. */
 static void write_locals(const struct signature *s, struct text *out)
 {
@@ -128,13 +137,7 @@ static void write_locals(const struct signature *s, struct text *out)
     }
     for (int i = 0; i < k->nscratch; i++)
         if (scratch_is_on_stack(k->scratch[i]) && f->is_used[k->nbuffer + i])
-            text_printf(out, "    %s%s %s[%zu]%s;\n",
-                        buffer_space(k->scratch[i]) == SPACE_LOCAL ? s->d->local : "",
-                        dtype_ctype(k->scratch[i]->dtype),
-                        f->buffer_name[k->nbuffer + i],
-                        k->scratch[i]->nbytes / dtype_nbytes(k->scratch[i]->dtype),
-                        /* vectors of it are loaded at once */
-                        k->scratch[i]->is_local && (f->v || dtype_bits(k->scratch[i]->dtype) < 32) ? " __attribute__((aligned(16)))" : "");
+            write_array(s, k->scratch[i], f->buffer_name[k->nbuffer + i], out);
     if (f->exchanged)
         text_printf(out, "    %sfloat %s[%d];\n", s->d->local, f->exchanged, k->block);
 }

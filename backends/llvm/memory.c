@@ -42,11 +42,17 @@ static int64_t lane_at(int64_t bits, int l)
                                                  : l * stride;
 }
 
+/* That of the access: of a device's transaction the vector's. */
+static unsigned alignment_of(enum dtype d, int64_t bits)
+{
+    return (unsigned)dtype_nbytes(d) * (bits && VECTOR_IS_ALIGNED(bits) ? (unsigned)VECTOR_LANES(bits) : 1);
+}
+
 /* What is in memory, as a vector of elements. */
 static value load_elements(struct emit *e, enum dtype d, value at, int64_t bits)
 {
     LLVMTypeRef type = type_in_memory(e, d);
-    unsigned align = (unsigned)dtype_nbytes(d);
+    unsigned align = alignment_of(d, bits);
     int lanes = bits ? VECTOR_LANES(bits) : 1, part = bits ? VECTOR_PART(bits) : 0;
     int n = part ? part : lanes;
     if (!bits)
@@ -104,7 +110,7 @@ void emit_load(struct emit *e, const struct uop *u)
 static void store_elements(struct emit *e, enum dtype d, value v, value at, int64_t bits, int lanes)
 {
     LLVMTypeRef type = type_in_memory(e, d);
-    unsigned align = (unsigned)dtype_nbytes(d);
+    unsigned align = alignment_of(d, bits);
     int part = bits ? VECTOR_PART(bits) : 0, n = part ? part : lanes;
     if (lanes == 1 || (n == lanes && VECTOR_STRIDE(bits) == 1)) {
         store_as(e, v, at, align);

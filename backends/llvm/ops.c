@@ -27,6 +27,21 @@ static value compare(struct emit *e, const struct uop *u, value *src)
                                                    : LLVM_SLT, src[0], src[1], "");
 }
 
+static value by_piece(struct emit *e, enum op op, enum dtype d, int lanes, value *src, int n);
+
+/* A device's thread computes lane by lane. */
+static value by_lanes(struct emit *e, enum op op, enum dtype d, int lanes, value *src, int n)
+{
+    value r = e->l->GetUndef(e->l->TypeOf(src[0])), one[3];
+    for (int i = 0; i < lanes; i++) {
+        value at = const_int(e, e->i32, i);
+        for (int k = 0; k < n; k++)
+            one[k] = e->l->BuildExtractElement(e->at, src[k], at, "");
+        r = e->l->BuildInsertElement(e->at, r, by_piece(e, op, d, 1, one, n), at, "");
+    }
+    return r;
+}
+
 /* A function of runtime/ for the op on values of this dtype. */
 static value by_piece(struct emit *e, enum op op, enum dtype d, int lanes, value *src, int n)
 {
@@ -35,6 +50,8 @@ static value by_piece(struct emit *e, enum op op, enum dtype d, int lanes, value
                        : d == DTYPE_U64        ? "u64"
                        : dtype_bits(d) == 64   ? "i64"
                                                : "i32";
+    if (e->gpu && lanes > 1)
+        return by_lanes(e, op, d, lanes, src, n);
     const char *name = lanes > 1 ? mem_printf(e->t, "%s_%sx%d", op_name(op), type, lanes)
                                  : mem_printf(e->t, "%s_%s", op_name(op), type);
     return call_piece(e, name, e->l->TypeOf(src[0]), src, n);
@@ -130,6 +147,12 @@ static value apply_float(struct emit *e, const struct uop *u, value *src)
         if (u->dtype == DTYPE_F64)
             return binary(e, LLVM_FADD, binary(e, LLVM_FMUL, src[0], src[1]), src[2]);
         return same_intrinsic(e, "llvm.fma", src, 3);
+    case OP_EXP1:
+        if (!e->gpu)
+            return by_piece(e, u->op, u->dtype, u->lanes, src, 1);
+        one = e->l->BuildFNeg(e->at, src[0], "");
+        one = by_piece(e, OP_EXP, u->dtype, u->lanes, &one, 1);
+        return binary(e, LLVM_FADD, one, splat(e, e->l->ConstReal(e->f32, 1), u->lanes));
     default: return by_piece(e, u->op, u->src[0]->dtype, u->lanes, src, u->nsrc);
     }
 }

@@ -97,13 +97,13 @@ static void metal_fields(struct program *p, struct text *out)
     text_printf(out, "    void *kernel[%d];\n    uint64_t value[%d];\n", p->s->nkernel + 1, p->device_arguments + 1);
 }
 
-static const char *const file[] = {"metal", "number", "math", NULL};
+static const char *const file[] = {"metal", "number", "math", "vector_lanes", NULL};
 static const char *const places[] = {
     "uint3 group_at [[threadgroup_position_in_grid]]", "uint3 item_at [[thread_position_in_threadgroup]]",
     "uint3 group_size [[threads_per_threadgroup]]", "uint3 group_count [[threadgroups_per_grid]]", NULL};
 static const struct driver driver = {
     .head = metal_head,
-    .global = "device ", .local = "threadgroup ", .restrict_ = "",
+    .global = "device ", .local = "threadgroup ", .restrict_ = "", .aligned = "alignas(16) ",
     .offset = "ulong", .symbol = "long", .count = "uint",
     .constant = "constant ", .reference = "&", .slot = metal_slot, .places = places,
     .thread = "item_at.x", .threads = "group_size.x",
@@ -118,6 +118,6 @@ static const struct text_word word[] = {
     {"CACHE_NOTE", ";\n     * not called: Metal keeps compiled kernels in files of its own, and gives no program their bytes"},
     {NULL, NULL}};
 const struct backend backend_metal = {
-    .name = "metal", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
+    .name = "metal", .kernel = device_kernel, .device = &device_hooks, .vectors = "lanes", .driver = &driver, .word = word,
     .barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
     .place = metal_place};

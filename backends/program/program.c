@@ -410,7 +410,7 @@ static struct program *program_new(struct tgc *t, const struct schedule *s,
         p->snippets.language = mem_printf(t, "%s_driver", p->backend->name);
     if (p->backend->interface)
         p->snippets.family = mem_printf(t, "%s_driver", p->backend->interface);
-    p->device_snippets = (struct snippet_set){.t = t, .language = p->backend->name};
+    p->device_snippets = (struct snippet_set){.t = t, .language = p->backend->name, .family = p->backend->vectors};
     p->threads = program_threads(s);
     p->head_bytes = program_head_bytes(s);
     p->tasks.t = t;

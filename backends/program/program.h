@@ -231,6 +231,8 @@ struct backend {
     /* Of a device: the file of runtime/ whose pieces stand for those that the driver's own has not, an interface that
      * several drivers have by other names; its handles are struct driver then. NULL: there is none. */
     const char *interface;
+    /* The prefix of the pieces that kernels' vectors are made of, where the language has none of its own; NULL: none */
+    const char *vectors;
     const char *barrier;         /* where a block's threads wait; NULL: it has one thread */
     /* A function of runtime/: of an f32, and of m, that of the block's thread whose number is t ^ m; NULL: there is one thread */
     const char *shuffle;

@@ -25,7 +25,10 @@ enum { NHAS = sizeof has / sizeof *has };
 
 enum isa isa_portable(void) { return ISA_GENERIC; }
 bool isa_is_portable(enum isa isa) { return isa == ISA_GENERIC; }
-bool isa_is_of_device(enum isa isa) { return strcmp(isa_table[isa].arch, "opencl") == 0; }
+bool isa_is_of_device(enum isa isa)
+{
+    return strcmp(isa_table[isa].arch, "opencl") == 0 || strcmp(isa_table[isa].arch, "lanes") == 0;
+}
 
 isa_set isa_all(void)
 {

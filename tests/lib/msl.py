@@ -8,10 +8,10 @@ from suite import expect
 # Sections 2 (types), 4 (address spaces), 5 (attributes) and 6 (library) of the specification.
 TYPES = {"void": 1.0, "bool": 1.0, "char": 1.0, "uchar": 1.0, "short": 1.0, "ushort": 1.0, "int": 1.0, "uint": 1.0, "unsigned": 1.0, "float": 1.0, "half": 1.0,
          "long": 2.2, "ulong": 2.2, "int8_t": 1.0, "uint8_t": 1.0, "int16_t": 1.0, "uint16_t": 1.0, "int32_t": 1.0, "uint32_t": 1.0, "int64_t": 2.2,
-         "uint64_t": 2.2, "uint3": 1.0, "size_t": 1.0}
+         "uint64_t": 2.2, "uint3": 1.0, "float4": 1.0, "uint4": 1.0, "int4": 1.0, "size_t": 1.0}
 SPACES = {"device": 1.0, "constant": 1.0, "threadgroup": 1.0}
 WORDS = {"kernel", "const", "static", "inline", "return", "if", "else", "for", "while", "do", "break", "continue", "switch", "case", "default", "struct",
-         "typedef", "using", "namespace", "sizeof", "true", "false", "signed"}
+         "typedef", "using", "namespace", "alignas", "sizeof", "true", "false", "signed"}
 LIBRARY = {"as_type": 1.0, "threadgroup_barrier": 1.0, "simd_shuffle_xor": 2.1, "fma": 1.0, "signbit": 1.0,
            **{name: 1.0 for name in ("fabs", "copysign", "floor", "ceil", "trunc", "rint", "sqrt", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
                                      "cosh", "asinh", "acosh", "atanh", "atan2", "pow")}}
@@ -53,7 +53,7 @@ def check_numbers(tokens):
 
 def check_words(tokens, version, defined):
     known = {**TYPES, **SPACES, **LIBRARY}
-    functions = {tokens[i] for i in range(1, len(tokens) - 1) if tokens[i + 1] == "(" and tokens[i - 1] in TYPES}
+    functions = {tokens[i] for i in range(1, len(tokens) - 1) if tokens[i + 1] == "(" and tokens[i - 1] in set(TYPES) | defined}
     for i, token in enumerate(tokens[:-1]):
         expect(token not in LACKS and token != '"', f"{token}: the language has none")
         expect((token, tokens[i + 1]) != ("long", "long"), "long long: the language has none")
@@ -80,7 +80,7 @@ def check_spaces(tokens):
 
 def check(text):
     version = version_of(text)
-    plain = without_comments(text)
+    plain = without_comments(text).replace("\\\n", " ")
     check_attributes(plain, version)
     check_directives(plain.split("\n"))
     defined = set(re.findall(r"#define (\w+)", plain)) | set(re.findall(r"typedef \w+ (\w+);", plain))
