@@ -229,6 +229,12 @@ static inline uint64_t bits_f64(double v) { return __builtin_bit_cast(uint64_t, 
 //@ amd_double_bits
 static inline double double_bits(uint64_t u) { return __builtin_bit_cast(double, u); }
 
+//@ amd_f16_to_f32
+static inline float f16_to_f32(uint16_t h) { return (float)__builtin_bit_cast(_Float16, h); }
+
+//@ amd_f32_to_f16
+static inline uint16_t f32_to_f16(float v) { return __builtin_bit_cast(uint16_t, (_Float16)v); }
+
 //@ amd_sqrt_f32
 static inline float sqrt_f32(float x) { return __builtin_sqrtf(x); }
 

@@ -5,6 +5,9 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "../half.h"
+
+#define _Float16 half
 #define __global__
 #define __device__
 #define __shared__ static
