@@ -48,7 +48,7 @@ __attribute__((always_inline)) static inline int __builtin_amdgcn_update_dpp(int
     if (control < 0x100)
         return emulator_lane(v, (lane & ~3u) | ((uint32_t)control >> 2 * (lane & 3) & 3));
     if (control < 0x121 || control > 0x12f)
-        __builtin_trap();
+        return emulator_lane(v, UINT32_MAX); /* of a lane that there is not */
     return emulator_lane(v, (lane & ~15u) | ((lane - ((uint32_t)control & 15)) & 15));
 }
 __attribute__((always_inline)) static inline int __builtin_amdgcn_ds_swizzle(int v, int pattern)
