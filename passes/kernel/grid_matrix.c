@@ -213,7 +213,7 @@ bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
     struct product *x = scratch_array(t, 1, sizeof *x);
     struct matrix_choice c;
     struct wave_tile best[CHOICES_MAX] = {{{0}, {0}, 0, false, 0}};
-    if (t->no_locals || !grid_find_product(t, k->ast->src[store], x) || !find_instruction(t, x, &c))
+    if (t->no_locals || !grid_find_product(t, k->ast->src[store], x) || x->m.bytes || !find_instruction(t, x, &c))
         return false;
     double scalar = grid_tile_ns(t, x);
     for (int i = first, n = list_waves(t, &c, best); i < n; i++)
