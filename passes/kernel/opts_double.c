@@ -5,8 +5,9 @@
  *                      ->   copy a, b of 0 · for k: barrier · load a, b of k + 1 · sum · store them
  *
  * The copies' memory is twice as large. That loads may be made earlier follows from the conditions:
- * what is loaded does not change while the kernel runs, no loop of a thread stands around the sum, and
- * the steps are counted when the kernel is written.
+ * what is loaded does not change while the kernel runs (a block's threads, by ITEM, are only where the
+ * kernel reads nothing that it stores), no loop of a thread stands around the sum, and the steps are
+ * counted when the kernel is written.
  */
 #include "passes/kernel/opts_work.h"
 
@@ -15,14 +16,6 @@ static int64_t half_of(const struct buffer *b)
 {
     int64_t n = 16 / (int64_t)dtype_nbytes(b->dtype);
     return (b->dim[0]->vmax + n - 1) / n * n;
-}
-
-static bool is_stored(struct work *w, const struct uop *memory)
-{
-    for (int i = 0; i < w->ast->nsrc; i++)
-        if (w->ast->src[i]->src[0] == memory)
-            return true;
-    return false;
 }
 
 /* A copy of the sum's operand that is made for each of its steps; what else is in local memory is not. */
@@ -42,7 +35,7 @@ static int64_t threads_of(const struct uop *store)
     return n;
 }
 
-/* Whether the copy may be made a step earlier. */
+/* Whether the copy may be made a step earlier. Its loops have known sizes (LOCAL), or one is the block's (SHARE). */
 static bool may_be_early(struct work *w, const struct uop *store, const struct uop *stage)
 {
     const struct uop *load = stage->src[0];
@@ -53,32 +46,19 @@ static bool may_be_early(struct work *w, const struct uop *store, const struct u
         shared |= range_is_of_block(stage->src[i]) && range_fixed_size(stage->src[i]) == threads_of(store);
     if (!shared)
         return work_refuse(w, "the block's threads do not copy as many elements each");
-    if (load->op != OP_LOAD || load->src[0]->op != OP_BUFFER)
-        return work_refuse(w, "more is computed for a copy than its operand");
-    if (is_stored(w, load->src[0]))
-        return work_refuse(w, "the kernel stores what the copy is made of");
-    for (int i = 2; i < stage->nsrc; i++)
-        if (range_fixed_size(stage->src[i]) < 1)
-            return work_refuse(w, "only the run knows how much a copy has");
-    const struct buffer *b = uop_buffer_of(load->src[0]);
-    return b->dtype == load->dtype || work_refuse(w, "the copy has another dtype than its operand");
+    return (load->op == OP_LOAD && load->src[0]->op == OP_BUFFER) || work_refuse(w, "more is computed for a copy than its operand");
 }
 
-/* Whether all threads go through the sum's steps once, and there are two of them at least. */
+/* Whether all threads go through the sum's steps once. There are two of them at least: no range has one turn. */
 static bool steps_are_known(struct work *w, const struct uop *store, const struct uop *sum, struct uop *stage)
 {
-    int64_t steps = 1;
     for (int i = store_first_range(store); i < store->nsrc; i++)
         if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
             return work_refuse(w, "a loop of each thread stands around the sum");
-    for (int i = 1; i < sum->nsrc; i++) {
-        if (!uop_depends_on(w->t, stage, sum->src[i]))
-            continue;
-        if (range_fixed_size(sum->src[i]) < 1)
+    for (int i = 1; i < sum->nsrc; i++)
+        if (uop_depends_on(w->t, stage, sum->src[i]) && range_fixed_size(sum->src[i]) < 1)
             return work_refuse(w, "only the run knows how many steps the sum has");
-        steps = sat_mul(steps, range_fixed_size(sum->src[i]));
-    }
-    return steps > 1 || work_refuse(w, "the sum has a single step");
+    return true;
 }
 
 bool apply_double(struct work *w, const struct opt *opt)
