@@ -47,6 +47,7 @@ from suite import Failure, Suite
 GROUP = 4  # graphs a case
 FULL = 32  # --fast: one graph of so many is built with sanitizers and optimization, too
 TCC = shutil.which("tcc")
+ARRAYS = ("--weights=array",) if TCC else ()        # on a device: tcc has no u"" strings
 QUICK, LONG = 24, 1500
 RTOL, ATOL = 1e-3, 1e-5
 LEVELS = ((), ("-O0",))
@@ -134,7 +135,7 @@ class Tester:
     def levels(self, seed):
         if OPTIONS.emulator:
             ways = EMULATED[OPTIONS.emulator]
-            return ((f"--target={OPTIONS.emulator}", *ways[seed % len(ways)]) if self.emulated else (),)
+            return ((f"--target={OPTIONS.emulator}", *ARRAYS, *ways[seed % len(ways)]) if self.emulated else (),)
         if OPTIONS.level:
             return tuple(tuple(level.split()) for level in OPTIONS.level)
         if not OPTIONS.fast or seed % FULL == 0:
@@ -160,6 +161,9 @@ class Tester:
 
     def build(self, level, seed):
         source, exe = self.folder / "net.c", self.folder / "net"
+        if self.emulated and TCC:
+            T.must(T.run([TCC, "-std=c11", "-DNET_MAIN", *emulator.METAL_FLAGS, source.name, "-o", exe, "-lm", "-ldl", "-lpthread"], cwd=self.folder))
+            return
         if self.emulated:        # a program with a selftest takes twice as long, and the oracle has the numbers
             T.build(source, exe, "gcc", ("-O0", *emulator.METAL_FLAGS), main_by=self.tgc, main_options=(f"--target={self.emulated}",))
             return
