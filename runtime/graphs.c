@@ -200,7 +200,7 @@ static int open_memory(model_self *self, size_t weights)
     int status = MODEL_MANAGED ? TRY(allocate_managed, &memory, MODEL_DEVICE_BYTES, GLOBAL)
                                : TRY(allocate, &memory, MODEL_DEVICE_BYTES);
     d->memory = (void *)(uintptr_t)memory;
-    if (status == MODEL_OK)
+    if (status == MODEL_OK && weights > 0)
         status = TRY(allocate, &at, weights);
     d->weights = (void *)(uintptr_t)at;
     if (status == MODEL_DEVICE_MEMORY && d->get_memory(&left, &all) == 0) {

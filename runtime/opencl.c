@@ -377,7 +377,7 @@ static int open_memory(model_self *self, bool doubles, size_t weights)
         return status;
     cl->memory = cl->create_buffer(cl->context, READ_WRITE | HOST_MEMORY, MODEL_DEVICE_BYTES, NULL, &error);
     if (cl->memory)
-        cl->weights = cl->create_buffer(cl->context, READ_ONLY, weights, NULL, &error);
+        cl->weights = cl->create_buffer(cl->context, READ_ONLY, weights > 0 ? weights : 1, NULL, &error);
     if (!cl->weights) {
         char lacks[100];
         snprintf(lacks, sizeof lacks, "the driver gives no buffer of %zu bytes",

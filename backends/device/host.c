@@ -295,8 +295,7 @@ static void device_functions(struct program *p, struct text *out)
 
 static void device_open(struct program *p, struct text *out)
 {
-    size_t weights = p->s->weight_nbytes ? p->s->weight_nbytes : 1;
-    text_printf(out, "    int status = device_open(self, %s%zu);\n", p->backend->driver->open(p), weights);
+    text_printf(out, "    int status = device_open(self, %s%zu);\n", p->backend->driver->open(p), p->s->weight_nbytes);
     text_printf(out, "    if (status == %s_OK)\n        status = begin_list(self);\n", p->upper);
     text_printf(out, "    if (status == %s_OK)\n        status = put_weights(self);\n", p->upper);
     if (p->s->nstate > 0)

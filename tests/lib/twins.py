@@ -16,6 +16,7 @@ import node_test as N
 import opencl_test as O
 import tgc as T
 from library import Library
+from opencl import Options
 from suite import expect
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,9 +39,17 @@ entry "look" {
 MLP = (ROOT / "models" / "mlp.tg").read_text()
 SAME = [("states and entries", ENTRIES, ()), ("half storage", MLP, ("--dim=B=3", "--half-storage")),
         ("no locals", MLP, ("--dim=B=3", "--no-locals")), ("weights beside", MLP, ("--dim=B=3", "--weights=file"))]
+DEVICE_FAILED = 11
 EVERY = 60                    # of the onnx package's tests, in the quick form
 FUZZED = 4                    # random graphs
 FUZZED_LONG, PART = 5000, 250
+
+
+def memory_of(folder):
+    """M_DEVICE_BYTES, and what NAME_describe() has of the weights: all that m.c takes of the device."""
+    own = re.search(r"#define M_DEVICE_BYTES (\d+)", (folder / "m.h").read_text())
+    weights = re.search(r"M_ARENA_ALIGN, (\d+), ", (folder / "m.c").read_text())
+    return int(own.group(1)), int(weights.group(1))
 
 
 class Twin:
@@ -71,12 +80,17 @@ class Twin:
     # ---------------------------------------------------------------------------------------------- programs
 
     def check_model(self, tgc, path, folder, *options, device=""):
-        """The program's own check of its reference vectors."""
+        """The program's own check of its reference vectors, on a device that has just the memory that is known before; one with a byte less is
+        refused, with the sizes."""
         T.scratch(folder)
         self.emit(tgc, path, folder, "m", *options)
         T.build(folder / "m.c", folder / "m")
-        done = T.run([folder / "m", "--selftest"], env=self.environment_of(folder, "m", device=device))
+        own, weights = memory_of(folder)
+        done = T.run([folder / "m", "--selftest"], env=self.environment_of(folder, "m", device=f"{device} memory={own + weights}"))
         expect(done.status == 0 and not done.err, done.describe())
+        done = T.run([folder / "m", "--selftest"], env=self.environment_of(folder, "m", device=f"{device} memory={own + weights - 1}"))
+        said = done.out.decode() + done.err
+        expect(done.status == 1 and f"needs {own} bytes and {weights} for its weights, and of the device's {own + weights - 1} bytes" in said, done.describe())
 
     def check_case(self, device, tgc, case, folder, told, *way, facts=""):
         self.need()
@@ -149,6 +163,38 @@ class Twin:
         done = T.run([folder / "m", "--selftest"], cwd=folder, env={"LD_LIBRARY_PATH": str(folder)})
         expect(done.status != 0 and ("driver of the device" in done.out.decode() + done.err), done.describe())
 
+    def old_driver(self, tgc, folder):
+        """A driver that lacks a function is older than what programs need."""
+        T.scratch(folder)
+        self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
+        T.build(folder / "m.c", folder / "m")
+        (folder / "old.c").write_text("int cuInit(unsigned flags) { (void)flags; return 0; }\nint hipInit(unsigned flags) { (void)flags; return 0; }\n")
+        T.must(T.run(["gcc", "-shared", "-fPIC", "old.c", "-o", self.driver, f"-Wl,-soname,{self.driver}"], cwd=folder))
+        done = T.run([folder / "m", "--selftest"], cwd=folder, env={"LD_LIBRARY_PATH": str(folder)})
+        said = done.out.decode() + done.err
+        expect(done.status == 1 and re.search(r"the driver has no \w+: it is older than \w+ \d+\.\d", said) and "older than the program needs" in said, done.describe())
+
+    def stays_wrong(self, device, tgc, folder, patch=None, after=0):
+        """An error of a kernel stays: each call says so, and close releases all. after: the status of opening a model then; a context of CUDA's ends
+        with what is wrong in it."""
+        self.broken(tgc, folder, patch)
+        T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-ldl"], cwd=folder))
+        self.text_of(folder / f"net.{self.language}")
+        told = []
+        options = Options(on_error=Options.ERROR(lambda user, text: told.append(text.decode())))
+        device.begin()
+        library = Library(folder / "net.so", "net", options=options)
+        x = np.ones([library.info.inputs[0].dim[a].size for a in range(library.info.inputs[0].rank)], np.float32)
+        for _ in range(2):
+            library.run({library.info.inputs[0].name.decode(): x}, status=DEVICE_FAILED)
+        expect(len(told) >= 2 and all("(700)" in line for line in told), f"{told}")
+        del library
+        gc.collect()
+        expect(device.library.emulator_live() == 0, "something is left")
+        Library(folder / "net.so", "net", options=options, status=after)
+        gc.collect()
+        expect(device.library.emulator_live() == 0, "something is left")
+
     def each_call_fails(self, tgc, model, folder, device=""):
         """At each call of the driver in turn, in a build with sanitizers."""
         T.scratch(folder)
@@ -160,8 +206,8 @@ class Twin:
         expect("emulator: " not in done.err, done.err)
         expect(int(re.search(r"each of (\d+) calls", done.out.decode()).group(1)) > 20, done.out)
 
-    def broken_program(self, tgc, folder, patch=None):
-        """A kernel that stores elsewhere: a status, and the line of its text. patch(program, text, broken): the program of the other text."""
+    def broken(self, tgc, folder, patch=None):
+        """net.c with a kernel that stores elsewhere. patch(program, text, broken): the program of the other text."""
         T.scratch(folder)
         self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "net", "--dim", "B=2")
         path = folder / f"net.{self.language}"
@@ -171,6 +217,10 @@ class Twin:
         path.write_text(broken)
         if patch:
             (folder / "net.c").write_text(patch((folder / "net.c").read_text(), text, broken))
+
+    def broken_program(self, tgc, folder, patch=None):
+        """A kernel that stores elsewhere: a status, and the line of its text."""
+        self.broken(tgc, folder, patch)
         T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
         done = T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net"))
         expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1000000\] = ", done.err), done.describe())
@@ -197,6 +247,7 @@ class Twin:
         for name, model, options in SAME:
             suite.add(f"as by C: {name}", self.same_as_c, tgc, scratch / f"as_c-{name.replace(' ', '_')}", model, options)
         suite.add("no driver", self.without_driver, tgc, scratch / "no_driver")
+        suite.add("an old driver", self.old_driver, tgc, scratch / "old_driver")
         suite.add("large grids", self.large_grids, device, tgc, scratch / "grid")
         for name, make in G.FAILING.items():
             suite.add(f"each call of the driver fails: {name}", self.each_call_fails, tgc, make(), scratch / f"fails-{name.replace(' ', '_')}")

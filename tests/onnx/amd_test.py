@@ -21,7 +21,7 @@ import kernel_ir
 import tgc as T
 from library import Library
 from suite import Skip, Suite, expect
-from twins import ROOT, Twin
+from twins import DEVICE_FAILED, ROOT, Twin
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 LOCAL_NBYTES, REGISTERS = 65536, 256
@@ -242,6 +242,7 @@ def main():
     suite.add("a run's calls of the driver", twin.recorded, device, tgc, scratch / "recorded",
               ["hipMemcpyHtoDAsync 0", "hipGraphLaunch 0", "hipMemcpyDtoHAsync 0", "hipStreamSynchronize 0"], ("hipGetDevice ", "hipSetDevice "))
     suite.add("a kernel out of bounds", twin.broken_program, tgc, scratch / "broken")
+    suite.add("an error of a kernel stays", twin.stays_wrong, device, tgc, scratch / "stays", None, DEVICE_FAILED)
     suite.add("context, stream, memory and event of the caller's", partial(twin.sharing, device="devices=2"), tgc, scratch / "sharing")
     twin.add_all(device, tgc, scratch)
     suite.main()

@@ -26,6 +26,7 @@ static struct {
     bool is_begun;
     struct object *live;
     unsigned number[KIND_EVENT + 1];
+    size_t allocated; /* bytes of memory, of all contexts */
 } driver;
 
 /* ---------------------------------------------------------------------------------------- calls */
@@ -161,6 +162,7 @@ int32_t cuDeviceTotalMem_v2(size_t *nbytes, int device)
 static void end_memory(struct object *o)
 {
     struct device_memory *m = (struct device_memory *)o;
+    driver.allocated -= m->memory.nbytes;
     munmap(m->memory.at, m->memory.nbytes);
     memory_release(&m->memory);
 }
@@ -175,18 +177,25 @@ struct device_memory *memory_find(uint64_t at)
     return NULL;
 }
 
+static size_t left_bytes(void)
+{
+    const size_t all = (size_t)device_facts()->memory;
+    return all > driver.allocated ? all - driver.allocated : 0;
+}
+
 /* Bytes that nobody has written are no zeros. */
 static int32_t allocate(uint64_t *at, size_t nbytes, bool is_managed)
 {
     *at = 0;
     if (nbytes == 0)
         return misuse(INVALID_VALUE, "no bytes");
-    if (nbytes > (size_t)device_facts()->memory)
+    if (nbytes > left_bytes())
         return OUT_OF_MEMORY;
     struct device_memory *m = object_create(KIND_MEMORY, sizeof *m, end_memory);
     unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!m || bytes == MAP_FAILED || !memory_create(&m->memory, bytes, nbytes))
         return OUT_OF_MEMORY;
+    driver.allocated += nbytes;
     m->is_managed = is_managed;
     if (is_managed) /* the host may write where it likes */
         memset(m->memory.known, 1, nbytes);
@@ -232,7 +241,8 @@ API int32_t cuMemGetInfo_v2(size_t *left, size_t *all);
 int32_t cuMemGetInfo_v2(size_t *left, size_t *all)
 {
     const int32_t status = in_context(CALL_cuMemGetInfo_v2);
-    *left = *all = (size_t)device_facts()->memory;
+    *all = (size_t)device_facts()->memory;
+    *left = left_bytes();
     return leave(CALL_cuMemGetInfo_v2, status);
 }
 
