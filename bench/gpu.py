@@ -346,6 +346,7 @@ def arguments(words=None):
     parser.add_argument("--small", action="store_true", help="tiny shapes: to try the script itself")
     parser.add_argument("--more", nargs="*", default=[], help="further options of tgc's, such as --cpu=sm_80,sm_90a")
     parser.add_argument("--models", nargs="*", default=[], help="of sizes and estimate: files, or models of bench/models.py")
+    parser.add_argument("--rows", nargs="*", default=[], help="of estimate: sm_80 sm_89 sm_90a sm_120")
     parser.add_argument("--kernels", action="store_true", help="of estimate: a line for each kernel")
     return parser.parse_args(words)
 

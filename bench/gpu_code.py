@@ -128,13 +128,13 @@ def assembled(folder, row):
 
 
 def code_of(options, path, more, row, folder):
-    """(what info says, {kernel: mix}, {kernel: (registers, spills)}, whether the mix is of machine code), or None."""
+    """(what info says, {kernel: mix}, {kernel: (registers, spills)}), or None."""
     common = [path, "--target=cuda", f"--cpu={row}", *more]
     said = run([options.tgc, "info", *common, "--json"], folder)
     if said is None or run([options.tgc, *common, "-o", "m.ptx", "--name=m"], folder) is None:
         return None
     registers, machine = assembled(folder, row)
-    return json.loads(said)["device"], machine or ptx_mix((Path(folder) / "m.ptx").read_text()), registers or {}, machine is not None
+    return json.loads(said)["device"], machine or ptx_mix((Path(folder) / "m.ptx").read_text()), registers or {}
 
 
 def code_row(name, ms, mix, registers):
@@ -145,21 +145,20 @@ def code_row(name, ms, mix, registers):
 
 def estimate(options):
     wrong = 0
-    for row in ROWS:
-        is_machine, lines = False, []
+    machine = "machine code" if shutil.which("nvdisasm") and find_ptxas() else "PTX"
+    for row in options.rows or ROWS:
+        print(f"\n{row}: instructions of the {machine}\n\n| | ms | in all | {' | '.join(SHOWN)} | registers | spilt bytes |\n|---|---|---|{'---|' * (len(SHOWN) + 2)}")
         for name, (path, more) in models_of(options).items():
             with tempfile.TemporaryDirectory() as folder:
                 code = code_of(options, path, [*more, *options.more], row, folder)
             if not code:
                 wrong += 1
-                lines.append(f"| {name} | not compiled |" + " |" * (len(SHOWN) + 3))
+                print(f"| {name} | not compiled |" + " |" * (len(SHOWN) + 3), flush=True)
                 continue
-            counts, mixes, registers, is_machine = code
-            lines.append(code_row(f"{name}, {len(mixes)} kernels", f"{counts['predicted_us'] / 1000:.3f}", sum(mixes.values(), collections.Counter()), registers))
-            if options.kernels:
-                lines += [code_row(f"— {kernel}", "", mix, {kernel: registers[kernel]} if kernel in registers else {}) for kernel, mix in mixes.items()]
-        print(f"\n{row}: instructions of the {'machine code' if is_machine else 'PTX'}\n\n| | ms | in all | {' | '.join(SHOWN)} | registers | spilt bytes |\n"
-              f"|---|---|---|{'---|' * (len(SHOWN) + 2)}\n" + "\n".join(lines), flush=True)
+            counts, mixes, registers = code
+            print(code_row(f"{name}, {len(mixes)} kernels", f"{counts['predicted_us'] / 1000:.3f}", sum(mixes.values(), collections.Counter()), registers), flush=True)
+            for kernel, mix in mixes.items() if options.kernels else ():
+                print(code_row(f"— {kernel}", "", mix, {kernel: registers[kernel]} if kernel in registers else {}), flush=True)
     return int(wrong > 0)
 
 
