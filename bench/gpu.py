@@ -6,6 +6,7 @@
     python bench/gpu.py --report bench-gpu.jsonl                                 the tables of what was measured, as Markdown
 
     check      models/, the networks of tests/exec/grid_test.py and those below against the C target's results
+    nodes      the onnx package's tests of operators, where it is installed; --every 10 takes a tenth
     gemm       products as a Linear has them: 1024, 4096, 8192 and the shapes of transformers, in each dtype
     conv       resnet50's convolutions, batch 1 and 32
     attention  heads of 64 and 128, 1k to 16k tokens, causal and not
@@ -35,7 +36,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path[:0] = [str(HERE), str(ROOT / "tests" / "lib"), str(ROOT / "tests" / "exec")]
+sys.path[:0] = [str(HERE), str(ROOT / "tests" / "lib"), str(ROOT / "tests" / "exec"), str(ROOT / "tests" / "onnx")]
 
 import numpy as np
 
@@ -189,6 +190,52 @@ def part_check(options, device, results, until):
     return wrong > 0
 
 
+# ------------------------------------------------------------------------------------------- nodes
+
+
+def node_programs(options):
+    """{name: (case, program)} of the onnx package's tests, but for those whose sizes its data has to tell."""
+    try:
+        import node_test as N
+    except ImportError as why:
+        raise Failed(f"nodes: needs the onnx package: {why}") from None
+    cases, found = N.load_cases(str(options.work)), {}
+    for name, told in list(N.read_lists()[0].items())[::options.every]:
+        if name not in cases or told or not re.search(options.only, name) or N.libraries_of(cases[name]):
+            continue
+        case = cases[name]
+        words = [word for word in N.case_options(case, None, ()) if word != "--target=cuda"]
+        found[name] = case, Program(options.tgc, options.work, lambda folder, case=case: (folder / "net.onnx").write_bytes(case.model.SerializeToString()),
+                                    [*words, *options.more], model="net.onnx")
+    return found
+
+
+def part_nodes(options, device, results, until):
+    import opencl_test as O
+    from library import Library
+    from suite import Failure
+    programs, wrong, right, refused = node_programs(options), 0, 0, 0
+    build_all(options, [program for _, program in programs.values()])
+    for name, (case, program) in programs.items():
+        if time.monotonic() > until:
+            print(f"no time for {len(programs) - right - wrong - refused} of {len(programs)}: run this part again with --only")
+            return 1
+        try:
+            device.before(program)
+            O.check_results(case, Library(program.build(), "net"))
+            right += 1
+        except (Failed, Failure) as why:
+            if "devices do not have" in str(why):           # texts
+                refused += 1
+                continue
+            wrong += 1
+            results.add({"part": "nodes", "case": name, "right": False, "failed": str(why)[:500], **options.facts})
+            print(f"WRONG  {name}: {str(why)[:300]}", flush=True)
+    results.add({"part": "nodes", "case": f"every {options.every}th", "right": wrong == 0, "count": right, **options.facts})
+    print(f"{right} right, {wrong} wrong, {refused} refused, of texts")
+    return wrong > 0
+
+
 # ------------------------------------------------------------------------------------------- times
 
 
@@ -250,15 +297,19 @@ def part_timed(options, device, results, until, part):
     return any("failed" in line for line in done)
 
 
-def build_ahead(options, wanted):
-    """Programs are compiled by all cores before anything is timed; what fails says so when it is its turn."""
-    def build(case):
+def build_all(options, programs):
+    """By all cores, before anything is timed; what fails says so when it is its turn."""
+    def build(program):
         try:
-            program_of(options, case)[0].build()
+            program.build()
         except Failed:
             pass
     with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(build, wanted))
+        list(pool.map(build, programs))
+
+
+def build_ahead(options, wanted):
+    build_all(options, [program_of(options, case)[0] for case in wanted])
 
 
 def part_build(options):
@@ -310,10 +361,11 @@ def report(path):
         shares = [best_of(line)[1] / line["times"]["tgc"]["ms"] for line in of_part.values() if "times" in line and best_of(line)[1]]
         if shares:
             print(f"\ngeometric mean of the best other one's time / tgc's: {math.exp(sum(map(math.log, shares)) / len(shares)):.3f} of {len(shares)}")
-    checks = [line for line in lines if line["part"] == "check"]
-    if checks:
+    for part in ("check", "nodes"):
+        checks = [line for line in lines if line["part"] == part]
         wrong = [line["case"] for line in checks if not line["right"]]
-        print(f"\ncheck: {len(checks) - len(wrong)} right, {len(wrong)} wrong{': ' if wrong else ''}{', '.join(wrong)}")
+        if checks:
+            print(f"\n{part}: {sum(line.get('count', 1) for line in checks) - len(wrong)} right, {len(wrong)} wrong{': ' if wrong else ''}{', '.join(wrong)}")
     return 0
 
 
@@ -331,7 +383,7 @@ def open_device():
 
 def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=["check", *TIMED, "init", "build", "sizes", "estimate"])
+    parser.add_argument("--part", choices=["check", "nodes", *TIMED, "init", "build", "sizes", "estimate"])
     parser.add_argument("--tgc", default=str(ROOT / "build" / "cli" / "tgc"))
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "gpu", help="where programs are built and kept")
     parser.add_argument("--out", default="bench-gpu.jsonl", help="results are appended to it")
@@ -367,8 +419,8 @@ def run_part(options, device=None):
     options.facts = {**device.facts(), "tgc_version": f"{version} {hashlib.sha256(Path(options.tgc).read_bytes()).hexdigest()[:8]}", "when": time.strftime("%Y-%m-%d %H:%M")}
     results = Results(options.out)
     print(f"{options.facts['device']}, clocks {clocks()}\n", flush=True)
-    if options.part == "check":
-        return part_check(options, device, results, until)
+    if options.part in ("check", "nodes"):
+        return {"check": part_check, "nodes": part_nodes}[options.part](options, device, results, until)
     if options.part == "init":
         return gpu_code.time_init(options, device, results)
     print(HEAD, flush=True)

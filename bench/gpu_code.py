@@ -8,6 +8,7 @@
 
 import collections
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -196,9 +197,8 @@ def time_init(options, device, results):
             arch = device.facts().get("arch", "sm_80")
             arch = "sm_90a" if arch == "sm_90" else arch
             ptx, machine = (Program(options.tgc, options.work, write, [*more, *words]) for words in ([], [f"--cpu={arch}"]))
-            device.before(ptx)
             with tempfile.TemporaryDirectory() as cache:
-                seconds = [open_in_process(program, cache) for program in (ptx, ptx, machine)]
+                seconds = [open_in_process(device, program, cache) for program in (ptx, ptx, machine)]
         except Failed as why:
             wrong += 1
             print(f"| {name} | failed: {str(why)[:200]} | | |", flush=True)
@@ -208,9 +208,9 @@ def time_init(options, device, results):
     return int(wrong > 0)
 
 
-def open_in_process(program, cache):
-    import os
+def open_in_process(device, program, cache):
     from gpu_device import Failed
+    device.before(program)
     done = subprocess.run([sys.executable, str(HERE / "gpu_code.py"), str(program.build())], capture_output=True, text=True,
                           env={**os.environ, "TGC": str(program.tgc), "CUDA_CACHE_PATH": cache, "CUDA_CACHE_MAXSIZE": str(1 << 30)})
     if done.returncode:

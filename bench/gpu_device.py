@@ -50,9 +50,9 @@ def find_nvrtc():
 class Program:
     """NAME.so of a text, in a folder named by all that it depends on, so that it is built once, be it elsewhere."""
 
-    def __init__(self, tgc, work, write, options=(), target="cuda"):
-        """write(folder) makes net.tg and what it names there."""
-        self.tgc, self.target = tgc, target
+    def __init__(self, tgc, work, write, options=(), target="cuda", model="net.tg"):
+        """write(folder) makes the model and what it names there."""
+        self.tgc, self.target, self.model = tgc, target, model
         staging = Path(work) / f"new-{os.getpid()}-{id(self)}"
         staging.mkdir(parents=True)
         try:
@@ -61,7 +61,7 @@ class Program:
             for path in sorted(staging.iterdir()):
                 key.update(path.name.encode() + path.read_bytes())
             self.folder = Path(work) / key.hexdigest()[:20]
-            if not (self.folder / "net.tg").exists():
+            if not (self.folder / model).exists():
                 shutil.rmtree(self.folder, ignore_errors=True)
                 staging.rename(self.folder)
         finally:
@@ -79,7 +79,7 @@ class Program:
         so = self.folder / "net.so"
         if so.exists():
             return so
-        self.run("net.tg", "-o", "net.c", *self.options)
+        self.run(self.model, "-o", "net.c", *self.options)
         part = self.folder / f"net-{os.getpid()}.so"
         words = [*os.environ.get("CC", "cc").split(), "-O2", "-shared", "-fPIC", "net.c", "-o", part, "-lm", "-ldl", "-lpthread"]
         done = subprocess.run([str(word) for word in words], cwd=self.folder, capture_output=True, text=True)
@@ -89,7 +89,7 @@ class Program:
         return so
 
     def info(self):
-        return json.loads(self.run("info", "net.tg", *self.options, "--json"))
+        return json.loads(self.run("info", self.model, *self.options, "--json"))
 
     def device_bytes(self):
         """NAME_DEVICE_BYTES and the weights', of the header: known before there is a device."""

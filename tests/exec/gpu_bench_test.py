@@ -28,7 +28,7 @@ class EmulatedDevice(gpu_device.DriverDevice):
     """The device without PyTorch, whose programs the emulator runs by their text."""
 
     def before(self, program):
-        program.run("net.tg", "-o", "net.cu", *program.options)
+        program.run(program.model, "-o", "net.cu", *program.options)
         cuda.text_of(program.folder / "net.cu")
 
 
@@ -40,7 +40,7 @@ def run(device, tgc, folder, part, *words):
     options = gpu.arguments(["--tgc", str(tgc), "--work", str(folder / "work"), "--out", str(folder / "out.jsonl"), "--small", "--least=2", "--seconds=0", "--jobs=1",
                              "--part", part, *words])
     said = io.StringIO()
-    for _ in range(1 if part == "check" else 2):
+    for _ in range(1 if part in ("check", "init", "nodes") else 2):
         with device.watch(), contextlib.redirect_stdout(said):
             expect(not gpu.run_part(options, EmulatedDevice()), said.getvalue())
             gc.collect()
@@ -86,6 +86,19 @@ def wrong(device, tgc, folder):
     expect("WRONG  mlp: tgc: net.tg:3" in said.getvalue() and "WRONG  digits" in said.getvalue() and "0 right, 2 wrong" in said.getvalue(), said.getvalue())
 
 
+def nodes(device, tgc, folder, *words):
+    lines, said = run(device, tgc, folder, "nodes", *words)
+    expect(len(lines) == 1 and lines[0]["right"] and lines[0]["count"] > 1, said)
+
+
+def opened(device, tgc, folder):
+    """Seconds of init, in processes of their own."""
+    os.environ["LD_LIBRARY_PATH"] = str(Path(device.library._name).parent)
+    lines, said = run(device, tgc, folder, "init", "--models", str(ROOT / "models" / "digits.tg"))
+    del os.environ["LD_LIBRARY_PATH"]
+    expect(len(lines[0]["seconds"]) == 3 and min(lines[0]["seconds"]) > 0 and "| digits | " in said, said)
+
+
 def without_device(tgc, folder, part, *wanted):
     """A part that needs none: a line for each model, with what is wanted in it."""
     cuda.need_nvrtc()
@@ -106,6 +119,8 @@ def main():
     device = emulator.Device(build, scratch, emulator.cuda_library)
     suite.add("check", right, device, tgc, scratch / "check", "--only=mlp|f32 8x24|f16 batch 1")
     suite.add("times", timed, device, tgc, scratch / "times", "gemm", "--dtypes", "f32", "i8")
+    suite.add("nodes", nodes, device, tgc, scratch / "nodes", "--every=150", "--only=conv|relu|reduce_sum")
+    suite.add("init", opened, device, tgc, scratch / "init")
     suite.add("what is wrong", wrong, device, tgc, scratch / "wrong")
     suite.add("sizes", without_device, tgc, scratch / "sizes", "sizes", r"\| digits( \| \d+\.\d){5} \|")
     suite.add("estimate", without_device, tgc, scratch / "estimate", "estimate", "sm_80: instructions of", r"\| digits, 4 kernels \| 0\.0")
