@@ -40,15 +40,20 @@ def run(words, folder):
 
 
 def models_of(options):
-    """{name: (path, options that fix its dimensions)}, those of models/ without a word."""
+    """{name: path}, those of models/ without a word."""
     import devices
     names = options.models or [str(path) for path in sorted((ROOT / "models").glob("*.tg"))]
-    found = {}
-    for name, path in devices.find_models(names).items():
-        path, done = Path(path).resolve(), None
-        done = subprocess.run([options.tgc, "info", path, "--target=cuda", "--json"], capture_output=True, text=True)
-        found[Path(name).stem] = path, [f"--dim={dim}" for dim in re.findall(r"--dim (\w+=\.\.8)", done.stderr)]
-    return found
+    return {Path(name).stem: Path(path).resolve() for name, path in devices.find_models(names).items()}
+
+
+def emit(tgc, path, more, out, folder):
+    """The options with which the file was written: with bounds that the error names, if it has to have some; None: it cannot be."""
+    words = [str(tgc), str(path), "-o", out, "--name=m", "--target=cuda", *more]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    bounds = [f"--dim={dim}" for dim in re.findall(r"--dim (\w+=\.\.8)", done.stderr)]
+    if done.returncode and bounds:
+        return emit(tgc, path, [*more, *bounds], out, folder)
+    return more if done.returncode == 0 else None
 
 
 # --------------------------------------------------------------------------------------------- sizes
@@ -61,7 +66,7 @@ def literal_bytes(text):
 
 def image_sizes(tgc, path, more, folder):
     """{architecture or "PTX": bytes} of a program's kernels."""
-    if run([tgc, path, "-o", "m.c", "--name=m", "--target=cuda", f"--cpu={','.join(ARCHITECTURES)}", *more], folder) is None:
+    if emit(tgc, path, [f"--cpu={','.join(ARCHITECTURES)}", *more], "m.c", folder) is None:
         return None
     text = (Path(folder) / "m.c").read_text(errors="replace")
     found = re.findall(r"image_(\w+)\[\] =\n(.*?);\n", text, re.S)
@@ -71,9 +76,9 @@ def image_sizes(tgc, path, more, folder):
 def sizes(options):
     print(f"| model | {' KB | '.join(('PTX', *ARCHITECTURES))} KB |\n|---|{'---|' * (1 + len(ARCHITECTURES))}")
     wrong = 0
-    for name, (path, more) in models_of(options).items():
+    for name, path in models_of(options).items():
         with tempfile.TemporaryDirectory() as folder:
-            found = image_sizes(options.tgc, path, [*more, *options.more], folder)
+            found = image_sizes(options.tgc, path, options.more, folder)
         wrong += not found
         print(f"| {name} | " + (" | ".join(f"{found[key] / 1000:.1f}" for key in ("PTX", *ARCHITECTURES)) + " |" if found else "not compiled |"), flush=True)
     return int(wrong > 0)
@@ -130,9 +135,9 @@ def assembled(folder, row):
 
 def code_of(options, path, more, row, folder):
     """(what info says, {kernel: mix}, {kernel: (registers, spills)}), or None."""
-    common = [path, "--target=cuda", f"--cpu={row}", *more]
-    said = run([options.tgc, "info", *common, "--json"], folder)
-    if said is None or run([options.tgc, *common, "-o", "m.ptx", "--name=m"], folder) is None:
+    used = emit(options.tgc, path, [f"--cpu={row}", *more], "m.ptx", folder)
+    said = run([options.tgc, "info", path, "--target=cuda", *used, "--json"], folder) if used else None
+    if said is None:
         return None
     registers, machine = assembled(folder, row)
     return json.loads(said)["device"], machine or ptx_mix((Path(folder) / "m.ptx").read_text()), registers or {}
@@ -149,9 +154,9 @@ def estimate(options):
     machine = "machine code" if shutil.which("nvdisasm") and find_ptxas() else "PTX"
     for row in options.rows or ROWS:
         print(f"\n{row}: instructions of the {machine}\n\n| | ms | in all | {' | '.join(SHOWN)} | registers | spilt bytes |\n|---|---|---|{'---|' * (len(SHOWN) + 2)}")
-        for name, (path, more) in models_of(options).items():
+        for name, path in models_of(options).items():
             with tempfile.TemporaryDirectory() as folder:
-                code = code_of(options, path, [*more, *options.more], row, folder)
+                code = code_of(options, path, options.more, row, folder)
             if not code:
                 wrong += 1
                 print(f"| {name} | not compiled |" + " |" * (len(SHOWN) + 3), flush=True)
@@ -188,7 +193,7 @@ def time_init(options, device, results):
     from gpu_device import Failed, Program
     print("| model | PTX, the first time, s | PTX, from the driver's cache, s | machine code, s |\n|---|---|---|---|", flush=True)
     wrong = 0
-    for name, (path, more) in models_of(options).items():
+    for name, path in models_of(options).items():
         def write(folder):
             for file in (path.parent.iterdir() if path.suffix == ".tg" else [path]):
                 if file.is_file() and (file == path or file.suffix == ".safetensors"):
@@ -196,6 +201,8 @@ def time_init(options, device, results):
         try:
             arch = device.facts().get("arch", "sm_80")
             arch = "sm_90a" if arch == "sm_90" else arch
+            with tempfile.TemporaryDirectory() as folder:
+                more = emit(options.tgc, path, options.more, "m.cu", folder) or []
             ptx, machine = (Program(options.tgc, options.work, write, [*more, *words]) for words in ([], [f"--cpu={arch}"]))
             with tempfile.TemporaryDirectory() as cache:
                 seconds = [open_in_process(device, program, cache) for program in (ptx, ptx, machine)]
