@@ -220,8 +220,8 @@ static bool put_weights_beside(struct tgc *t, const struct options *o, const str
 {
     const char *path = weights_path(t, o->output, name), *slash = strrchr(o->output, '/');
     const char *base = slash ? slash + 1 : o->output, *dot = strrchr(base, '.');
-    bool is_own = strlen(name) == (dot ? (size_t)(dot - base) : strlen(base)) &&
-                  strncmp(name, base, strlen(name)) == 0;
+    const char *stem = mem_printf(t, "%.*s", (int)(dot ? (size_t)(dot - base) : strlen(base)), base);
+    bool is_own = strcmp(name, program_name(t, stem)) == 0;
     if (!is_own && outputs_replace(files, path))
         diag_warn(t, &(struct place){.file = path},
                   "is replaced; another output that is called '%.100s' would read these weights, too: "
