@@ -252,8 +252,8 @@ def makers(folder):
     onnx.save(G.perceptron(), folder / "net.onnx")
     last = ", the best 3 of each list again by cc"
     here = r"LLVM \d+" if T.has_llvm(TGC) else None
-    for words, env, made in (([], {}, f"{here}{last}" if here else "cc"), (["--target=c"], {}, "cc"),
-                             ([], {"CC": "gcc -O1"}, "gcc -O1"), ([], {"TGC_LLVM": "1"}, "cc"),
+    for words, env, made in (([], {}, f"{here}{last}" if here else "cc"), (["--target=c"], {"CC": "gcc -O0"}, "gcc -O0"),
+                             ([], {"CC": "gcc -O0"}, "gcc -O0"), ([], {"TGC_LLVM": "1"}, "cc"),
                              *([(["--target=llvm"], {}, here)] if here else [])):
         done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", *words, env={"BEAM": "1", "CC": "", **env})
         said = done.out.decode().strip()
