@@ -449,7 +449,9 @@ static isa_set instruction_sets(const struct options *o)
     bool runs = o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH;
     bool by_llvm = o->target == TARGET_LLVM, here = runs && (by_llvm || o->any_target);
     isa_set set = o->isa ? o->isa : here ? options_native_isa() : isa_all();
-    return by_llvm ? llvm_isa(o->triple, set) : o->any_target ? set | llvm_isa(NULL, set) : set;
+    bool asks = o->command == COMMAND_COMPILE && !o->processor &&
+                (o->emit == EMIT_OBJECT || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE);
+    return by_llvm ? llvm_isa(o->triple, set, asks) : o->any_target ? set | llvm_isa(NULL, set, false) : set;
 }
 
 /* The most work-items of a kernel on a device. */

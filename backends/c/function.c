@@ -149,10 +149,10 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
     write_signature(&f, out);
     text_puts(out, "{\n");
     write_locals(&f, out);
-    if (tiles_are_used(&f))
+    if (tiles_are_used(&f.tiles))
         tiles_begin(&f, out);
     text_lines(out, body, 1);
-    text_puts(out, tiles_are_used(&f) ? "    end_tiles();\n}\n\n" : "}\n\n");
+    text_puts(out, tiles_are_used(&f.tiles) ? "    end_tiles();\n}\n\n" : "}\n\n");
     if (k->is_shared && !v)
         write_task(&f);
     scratch_release(p->t, mark);

@@ -92,6 +92,21 @@ struct expr expr_lane(struct program *p, int lane, const struct expr *e);
 const char *expr_store_vector(struct program *p, const char *space, const char *place,
                               const struct expr *e, int64_t bits);
 
+/* ----------------------------------------------------------------------------- tile_registers.c */
+
+/* What registers for tiles hold while a linear program is written, and their shapes (rows 0: not used). */
+struct tile_registers {
+    struct tgc *t;
+    const char *kernel;          /* for messages */
+    struct uop *const *linear; int nlinear;
+    struct tile_shape { int rows, nbytes; } shape[TILE_REGISTERS];
+    struct in_tile { const struct uop *of; int until; } in[TILE_REGISTERS];
+};
+/* A register for u, an accumulator or a load that stands at this position; that of u, which is used there. */
+int tile_take(struct tile_registers *r, const struct uop *u, int position);
+int tile_register(const struct tile_registers *r, const struct uop *u, int position);
+bool tiles_are_used(const struct tile_registers *r);
+
 /* ------------------------------------------------------------------------------------- kernel.c */
 
 /* A kernel, or a variant of it, as a C function. */
@@ -103,8 +118,7 @@ struct function {
     const char **buffer_name;    /* by position: the kernel's buffers, then its scratch */
     bool *is_used;               /* likewise: the body reads or writes it */
     const char *exchanged;       /* local memory for what threads exchange; NULL: none is needed */
-    /* tiles.c: what registers for tiles hold; rows 0: they are not used */
-    struct tile_shape { int rows, nbytes; } tile[TILE_REGISTERS];
+    struct tile_registers tiles;
 };
 /* an int in programs, not an int64_t */
 bool var_is_int(const struct var *v);
@@ -135,8 +149,7 @@ const char *render_body(struct function *f);
 
 /* -------------------------------------------------------------------------------------- tiles.c */
 
-/* Whether the body that was rendered has tiles; the statement that configures their registers. */
-bool tiles_are_used(const struct function *f);
+/* The statement that configures the registers of the body that was rendered. */
 void tiles_begin(struct function *f, struct text *out);
 
 #endif

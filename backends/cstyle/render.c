@@ -319,6 +319,8 @@ const char *render_body(struct function *f)
     *w = (struct writer){.f = f, .p = p, .t = p->t};
     w->linear = f->v ? f->v->linear : f->k->linear;
     w->nlinear = f->v ? f->v->nlinear : f->k->nlinear;
+    f->tiles = (struct tile_registers){.t = p->t, .kernel = f->k->name, .linear = w->linear,
+                                       .nlinear = w->nlinear};
     w->value = w->nuse = (struct uop_map){.t = p->t, .scratch = true};
     w->kept = stack_find_kept(p->t, f->v ? f->v->isa : ISA_GENERIC, w->linear, w->nlinear);
     count_uses(w);

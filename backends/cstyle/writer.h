@@ -42,7 +42,6 @@ struct writer {
     struct block *block; int depth; size_t cap_block;
     int next_block;
     int position;
-    struct in_tile { const struct uop *of; int until; } in_tile[TILE_REGISTERS];
     const bool *kept;            /* by position: loops that compilers must not unroll */
 };
 

@@ -42,9 +42,10 @@ struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct sc
     TGC_BUG(t, "the LLVM target is not in this tgc");
 }
 
-isa_set llvm_isa(const char *triple, isa_set asked)
+isa_set llvm_isa(const char *triple, isa_set asked, bool tiles)
 {
     (void)triple;
+    (void)tiles;
     return asked;
 }
 

@@ -89,6 +89,10 @@ static struct mask mask_of(struct emit *e, enum isa isa)
     struct mask mask = {{0}};
     for (const char *s = isa_features(isa); *s;) {
         size_t n = strcspn(s, " "), i = 0, count = sizeof tests / sizeof *tests;
+        if (strncmp(s, "amx ", n + 1) == 0) {                    /* has_tiles() */
+            s += n + 1;
+            continue;
+        }
         while (i < count && (strncmp(tests[i].feature, s, n) != 0 || tests[i].feature[n] != 0))
             i++;
         if (i == count)
@@ -144,6 +148,13 @@ static value has(struct emit *e, struct mask mask, const value *word)
     return all;
 }
 
+/* Whether the processor has tiles, and the system lets this process use them. */
+static value has_tiles(struct emit *e)
+{
+    value found = call_piece(e, "has_amx", e->i8, NULL, 0);
+    return e->l->BuildICmp(e->at, LLVM_NE, found, const_int(e, e->i8, 0), "");
+}
+
 value dispatch_pick(struct emit *e)
 {
     value word[NWORD];
@@ -155,8 +166,11 @@ value dispatch_pick(struct emit *e)
         read_aarch64(e, word);
     value table = table_for(e, ISA_GENERIC);
     for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++)      /* wider ones last */
-        if (e->variant[isa])
-            table = choose(e, has(e, mask_of(e, (enum isa)isa), word), table_for(e, (enum isa)isa),
-                           table);
+        if (e->variant[isa]) {
+            value runs = has(e, mask_of(e, (enum isa)isa), word);
+            if (isa_has_tiles((enum isa)isa))
+                runs = binary(e, LLVM_AND, runs, has_tiles(e));
+            table = choose(e, runs, table_for(e, (enum isa)isa), table);
+        }
     return table;
 }

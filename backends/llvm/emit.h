@@ -103,6 +103,8 @@ struct emit {
     value *place;                /* of a kernel's buffers and scratch; in run.c by buffer->id */
     value *var;                  /* in run.c: by var->id, where a symbol's value is */
     value part, parts;
+    struct tile_registers *tiles;          /* of a kernel that has some; NULL: it has none */
+    value tile_config;           /* likewise: a global with their shapes */
     value task;                  /* in run.c: the arguments of a kernel that threads share */
     struct debug *debug;         /* debug.c; NULL: lines are not noted */
     struct region *region; int nregion; size_t cap_region;
@@ -184,6 +186,11 @@ void emit_prefetch(struct emit *e, const struct uop *u);
 
 /* vector.c: SPLAT, RAMP, FOLD, LANES, NARROW, NEAREST, INTRINSIC */
 bool emit_vector(struct emit *e, const struct uop *u);
+
+/* tiles.c: what a kernel with tiles begins and ends with; u is a tile. */
+void tiles_open(struct emit *e);
+void tiles_close(struct emit *e);
+void emit_tile(struct emit *e, const struct uop *u);
 
 /* loops.c */
 void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool down);
@@ -275,7 +282,7 @@ void pool_close(struct emit *e, value self);
 
 /* machine.c */
 /* Whether the module's machine has the feature, of n letters, by LLVM's name; all that the instruction
- * set needs. */
+ * set needs, which is no set with tiles: those are for files that ask at their start (dispatch.c). */
 bool machine_has_feature(const struct emit *e, const char *name, int n);
 bool machine_has(const struct emit *e, enum isa isa);
 

@@ -44,22 +44,30 @@ static const char *arch_of(const char *triple)
     return row ? row->sets : triple ? "" : here;
 }
 
-static isa_set sets_of_arch(const char *arch)
+/* Who may be asked for tiles: has_amx() knows no other system. */
+static bool is_linux(const char *triple)
 {
-    isa_set sets = 1u << ISA_GENERIC;
-    for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++)
-        if (strcmp(isa_text[isa].arch, arch) == 0 && !isa_has_tiles((enum isa)isa))
-            sets |= 1u << isa;
-    return sets;
+#if defined __linux__
+    static const bool here = true;
+#else
+    static const bool here = false;
+#endif
+    return triple ? strstr(triple, "-linux") != NULL : here;
 }
 
-/* What is written for tiles is written for the set before instead. */
-isa_set llvm_isa(const char *triple, isa_set asked)
+isa_set llvm_isa(const char *triple, isa_set asked, bool tiles)
 {
-    for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++)
-        if ((asked >> isa & 1) && isa_has_tiles((enum isa)isa))
-            asked |= 1u << (isa - 1);
-    return (asked & sets_of_arch(arch_of(triple))) | 1u << ISA_GENERIC;
+    tiles &= is_linux(triple);
+    isa_set sets = 1u << ISA_GENERIC;
+    const char *arch = arch_of(triple);
+    for (int isa = ISA_GENERIC + 1; isa < ISA_COUNT; isa++) {
+        bool has_tiles = isa_has_tiles((enum isa)isa);
+        if ((asked >> isa & 1) && has_tiles && !tiles)
+            asked |= 1u << isa_before((enum isa)isa);
+        if (strcmp(isa_text[isa].arch, arch) == 0 && (tiles || !has_tiles))
+            sets |= 1u << isa;
+    }
+    return (asked & sets) | 1u << ISA_GENERIC;
 }
 
 const char *triples_known(struct tgc *t)
@@ -91,6 +99,8 @@ bool machine_has(const struct emit *e, enum isa isa)
     return true;
 }
 
+static const char amx[] = "amx-tile,+amx-int8";
+
 const char *isa_features(enum isa isa) { return isa_text[isa].features; }
 
 const char *features_with(struct tgc *t, const char *base, enum isa isa)
@@ -99,7 +109,8 @@ const char *features_with(struct tgc *t, const char *base, enum isa isa)
     text_puts(&out, base);
     for (const char *s = isa_text[isa].features; *s;) {
         int n = (int)strcspn(s, " ");
-        text_printf(&out, "%s+%.*s", out.n ? "," : "", n, s);
+        bool tiles = strncmp(s, "amx", (size_t)n) == 0;          /* LLVM counts it in parts */
+        text_printf(&out, "%s+%.*s", out.n ? "," : "", tiles ? (int)strlen(amx) : n, tiles ? amx : s);
         s += n + (s[n] == ' ');
     }
     return out.s ? out.s : "";

@@ -67,8 +67,10 @@ void emit_uop(struct emit *e, const struct uop *u)
         gpu_matrix_load(e, u);
         return;
     }
-    if (uop_is_tile(u))
-        TGC_BUG(e->t, "a tile's registers have no form in LLVM");
+    if (uop_is_tile(u)) {
+        emit_tile(e, u);
+        return;
+    }
     if (emit_vector(e, u))
         return;
     switch (u->op) {
@@ -145,12 +147,14 @@ void kernel_call(struct emit *e, const struct kernel *k, value function, value *
 
 void emit_linear(struct emit *e)
 {
+    tiles_open(e);
     for (e->position = 0; e->position < e->nlinear; e->position++) {
         debug_uop(e);
         emit_uop(e, e->linear[e->position]);
     }
     if (e->nregion)
         TGC_BUG(e->t, "kernel %s: %d loops are not closed", e->k->name, e->nregion);
+    tiles_close(e);
     e->l->BuildRetVoid(e->at);
     function_end(e);
 }

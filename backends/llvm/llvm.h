@@ -43,8 +43,9 @@ void llvm_program_close(void *model);
 const char *llvm_program_strerror(int status);
 
 /* The instruction sets of a triple (NULL: of this machine) among those that are asked for, with the
- * portable one. */
-isa_set llvm_isa(const char *triple, isa_set asked);
+ * portable one. tiles: AMX among them, since the code asks the system, Linux, for it (objects with a choice);
+ * otherwise the set before stands for it. */
+isa_set llvm_isa(const char *triple, isa_set asked, bool tiles);
 
 /* pack.c: a program as bytes, without its weights, which are info->weights_bytes. */
 void llvm_program_pack(struct text *out, const struct llvm_program *p);

@@ -128,11 +128,11 @@ static bool make_triple(struct tgc *t, const struct llvm *l, struct llvm_machine
 }
 
 bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
-                       struct llvm_machine *m)
+                       bool tiles, struct llvm_machine *m)
 {
     if (!read_triple(t, l, triple, m) || !features_check(t, m->triple, isa))
         return false;
-    m->isa = llvm_isa(m->triple, isa ? isa : isa_all());
+    m->isa = llvm_isa(m->triple, isa ? isa : isa_all(), tiles);
     return make_triple(t, l, m);
 }
 

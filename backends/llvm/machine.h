@@ -34,7 +34,7 @@ bool machine_of_host(struct tgc *t, const struct llvm *l, struct llvm_machine *m
 /* What all processors of the triple have (NULL: of this one), and the instruction sets of --cpu; false:
  * an error. */
 bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
-                       struct llvm_machine *m);
+                       bool tiles, struct llvm_machine *m);
 /* A processor that is the triple's (NULL: this one's), alone; false: an error. */
 bool machine_of_processor(struct tgc *t, const struct llvm *l, const char *triple,
                           const struct processor *p, struct llvm_machine *m);

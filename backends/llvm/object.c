@@ -70,7 +70,7 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
     describe(&e, r, &info);
     if (!weights_fit(t, &e) ||
         !(r->processor ? machine_of_processor(t, l, r->triple, r->processor, &m)
-                       : machine_of_triple(t, l, r->triple, r->isa, &m)))
+                       : machine_of_triple(t, l, r->triple, r->isa, r->file == LLVM_FILE_OBJECT, &m)))
         return false;
     module_begin(&e, l, &m, r->name);
     set_interface(&e, &m);

@@ -1,5 +1,6 @@
 """Products of tiles of bytes (AMX) on any machine with AVX-512 and VNNI: emitted programs run with tests/lib/amx_model.h, which is what the
-instructions do and which stops where the processor would. Results are those of integers, and the same bits as without tiles.
+instructions do and which stops where the processor would; the instructions themselves, where the processor has none, by amx_trap.c, which does
+what it traps. Results are those of integers, and the same bits as without tiles.
 """
 
 import re
@@ -230,6 +231,85 @@ def compiled():
         inner = re.findall(r"tileloadd.*?\n.*?tdpbusd", body, re.S)
         expect(inner and count["tdpbusd"] == count["tileloadd"] and count["tilestored"] == count["tilezero"],
                f"{compiler}: tiles are spilled: {count}")
+
+
+def needs_traps():
+    needs_vectors()
+    if "amx_int8" in Path("/proc/cpuinfo").read_text():
+        raise Skip("this processor has AMX: nothing is trapped")
+
+
+def run_by_traps(folder, products):
+    """How many instructions of AMX the program ran."""
+    def make(place):
+        T.must(T.run(["gcc", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O2", "-shared", "-fPIC", HERE / "amx_trap.c", "-o",
+                      place / "trap.so"]))
+        return place / "trap.so"
+    environment = {"LD_PRELOAD": str(T.shared("trap", make)), "AMX_TRAPS": str(folder / "traps")}
+    have = T.Program(folder / "net", list(products.want), env=environment).run(products.feeds)
+    for name, want in products.want.items():
+        T.compare(name, have[name], want, 0, 0)
+    return int((folder / "traps").read_text())
+
+
+def some_products(seed):
+    products = Products(seed)
+    for i, size in enumerate(SIZES[:8 if OPTIONS.all else 4]):
+        products.matmul(*size, signed=i % 3 == 1)
+    products.conv(64, 48, 9, 3)
+    products.matmul(32, 64, 32, batch=(2,), run_time=True)
+    return products
+
+
+@suite.case("LLVM's objects have the instructions, and ask whether they may")
+def by_llvm():
+    needs_traps()
+    T.need_llvm(TGC)
+    products, folder = some_products(21), T.scratch(SCRATCH / "llvm")
+    products.save(folder / "model.onnx")
+    main = T.shared("main", T.compile_main, TGC, "net", "gcc", (T.LEVEL,))
+    for version, options in ((19, ["--threads=2"]), *([(14, []), (16, [])] if OPTIONS.all else [])):
+        if "libLLVM: none" in T.must(T.run([TGC, "--version"], env={"TGC_LLVM": str(version)})).out.decode():
+            continue
+        T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.o", "--target=llvm", "--triple=x86_64-linux-gnu", *options],
+                     env={"TGC_LLVM": str(version)}))
+        for asked, least, most in (("", 0, 0), ("bool net_piece_has_amx(void);\nbool net_piece_has_amx(void) { return true; }\n", 200, 10 ** 6)):
+            (folder / "asked.c").write_text(f"#include <stdbool.h>\n{asked}")
+            T.must(T.run(["objcopy", *(["--weaken-symbol=net_piece_has_amx"] if asked else []), "net.o", "linked.o"], cwd=folder))
+            T.must(T.run(["gcc", "-no-pie", "linked.o", "asked.c", main, "-o", "net", "-lm", "-lpthread"], cwd=folder))
+            count = run_by_traps(folder, products)
+            expect(least <= count <= most, f"LLVM {version}: {count} instructions ran")
+    kernels = re.findall(r"<((?!net_piece)\w+_amx)>:\n(.*?)(?=\n\n|\Z)", T.must(T.run(["objdump", "-d", folder / "net.o"])).out.decode(), re.S)
+    expect(len(kernels) >= 4, f"{len(kernels)} kernels")
+    for name, body in kernels:
+        expect(len(re.findall("ldtilecfg", body)) == 1 and len(re.findall("tilerelease", body)) == len(re.findall(r"\bret\b", body)), f"{name}")
+
+
+@suite.case("where nobody can ask for the registers, LLVM's code has none")
+def not_by_llvm():
+    T.need_llvm(TGC)
+    products, folder = Products(22), T.scratch(SCRATCH / "text")
+    products.matmul(32, 128, 64)
+    products.save(folder / "model.onnx")
+    for words in (["--emit=s"], ["--emit=ll"], ["--emit=s", "--cpu=amx"], ["--emit=s", "--cpu=sapphirerapids"]):
+        text = T.must(T.run([TGC, folder / "model.onnx", "-o", "-", "--target=llvm", "--triple=x86_64-linux-gnu", *words])).out.decode()
+        expect("vpdpbusd" in text and "tdpbusd" not in text and "has_amx" not in text, f"{words}: tiles")
+
+
+@suite.case("compilers' own instructions compute what the model does")
+def by_instructions():
+    needs_traps()
+    products, folder = some_products(23), T.scratch(SCRATCH / "instructions")
+    products.save(folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", "--cpu=amx")
+    text = (folder / "net.c").read_text()
+    head = "static inline bool has_amx(void)\n{"
+    expect(text.count(head) == 1, "no has_amx()")
+    (folder / "net.c").write_text(text.replace(head, head + "\n    if (1)\n        return true;"))
+    for compiler in ("gcc", "clang") if OPTIONS.all else ("gcc",):
+        T.build(folder / "net.c", folder / "net", compiler, ("-O2",), main_by=TGC)
+        count = run_by_traps(folder, products)
+        expect(count >= 200, f"{compiler}: {count} instructions ran")
 
 
 @suite.case("where the compiler or the system has none, there are the vectors")
