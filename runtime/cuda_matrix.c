@@ -64,6 +64,38 @@ static inline words2 m16n8k16_b16_b_across(const uint16_t *p, int stride)
     return {word_across(p, stride), word_across(p + 8 * stride, stride)};
 }
 
+//@ cuda_m16n8k8_b32_a cuda_words
+static inline words4 m16n8k8_b32_a(const float *p, int stride)
+{
+    const int lane = threadIdx.x % 32;
+    p += lane / 4 * stride + lane % 4;
+    return {__float_as_uint(p[0]), __float_as_uint(p[8 * stride]), __float_as_uint(p[4]), __float_as_uint(p[8 * stride + 4])};
+}
+
+//@ cuda_m16n8k8_b32_a_across cuda_words
+static inline words4 m16n8k8_b32_a_across(const float *p, int stride)
+{
+    const int lane = threadIdx.x % 32;
+    p += lane % 4 * stride + lane / 4;
+    return {__float_as_uint(p[0]), __float_as_uint(p[8]), __float_as_uint(p[4 * stride]), __float_as_uint(p[4 * stride + 8])};
+}
+
+//@ cuda_m16n8k8_b32_b cuda_words
+static inline words2 m16n8k8_b32_b(const float *p, int stride)
+{
+    const int lane = threadIdx.x % 32;
+    p += lane / 4 * stride + lane % 4;
+    return {__float_as_uint(p[0]), __float_as_uint(p[4])};
+}
+
+//@ cuda_m16n8k8_b32_b_across cuda_words
+static inline words2 m16n8k8_b32_b_across(const float *p, int stride)
+{
+    const int lane = threadIdx.x % 32;
+    p += lane % 4 * stride + lane / 4;
+    return {__float_as_uint(p[0]), __float_as_uint(p[4 * stride])};
+}
+
 //@ cuda_m16n8k32_b8_a cuda_words cuda_word_of
 template <class T> static inline words4 m16n8k32_b8_a(const T *p, int stride)
 {
@@ -119,6 +151,20 @@ static inline void m16n8k16_bf16(float *sum, words4 a, words2 b)
     TGC_MATRIX_MODEL("m16n8k16_bf16", sum, &a, &b);
 #else
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
+#endif
+}
+
+//@ cuda_m16n8k8_tf32 cuda_words
+/* The warp's sums, 16 x 8, plus a, 16 x 8, times b, 8 x 8. */
+static inline void m16n8k8_tf32(float *sum, words4 a, words2 b)
+{
+#ifdef TGC_MATRIX_MODEL
+    TGC_MATRIX_MODEL("m16n8k8_tf32", sum, &a, &b);
+#else
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                  "{%0, %1, %2, %3};"
                  : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
                  : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));

@@ -11,8 +11,8 @@
 API void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
 
 enum part { A, B, SUM, PARTS };
-enum type { F16, BF16, F32, I8, U8, I32 };
-static const unsigned nbytes_of[] = {2, 2, 4, 1, 1, 4};
+enum type { F16, BF16, TF32, F32, I8, U8, I32 };
+static const unsigned nbytes_of[] = {2, 2, 4, 4, 1, 1, 4};
 struct row {
     const char *text;
     uint32_t lanes;
@@ -75,6 +75,7 @@ static double number(enum type type, const void *from, int i)
     case U8: return (uint8_t)bits;
     case I32: return (int32_t)bits;
     case BF16: bits <<= 16; break;
+    case TF32: bits &= 0xffffe000; break;     /* the unit reads no more */
     default: break;
     }
     memcpy(&v, &bits, sizeof v);
