@@ -43,6 +43,7 @@ static const char *const nvptx[] = {
     NVPTX_SHUFFLE(1), NVPTX_SHUFFLE(2), NVPTX_SHUFFLE(4), NVPTX_SHUFFLE(8), NVPTX_SHUFFLE(16),
     NVPTX_MATRIX("m16n8k16_f16", "m16n8k16.row.col.f32.f16.f16.f32", "float", "f"),
     NVPTX_MATRIX("m16n8k16_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "float", "f"),
+    NVPTX_MATRIX("m16n8k8_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", "float", "f"),
     NVPTX_MATRIX("m16n8k32_i8", "m16n8k32.row.col.s32.s8.s8.s32", "i32", "r"),
     NVPTX_MATRIX("m16n8k32_u8i8", "m16n8k32.row.col.s32.u8.s8.s32", "i32", "r"),
     NULL};

@@ -56,7 +56,7 @@ static value load_word(struct emit *e, const struct matrix_row *r, enum matrix_p
     int bits = dtype_bits(r->dtype[part]), n = WORD / bits;
     LLVMTypeRef type = type_in_memory(e, r->dtype[part]);
     int64_t begin = element_offset(r, part, first, step), apart = element_offset(r, part, first + 1, step) - begin;
-    if (apart == 1)
+    if (apart == 1 || n == 1)
         return load_as(e, e->i32, pointer_at(e, place, type, const_int(e, e->i32, begin)), WORD / 8);
     value word = const_int(e, e->i32, 0);
     for (int i = 0; i < n; i++) {
