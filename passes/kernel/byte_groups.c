@@ -11,12 +11,24 @@
  * loop.
  */
 #include "passes/kernel/tile.h"
+#include "passes/target/target.h"
 
 /* Whether r, of n values, is a group itself: the remainder of a range that was split. */
 static bool is_group(const struct nest *m, struct uop *weights, struct uop *r, int64_t n)
 {
     int64_t stride;
     return n == DOT_BYTES && index_stride(m->t, weights->src[1], r, &stride) && stride == 1;
+}
+
+/* Whether the device has an instruction for matrices of bytes (grid_matrix.c), and the sum is long enough for it: it
+ * takes neighbours by itself. */
+static bool is_for_matrices(const struct nest *m, int64_t n)
+{
+    enum { LEAST = 64, SIDES = 16 };
+    int sides = 0;
+    for (int i = m->first; i < m->store->nsrc; i++)
+        sides += m->store->src[i]->src[0]->vmax >= SIDES;
+    return device_multiplies(m->t->device, DTYPE_I8) && n >= LEAST && sides >= 2;
 }
 
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
@@ -29,7 +41,7 @@ struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
         return store;
     int last = m.reduce->nsrc - 1;
     struct uop *r = m.reduce->src[last];
-    if (!uop_const_int(r->src[0], &n) || n % DOT_BYTES ||
+    if (!uop_const_int(r->src[0], &n) || n % DOT_BYTES || is_for_matrices(&m, n) ||
         !index_stride(t, values->src[1], r, &stride) || stride != 1 ||
         (!is_group(&m, weights, r, n) && !nest_is_packable(&m, weights)))
         return store;

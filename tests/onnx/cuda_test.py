@@ -123,11 +123,11 @@ def lower_target(tgc, folder):
         expect(done.status == 1 or ".target sm_86" in (folder / "m.c").read_text(), done.describe())
 
 
-def check_assembly(tgc, path, folder, most=0):
+def check_assembly(tgc, path, folder, most=0, options=()):
     """PTX is assembled for each architecture: nothing is kept in memory for lack of registers, but for what ptxas itself gives for more
     blocks at once (of large models, by its own measure)."""
     T.scratch(folder)
-    done = T.run([tgc, path, "-o", "m.ptx", "--target=cuda"], cwd=folder, timeout=300)
+    done = T.run([tgc, path, "-o", "m.ptx", "--target=cuda", *options], cwd=folder, timeout=300)
     if "--dim" in done.err:          # as the error says
         done = T.run([tgc, path, "-o", "m.ptx", "--target=cuda", *(f"--dim={dim}" for dim in re.findall(r"--dim (\w+=\.\.8)", done.err))], cwd=folder, timeout=300)
     T.must(done)
@@ -140,6 +140,73 @@ def assemble(folder, most=0):
         text = said.out.decode() + said.err
         found = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", text)
         expect(found and all(int(nbytes) <= most for pair in found for nbytes in pair), f"{arch}: {text[-2000:]}")
+
+
+# Products whose factors are halves, or that --math allows to be rounded: name, text, options, the instruction.
+GEMM = """tg 1
+input %a : {dtype}[{m}, {k}]
+input %b : {dtype}[{k}, {n}]
+%c = matmul(%a, %b)
+%r = relu(%c)
+output %r as "c"
+"""
+ACROSS = """tg 1
+input %a : f16[3, {k}, {m}]
+input %b : f16[3, {n}, {k}]
+%at = permute(%a) {{perm=[0, 2, 1]}}
+%bt = permute(%b) {{perm=[0, 2, 1]}}
+%c = matmul(%at, %bt)
+output %c as "c"
+"""
+CONVOLUTION = """tg 1
+input %x : f16[2, 32, 14, 14]
+weight %w : f16[48, 32, 3, 3] = normal(std=0.1, seed=1)
+%c = conv2d(%x, %w) {padding=1}
+%r = relu(%c)
+output %r as "y"
+"""
+BYTES = """tg 1
+input %a : u8[40, 128]
+weight %w : i8[128, 48] = {weight}
+%ai = cast(%a) {{to=i32}}
+%wi = cast(%w) {{to=i32}}
+%c = matmul(%ai, %wi)
+output %c as "c"
+"""
+MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f16"),
+            ("bf16", GEMM.format(dtype="bf16", m=64, n=64, k=128), (), "m16n8k16_bf16"),
+            ("tf32", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--math=tf32",), "m16n8k8_tf32"),
+            ("f32 as f16", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--math=f16",), "m16n8k16_f16"),
+            ("odd sizes", GEMM.format(dtype="f16", m=97, n=67, k=131), (), "m16n8k16_f16"),
+            ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=17), (), "m16n8k16_f16"),
+            ("one row", GEMM.format(dtype="f16", m=1, n=67, k=40), (), None),
+            ("batches, both across", ACROSS.format(m=33, n=40, k=48), (), "m16n8k16_f16"),
+            ("convolution", CONVOLUTION, (), "m16n8k16_f16"),
+            ("bytes", BYTES.format(weight=(np.arange(128 * 48) % 251 - 125).tolist()), (), "m16n8k32_u8i8"),
+            ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m16n8k16_f16"),
+            ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), None)]
+
+
+def matrices(tgc, folder, text, options, row):
+    """A product is computed by the instruction, or not: rightly, on the emulated device, which looks for waves that are not whole or whose
+    lanes are not all there; and PTX has it, in as many registers as there are."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(text)
+    twin.check_model(tgc, folder / "net.tg", folder / "run", *options)
+    kernels = (folder / "run" / "m.cu").read_text()
+    expect((f"{row}(" in kernels) if row else "mma.sync" not in kernels, f"by another instruction than {row}:\n{kernels}")
+    check_assembly(tgc, folder / "net.tg", folder / "ptx", options=options)
+    expect(("mma.sync.aligned" in (folder / "ptx" / "m.ptx").read_text()) == bool(row), "PTX has another instruction")
+
+
+def matrices_by_llvm(tgc, folder, version):
+    """LLVM's PTX has the same instructions, as few spills."""
+    T.scratch(folder)
+    with kernel_ir.by_llvm(version):
+        for name, text, options, row in MATRICES[:3]:
+            (folder / "net.tg").write_text(text)
+            check_assembly(tgc, folder / "net.tg", folder / name, options=options)
+            expect("mma.sync.aligned" in (folder / name / "m.ptx").read_text(), f"{name}: no {row}")
 
 
 def shuffles(tgc, folder):
@@ -249,6 +316,10 @@ def main():
     suite.add("LLVM: an architecture that it does not know", lower_target, tgc, scratch / "lower")
     suite.add("LLVM: a kernel out of bounds", broken_by_llvm, tgc, scratch / "broken-llvm", kernel_ir.VERSIONS[0])
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
+    for number, (name, text, options, row) in enumerate(MATRICES):
+        suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)
+    for version in kernel_ir.VERSIONS:
+        suite.add(f"matrices, LLVM {version}", matrices_by_llvm, tgc, scratch / f"matrices-llvm{version}", version, slow=version != kernel_ir.VERSIONS[0])
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
     suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands", build)
