@@ -23,6 +23,7 @@
 #include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 #include "passes/graph/mask_tables.h"
+#include "passes/target/target.h"
 
 #include <string.h>
 
@@ -147,9 +148,13 @@ static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int
 }
 
 /* Bytes of a weight that are cast to a wider type, perhaps less a zero point: no work, a quarter of
- * the memory, and what sums of products of bytes are recognized by. */
-static bool is_widened(const struct uop *u)
+ * the memory, and what sums of products of bytes are recognized by. Likewise halves that a device multiplies as
+ * such. */
+static bool is_widened(const struct tgc *t, const struct uop *u)
 {
+    if (u->op == OP_CAST && u->dtype == DTYPE_F32 && dtype_bits(u->src[0]->dtype) == 16 &&
+        device_multiplies(t->device, u->src[0]->dtype))
+        return true;
     if (u->op == OP_ADD && u->dtype == DTYPE_I32 && u->src[1]->op == OP_CONST)
         u = u->src[0];
     return u->op == OP_CAST && u->dtype == DTYPE_I32 &&
@@ -176,7 +181,7 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
     struct fold_info *self = info_of(f, u);
     int64_t nelem, nbytes, limit = self->nbytes > FOLD_NBYTES ? self->nbytes : FOLD_NBYTES;
     int64_t dim[MAX_RANK];
-    if (!(computes(u->op) || is_stored(u->op)) || is_widened(u) || self->is_expression)
+    if (!(computes(u->op) || is_stored(u->op)) || is_widened(f->t, u) || self->is_expression)
         return NULL;
     struct uop *once = without_repeats(f->t, u, self->varying, dim, &nelem);
     bool twice = is_stored(u->op) || (self->costly && f->grown < f->total / FOLD_GROWTH);

@@ -115,12 +115,22 @@ static struct uop *move_wide(const struct excess *e, struct uop *u)
     return any ? uop_cast(t, u->dtype, uop_new(t, u->op, DTYPE_F32, src, u->nsrc, u->arg)) : NULL;
 }
 
+/* The factor u, a half as f32: what it is a view of is rounded, once, before windows repeat its elements. */
+static struct uop *rounded_factor(const struct excess *e, struct uop *u)
+{
+    struct uop *x = unrounded(e, u->src[0]);
+    if (!x)
+        return NULL;
+    struct path p = path_down(x, MOVES_VIEW | MOVES_ZEROS);
+    return uop_cast(e->t, DTYPE_F32, path_up(e->t, &p, uop_cast(e->t, DTYPE_F16, p.base)));
+}
+
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct excess *e = ctx;
     const struct uop *was = e->order[e->next++];
     if (map_get(&e->factor, was))
-        return NULL;
+        return rounded_factor(e, u);
     if (is_asked_for(t, u))
         map_set(&e->asked, u, u);
     if (u->op == OP_CAST)
