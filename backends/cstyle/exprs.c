@@ -247,6 +247,8 @@ static struct expr apply_vector(struct program *p, const struct uop *u, const st
     struct expr e;
     if (u->op == OP_CAST)
         return cast_vector(p, u, src);
+    if (u->op == OP_BITCAST && src->kind == 'P')                /* what is loaded, by another name */
+        return *src;
     if (u->op == OP_WHERE && u->src[0]->lanes == 1)
         e = expr_choose(p, &src[0], &src[1], &src[2]);
     else if (u->op == OP_ADD)

@@ -252,7 +252,7 @@ value to_memory(struct emit *e, enum dtype d, value v, int lanes)
     return v;
 }
 
-value convert_bits(struct emit *e, enum dtype to, enum dtype from, value v)
+value convert_bits(struct emit *e, enum dtype to, enum dtype from, value v, int lanes)
 {
     if (dtype_nbytes(to) != dtype_nbytes(from))
         TGC_BUG(e->t, "bitcast from %s to %s", dtype_name(from), dtype_name(to));
@@ -260,9 +260,9 @@ value convert_bits(struct emit *e, enum dtype to, enum dtype from, value v)
         return v;
     value bits = is_narrow_float(from) && from == DTYPE_F8E5M2
                      ? narrow_call(e, "f32_to_f8e5m2", from, v)
-                     : to_memory(e, from, v, 1);
-    bits = e->l->BuildBitCast(e->at, bits, type_in_memory(e, to), "");
+                     : to_memory(e, from, v, lanes);
+    bits = e->l->BuildBitCast(e->at, bits, vector_of(e, type_in_memory(e, to), lanes), "");
     if (dtype_is_int(to) && dtype_bits(to) < 8)
         bits = cast_to(e, LLVM_TRUNC, bits, int_type(e, dtype_bits(to)));
-    return from_memory(e, to, bits, 1);
+    return from_memory(e, to, bits, lanes);
 }

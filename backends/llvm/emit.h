@@ -169,7 +169,7 @@ void define(struct emit *e, const struct uop *u, value v);
 value convert(struct emit *e, enum dtype to, const struct uop *from, value v);
 /* towards zero, saturated, 0 for NaN */
 value float_to_int(struct emit *e, enum dtype to, enum dtype from, value v, int lanes);
-value convert_bits(struct emit *e, enum dtype to, enum dtype from, value v);
+value convert_bits(struct emit *e, enum dtype to, enum dtype from, value v, int lanes);
 value from_memory(struct emit *e, enum dtype d, value v, int lanes);    /* an element's value */
 value to_memory(struct emit *e, enum dtype d, value v, int lanes);
 

@@ -251,7 +251,7 @@ value apply(struct emit *e, const struct uop *u, value *src)
     enum dtype d = u->src[u->nsrc - 1]->dtype;
     switch (u->op) {
     case OP_CAST: return convert(e, u->dtype, u->src[0], src[0]);
-    case OP_BITCAST: return convert_bits(e, u->dtype, u->src[0]->dtype, src[0]);
+    case OP_BITCAST: return convert_bits(e, u->dtype, u->src[0]->dtype, src[0], u->lanes);
     case OP_WHERE: return choose(e, src[0], src[1], src[2]);
     case OP_LT: case OP_EQ: case OP_NE: return compare(e, u, src);
     case OP_MAX: case OP_MIN: return maximum(e, u, src);
