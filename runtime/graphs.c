@@ -4,7 +4,7 @@
  * the model is opened.
  *
  * A part of a run's list (device.c) is a graph, made when the model is opened: a node for each kernel,
- * each behind the one before. What changes from run to run (run-time sizes, the caller's memory) is
+ * behind those that store what it reads, or access what it stores (behind_of[]): others may run at once. What changes from run to run (run-time sizes, the caller's memory) is
  * told to the nodes that have it. Where hooks ask for kernels one by one, or one has no work, kernels
  * are launched by themselves. The memory is the device's, and managed, which both see, if the host
  * accesses tensors itself.
@@ -270,8 +270,12 @@ static int record_part(model_self *self, int from, int to)
     int status = TRY(create_graph, &self->graph[from], 0);
     for (int i = from; i < to && status == MODEL_OK; i++) {
         const struct kernel_node node = node_of(self, i);
-        const int32_t error = self->device.add_kernel(&self->node[i], self->graph[from], i > from ? &self->node[i - 1] : NULL,
-                                                      i > from, &node);
+        const int count = behind_first[i + 1] - behind_first[i];
+        void *behind[MODEL_BEHIND];
+        for (int k = 0; k < count; k++)
+            behind[k] = self->node[behind_of[behind_first[i] + k]];
+        const int32_t error = self->device.add_kernel(&self->node[i], self->graph[from], count ? behind : NULL,
+                                                      (size_t)count, &node);
         if (error == NO_FUNCTION_OF_GRAPHS)
             return MODEL_OK;
         status = TRY_AS(add_kernel, error);

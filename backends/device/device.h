@@ -91,6 +91,8 @@ int device_axis(struct program *p, const struct kernel *k, int d);
 #define DEVICE_QUEUES_GAIN 0.05          /* the least share of the time that they must save */
 double device_choose_queues(struct program *p);
 void device_write_turns(struct program *p, struct text *out);
+/* behind_first[], behind_of[]: the order of a graph's kernels, by the bytes that they access. */
+void device_write_order(struct program *p, struct text *out);
 /* launch_of[] and argument_of[] */
 void device_write_list(struct program *p, struct text *out);
 /* graphs.c: of drivers whose interface is "graphs". title: the target's, in what is reported (false): more blocks than

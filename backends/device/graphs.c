@@ -14,6 +14,7 @@ void device_graph_tables(struct program *p, struct text *out)
     for (int i = 0; i <= p->s->nkernel; i++)
         list_put(&list, mem_printf(p->t, "%d", p->device_part[i]));
     text_puts(out, "};\n\n");
+    device_write_order(p, out);
 }
 
 void device_graph_fields(struct program *p, struct text *out)

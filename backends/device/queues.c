@@ -253,6 +253,62 @@ double device_choose_queues(struct program *p)
     return ns;
 }
 
+/* The kernels of the part behind which kernel j has to be, but those behind which one of these is already. behind[j * n + i]:
+ * j is behind i, directly or not. */
+static int find_nearest(const struct part *x, uint8_t *behind, int j, int *of)
+{
+    uint8_t *mine = &behind[j * x->n];
+    int count = 0;
+    for (int i = j - 1; i >= 0; i--) {
+        if (!x->depends[j * x->n + i] || mine[i])
+            continue;
+        of[count++] = i;
+        mine[i] = 1;
+        for (int k = 0; k < i; k++)
+            mine[k] |= behind[i * x->n + k];
+    }
+    return count;
+}
+
+static void put_numbers(struct text *out, const char *name, const int *v, int n)
+{
+    text_printf(out, "static const int %s[] = {\n    ", name);
+    struct text_list list = {.out = out, .separator = ",", .line = out->n - 4, .indent = 4, .tail = 1};
+    for (int i = 0; i < n; i++)
+        list_put(&list, mem_printf(out->t, "%d", v[i]));
+    text_puts(out, "};\n");
+}
+
+void device_write_order(struct program *p, struct text *out)
+{
+    const int nkernel = p->s->nkernel;
+    int *first = mem_array(p->t, (size_t)nkernel + 2, sizeof *first), *of = NULL, most = 1, n = 0;
+    size_t cap = 0;
+    for (int i = 0, size; i < nkernel; i += size) {
+        struct part x = {0};
+        uint8_t *behind = NULL;
+        size = p->device_part[i] ? p->device_part[i] - i : 1;
+        if (read_part(p, &x, i, size))
+            behind = mem_array(p->t, (size_t)size * (size_t)size, sizeof *behind);
+        for (int j = 0; j < size; j++) {
+            int *near = mem_array(p->t, (size_t)j + 1, sizeof *near), count = j > 0;
+            near[0] = j - 1;                 /* where memory cannot be told apart they go one by one */
+            if (behind)
+                count = find_nearest(&x, behind, j, near);
+            for (int k = 0; k < count; k++)
+                VEC_PUSH(p->t, of, n, cap, i + near[k]);
+            first[i + j + 1] = n;
+            most = count > most ? count : most;
+        }
+    }
+    VEC_PUSH(p->t, of, n, cap, 0);
+    text_printf(out, "/* By kernel: where those of its graph that it is behind begin in behind_of[]. */\nenum { %s_BEHIND = %d };\n",
+                p->upper, most);
+    put_numbers(out, "behind_first", first, nkernel + 1);
+    put_numbers(out, "behind_of", of, n);
+    text_putc(out, '\n');
+}
+
 void device_write_turns(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;

@@ -253,18 +253,39 @@ bool launch_go(const struct launch_of *c)
 /* --------------------------------------------------------------------------------------- graphs */
 
 struct node {
-    struct node *next; /* the one that comes behind it */
+    struct node *next; /* the one that was added behind it */
     struct launch_of launch;
+    int *behind, count; /* the nodes before it, by their numbers in the order of addition */
+    bool is_done;       /* in a launch of the graph */
 };
 struct graph {
     struct object o;
     struct node *first, *last;
 };
 
+static struct node *node_at(const struct graph *g, int i)
+{
+    struct node *n = g->first;
+    while (n && i-- > 0)
+        n = n->next;
+    return n;
+}
+
+/* -1: it is none of the graph's */
+static int number_of(const struct graph *g, const struct node *node)
+{
+    int i = 0;
+    for (const struct node *n = g->first; n; n = n->next, i++)
+        if (n == node)
+            return i;
+    return -1;
+}
+
 static void end_graph(struct object *o)
 {
     for (struct node *n = ((struct graph *)o)->first, *next; n; n = next) {
         next = n->next;
+        free(n->behind);
         free(n);
     }
 }
@@ -280,17 +301,25 @@ int32_t cuGraphCreate(void **graph, unsigned flags)
     return leave(CALL_cuGraphCreate, g || status != SUCCESS ? status : OUT_OF_MEMORY);
 }
 
-static struct node *append(struct graph *g)
+static struct node *append(struct graph *g, const int *behind, int count)
 {
     struct node *n = calloc(1, sizeof *n);
+    if (n)
+        n->behind = calloc((size_t)count + 1, sizeof *n->behind);
+    if (n && !n->behind) {
+        free(n);
+        n = NULL;
+    }
     if (n) {
+        for (int i = 0; i < count; i++)
+            n->behind[i] = behind[i];
+        n->count = count;
         *(g->first ? &g->last->next : &g->first) = n;
         g->last = n;
     }
     return n;
 }
 
-/* Chains alone are emulated: each node behind the one that was added before. */
 API int32_t cuGraphAddKernelNode(void **node, void *graph, void *const *after, size_t count,
                                  const struct kernel_node *kernel);
 int32_t cuGraphAddKernelNode(void **node, void *graph, void *const *after, size_t count,
@@ -299,16 +328,23 @@ int32_t cuGraphAddKernelNode(void **node, void *graph, void *const *after, size_
     int32_t status = in_context(CALL_cuGraphAddKernelNode);
     struct graph *g = status == SUCCESS ? object_find(graph, KIND_GRAPH) : NULL;
     struct launch_of launch;
+    int *behind = calloc(count + 1, sizeof *behind);
     *node = NULL;
+    if (!behind)
+        status = OUT_OF_MEMORY;
     if (status == SUCCESS && !g)
         status = INVALID_HANDLE;
-    if (status == SUCCESS && (g->last ? count != 1 || after[0] != g->last : count != 0))
-        status = misuse(INVALID_VALUE, "a node that is not behind the one before");
+    for (size_t i = 0; i < count && status == SUCCESS; i++) {
+        behind[i] = number_of(g, after[i]);
+        if (behind[i] < 0)
+            status = misuse(INVALID_VALUE, "%p is no node of the graph", after[i]);
+    }
     if (status == SUCCESS)
         status = own_check_graph();
     if (status == SUCCESS)
         status = prepare(&launch, kernel);
-    struct node *n = status == SUCCESS ? append(g) : NULL;
+    struct node *n = status == SUCCESS ? append(g, behind, (int)count) : NULL;
+    free(behind);
     if (n)
         n->launch = launch;
     *node = n;
@@ -324,7 +360,7 @@ int32_t cuGraphInstantiateWithFlags(void **list, void *graph, unsigned long long
     if (flags)
         status = misuse(INVALID_VALUE, "flags are 0");
     for (const struct node *n = g ? g->first : NULL; n && made; n = n->next) {
-        struct node *copy = append(made);
+        struct node *copy = append(made, n->behind, n->count);
         if (copy)
             copy->launch = n->launch;
     }
@@ -358,6 +394,19 @@ int32_t cuGraphExecKernelNodeSetParams(void *list, void *node, const struct kern
     return leave(CALL_cuGraphExecKernelNodeSetParams, status);
 }
 
+/* Of the nodes that may run now the one that was added last: what is not ordered runs in another order than it was written in. */
+static struct node *next_node(const struct graph *g)
+{
+    struct node *ready = NULL;
+    for (struct node *n = g->first; n; n = n->next) {
+        bool waits = n->is_done;
+        for (int i = 0; i < n->count && !waits; i++)
+            waits = !node_at(g, n->behind[i])->is_done;
+        ready = waits ? ready : n;
+    }
+    return ready;
+}
+
 API int32_t cuGraphLaunch(void *list, void *stream);
 int32_t cuGraphLaunch(void *list, void *stream)
 {
@@ -365,8 +414,12 @@ int32_t cuGraphLaunch(void *list, void *stream)
     const struct graph *run = status == SUCCESS ? object_find(list, KIND_LIST) : NULL;
     if (status == SUCCESS && !run)
         status = INVALID_HANDLE;
-    for (const struct node *n = run ? run->first : NULL; n && status == SUCCESS; n = n->next)
+    for (struct node *n = run ? run->first : NULL; n; n = n->next)
+        n->is_done = false;
+    for (struct node *n = run ? next_node(run) : NULL; n && status == SUCCESS; n = next_node(run)) {
+        n->is_done = true;
         status = stream_add(stream, &(struct command){.work = WORK_LAUNCH, .launch = n->launch});
+    }
     return leave(CALL_cuGraphLaunch, status);
 }
 
