@@ -7,7 +7,8 @@
  * Neighbouring threads have neighbouring rows or columns, and so have the lanes of one thread the items
  * of all between them: loads and stores of a block are contiguous. The sum goes in steps; in each the
  * block's threads copy what all of them read of both operands, if that is less than what each of them
- * reads. A convolution is the same: its windows are copied tap by tap, no matrix is made of them. So are
+ * reads. A convolution is the same: its windows are copied tap by tap, no matrix is made of them. Its rows are
+ * the pixels of an image if that fills tiles better than those of one row (FLATTEN). So are
  * products of bytes, whose groups are the terms: words of four bytes of either operand, and one dot product
  * where the device has it.
  *
@@ -343,17 +344,56 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     return true;
 }
 
+/* The loop next to the rows, as far as it reads the same operands: `at` and the one inside of it are of an image. -1: there
+ * is none. */
+static int find_image(const struct product *x)
+{
+    const struct uop *s = x->m.store;
+    struct operands of = nest_axis(&x->m, s->src[x->row]).reads;
+    for (int at = x->row - 1; at <= x->row; at++) {
+        const struct uop *other = at >= x->m.first && at + 1 < s->nsrc ? s->src[at == x->row ? at + 1 : at] : NULL;
+        if (other && at != x->column && at + 1 != x->column && may_be_cut(&x->m, other) && range_fixed_size(other) > 1 &&
+            range_fixed_size(s->src[x->row]) > 1 && operands_equal(nest_axis(&x->m, other).reads, of))
+            return at;
+    }
+    return -1;
+}
+
+/* Of a kernel: its product, and the tiles of it that cost least. */
+struct tiled { struct kernel k; struct product x; struct block_tile best[TILES_MAX]; int n; };
+
+static bool find_tiles(struct tgc *t, struct tiled *of, int store)
+{
+    if (!grid_find_product(t, of->k.ast->src[store], &of->x) || (of->x.m.bytes && of->x.vector == 1))
+        return false;
+    of->n = list_tiles(t, &of->x, of->best);
+    return true;
+}
+
+/* The same with the rows flattened, as often as tiles cost less by that. */
+static void flatten_rows(struct tgc *t, struct tiled *of, int store)
+{
+    struct tiled *flat = scratch_array(t, 1, sizeof *flat);
+    for (int at; of->n > 0 && (at = find_image(&of->x)) >= 0; *of = *flat) {
+        struct opt flatten = {.op = OPT_FLATTEN, .store = store, .axis = at - of->x.m.first};
+        *flat = (struct tiled){.k = of->k};
+        if (!opt_apply(t, &flat->k, NULL, &flatten, 1, NULL) || !find_tiles(t, flat, store) || flat->n == 0 ||
+            flat->best[0].ns > RATIO_GRID_FLAT * of->best[0].ns)
+            return;
+    }
+}
+
 bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
 {
-    struct product *x = scratch_array(t, 1, sizeof *x);
-    struct block_tile best[TILES_MAX] = {{0}};
-    struct kernel packed = *k;
-    pack_operands(t, &packed, store);
-    if (!grid_find_product(t, packed.ast->src[store], x) || (x->m.bytes && x->vector == 1))
+    struct tiled *of = scratch_array(t, 1, sizeof *of);
+    of->k = *k;
+    pack_operands(t, &of->k, store);
+    if (!find_tiles(t, of, store))
         return false;
-    for (int i = first, n = list_tiles(t, x, best); i < n; i++)
-        if (apply_tile(t, &packed, store, x, &best[i])) {
-            *k = packed;
+    flatten_rows(t, of, store);
+    for (int i = first; i < of->n; i++)
+        if (apply_tile(t, &of->k, store, &of->x, &of->best[i])) {
+            *k = of->k;
             return true;
         }
     return false;

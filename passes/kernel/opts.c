@@ -386,7 +386,8 @@ static bool apply_divide(struct work *w, const struct opt *opt)
     work_substitute(w, r, sym_add(t, sym_muli(t, q, opt->n), p));
     work_close(w);
     struct uop *now = w->ast->src[opt->store];
-    return (!work_is_divided(t, now, q) && !work_is_divided(t, now, p)) ||
+    /* threads compute their place once, from whatever divisions */
+    return device_has_grid(t) || (!work_is_divided(t, now, q) && !work_is_divided(t, now, p)) ||
            work_refuse(w, "another division of its parts would be left");
 }
 
@@ -428,6 +429,7 @@ static bool is_apart(struct tgc *t, const struct uop *store, const struct merge 
     return apart;
 }
 
+/* MERGE and FLATTEN. */
 static bool apply_merge(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -443,7 +445,7 @@ static bool apply_merge(struct work *w, const struct opt *opt)
     if (m.size < 1 || __builtin_mul_overflow(n, m.size, &total))
         return work_refuse(w, "only the run knows how many turns the loops have");
     m.both = uop_range(t, uop_int(t, total), t->next_range++);
-    if (o->nsubstitution == 0 && n > 1 && m.size > 1 && is_apart(t, o->store, &m))
+    if (opt->op == OPT_MERGE && o->nsubstitution == 0 && n > 1 && m.size > 1 && is_apart(t, o->store, &m))
         return work_refuse(w, "offsets tell the two loops apart");
     work_remove_range(o, opt->axis + 1);
     o->range[opt->axis] = m.both;
@@ -453,7 +455,7 @@ static bool apply_merge(struct work *w, const struct opt *opt)
         map_set(&by, o->from[i], o->to[i]);
     for (int i = 0; i < o->first; i++) {
         part[i] = uop_substitute_all(t, o->store->src[i], &by);
-        if (i > 0 && is_split_again(t, part[i], m.both))
+        if (opt->op == OPT_MERGE && i > 0 && is_split_again(t, part[i], m.both))
             return work_refuse(w, "a division of the merged loop would be left");
     }
     work_close(w);
@@ -467,7 +469,7 @@ static bool apply(struct work *w, const struct opt *o)
     if (o->store < 0 || o->store >= w->ast->nsrc)
         return work_refuse(w, "the kernel has no such store");
     switch (o->op) {
-    case OPT_MERGE: return apply_merge(w, o);
+    case OPT_MERGE: case OPT_FLATTEN: return apply_merge(w, o);
     case OPT_ORDER: return apply_order(w, o);
     case OPT_CUT: return apply_cut(w, o);
     case OPT_ROUND: return apply_round(w, o);

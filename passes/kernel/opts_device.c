@@ -266,7 +266,7 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uo
 }
 
 /* The loops from `first` on in the order of the memory that is read: a thread's lanes and the threads'
- * are parts of one loop, whose elements are neighbours in the copy, too. */
+ * are parts of one loop, whose elements are neighbours in the copy, too. Of a flattened one a thread's lanes are. */
 static void order_loops(struct copy *c, int first)
 {
     for (int a = first + 1; a < c->ndim; a++)
@@ -307,7 +307,7 @@ static bool add_group(struct work *w, struct copy *c, const struct uop *load, st
     return true;
 }
 
-/* Of the sum's loops inside of number `axis`, then of lanes and of the block's threads. */
+/* Of the sum's loops inside of number `axis`, then of the block's threads and of lanes. */
 static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum, struct uop *load,
                       int axis, struct copy *c)
 {
@@ -318,10 +318,10 @@ static bool find_copy(struct work *w, const struct uop *store, const struct uop 
             return false;
     c->nsum = c->ndim;
     for (int i = first; i < store->nsrc; i++)
-        if (range_is_lane(store->src[i]) && !add_loop(w, c, load, store->src[i]))
+        if (range_is_item(store->src[i]) && !add_loop(w, c, load, store->src[i]))
             return false;
     for (int i = first; i < store->nsrc; i++)
-        if (range_is_item(store->src[i]) && !add_loop(w, c, load, store->src[i]))
+        if (range_is_lane(store->src[i]) && !add_loop(w, c, load, store->src[i]))
             return false;
     order_loops(c, c->nsum);
     c->row = c->nsum;
