@@ -154,7 +154,7 @@ struct launch_values {
     size_t items, threads;
     bool is_pointer; /* the arguments are, so that no other one says where they begin */
 };
-/* Where the tensor of argument i begins in its buffer, and how long it is. false: nobody says. */
+/* Where the tensor of argument i begins in its buffer, and how long it is; *nbytes was the buffer's. false: nobody says. */
 bool tensor_extent(const struct launch_values *v, int i, size_t *from, size_t *nbytes);
 
 /* --------------------------------------------------------------------------------- language_*.c */

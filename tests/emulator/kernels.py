@@ -115,6 +115,7 @@ WITHIN = [
     ("one too far", [("x[i]", "x[i + 1]")], "out of bounds: work-item 15 of block 3 reads 4 bytes, 0 bytes behind the end of memory 'x_in' .256 bytes."),
     ("one too early", [("y[i]", "y[i - 1]")], "out of bounds: work-item 0 of block 0 writes 4 bytes, 4 bytes before memory 'y_in'"),
     ("a write to what is another tensor", [("y[i]", "y[i + 80]")], "writes 4 bytes of memory 'x_in', which it may only read"),
-    ("a function of two tensors' sizes", [("x   f32[n,16]", "x   f32[n,32]\n * the same: other, y f32[n,32], x f32[n,16]"), ("x[i]", "x[i + 1]")],
+    ("a function of two tensors' sizes", [("x   f32[n,16]", "x   f32[n,512]\n * the same: other, y f32[n,512], x f32[n,16]"), ("x[i]", "x[i + 1]")],
      "out of bounds: work-item 15 of block 3 reads 4 bytes, 0 bytes behind the end of memory 'x_in' .256 bytes."),
+    ("the larger one of two", [("x   f32[n,16]", "x   f32[n,17]\n * the same: other, x f32[n,16]"), ("x[i]", "x[i + 1]")], ""),
 ]

@@ -13,7 +13,7 @@
  *
  *       * the same: conv_7, w f32[2,8]
  *
- * it uses none beyond the shortest of them.
+ * it uses none beyond the longest of them that its memory holds.
  */
 #include "emulator.h"
 
@@ -232,7 +232,7 @@ bool tensor_extent(const struct launch_values *v, int i, size_t *from, size_t *n
     const struct parameter *p = &v->signature->parameter[i];
     const size_t named = stem(p->name, "_in");
     int64_t at = 0;
-    size_t least = SIZE_MAX;
+    size_t least = SIZE_MAX, most = 0;
     if (named > 0 && !find_number(v, p->name, named, "_at", &at) && !v->is_pointer)
         return false;
     for (const char *one = p->tensor; one; one = strchr(one, '|')) {
@@ -241,8 +241,10 @@ bool tensor_extent(const struct launch_values *v, int i, size_t *from, size_t *n
         if (!tensor_bytes(v, one, &n))
             return false;
         least = n < least ? n : least;
+        if (at >= 0 && (size_t)at <= *nbytes && n <= *nbytes - (size_t)at && n > most)
+            most = n;
     }
     *from = (size_t)at;
-    *nbytes = least;
+    *nbytes = most ? most : least;
     return true;
 }
