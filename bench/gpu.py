@@ -82,8 +82,10 @@ class Results:
         self.path = Path(path)
         self.lines = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
 
-    def has(self, part, case, version):
-        return any(line["part"] == part and line["case"] == case and line.get("tgc_version") == version for line in self.lines)
+    def has(self, part, case, facts):
+        """Whether this tgc was measured on this device."""
+        return any(line["part"] == part and line["case"] == case and all(line.get(fact) == facts[fact] for fact in ("tgc_version", "device"))
+                   for line in self.lines)
 
     def add(self, line):
         self.lines.append(line)
@@ -99,6 +101,13 @@ def error_of(got, want):
     scale = max(float(np.abs(want).max()), 1e-30)
     error = float(np.abs(got.astype(np.float64) - want).max()) / scale
     return error if math.isfinite(error) else math.inf
+
+
+def feeds_of_case(case, text):
+    """The inputs' numbers: the text's own, or a product's factors."""
+    kind = np.int8 if case.fact("dtype") == "i8" else np.float32
+    return text.feeds or {name: nets.random_array(name, shape, kind) for name, shape in
+                          (("x", (case.fact("m"), case.fact("k"))), ("w", (case.fact("n"), case.fact("k"))))}
 
 
 # ------------------------------------------------------------------------------------------- check
@@ -146,8 +155,7 @@ def check_case(options, device, case):
     """A timed case's small form, in memory of the device's, beside the C target's results."""
     from library import Library
     program, text = program_of(options, case)
-    instance = Instance(program, device, feeds=text.feeds or {name: nets.random_array(name, shape, np.float32) for name, shape in
-                                                               (("x", (case.fact("m"), case.fact("k"))), ("w", (case.fact("n"), case.fact("k"))))})
+    instance = Instance(program, device, feeds_of_case(case, text))
     instance.start()
     got = {name: device.numpy(array) for name, array in instance.outputs.items()}
     by_c = Program(options.tgc, options.work, text.save, [option for option in case.options if not option.startswith("--math")], "c")
@@ -244,12 +252,8 @@ def instances_of(options, device, program, text, case):
     count = 1
     if case.part != "models" and not options.small:
         count = min(MOST_INSTANCES, math.ceil(2 * options.facts.get("l2", 50 << 20) / case.nbytes) + 1)
-    made = []
-    for _ in range(count):
-        feeds = text.feeds or {name: nets.random_array(name, shape, np.float32 if case.fact("dtype") != "i8" else np.int8) for name, shape in
-                               (("x", (case.fact("m"), case.fact("k"))), ("w", (case.fact("n"), case.fact("k"))))}
-        made.append(Instance(program, device, feeds))
-    return made
+    feeds = feeds_of_case(case, text)
+    return [Instance(program, device, feeds) for _ in range(count)]
 
 
 def time_case(options, device, peers, case):
@@ -280,7 +284,7 @@ def part_timed(options, device, results, until, part):
     if hasattr(device, "torch"):
         from gpu_peers import Peers
         peers = Peers(device, options.work)
-    wanted = [case for case in cases_of(options, part) if not results.has(part, case.name, options.facts["tgc_version"])]
+    wanted = [case for case in cases_of(options, part) if not results.has(part, case.name, options.facts)]
     build_ahead(options, wanted)
     done = []
     for number, case in enumerate(wanted):
@@ -294,6 +298,7 @@ def part_timed(options, device, results, until, part):
         results.add(line)
         done.append(line)
         print(row_of(line), flush=True)
+        device.forget()
     return any("failed" in line for line in done)
 
 

@@ -7,6 +7,7 @@ several instances, each with memory of its own, which take turns.
 
 import ctypes
 import functools
+import gc
 import glob
 import hashlib
 import importlib.util
@@ -163,6 +164,11 @@ class TorchDevice:
     def wait(self): self.stream.synchronize()
     def free_bytes(self): return self.torch.cuda.mem_get_info()[0]
 
+    def forget(self):
+        """Gives back what PyTorch keeps of the last case."""
+        gc.collect()
+        self.torch.cuda.empty_cache()
+
     def array(self, values, dtype):
         """values: NumPy's; of dtypes that it has not they are rounded to it here."""
         tensor = self.torch.from_numpy(np.ascontiguousarray(values)).cuda()
@@ -202,6 +208,7 @@ class DriverDevice:
         self.stream = self.driver.stream()
 
     def before(self, program): pass
+    def forget(self): pass
     def stream_handle(self): return self.stream.value
     def pointer(self, array): return array.memory.value
     def wait(self): self.driver.call_within("cuStreamSynchronize", ctypes.c_void_p(self.stream.value))
