@@ -167,12 +167,15 @@ input %b : f16[3, {n}, {k}]
 %c = matmul(%at, %bt)
 output %c as "c"
 """
-CONVOLUTION = """tg 1
-input %x : f16[2, 32, 14, 14]
-weight %w : f16[48, 32, 3, 3] = normal(std=0.1, seed=1)
-%c = conv2d(%x, %w) {padding=1}
-%r = relu(%c)
-output %r as "y"
+CONVOLUTIONS = """tg 1
+input %x : f16[1, 16, {n}, {n}]
+weight %v : f16[{c}, 16, 1, 1] = normal(std=0.3, seed=1)
+weight %w : f16[{c}, {c}, 3, 3] = normal(std=0.1, seed=2)
+%a = conv2d(%x, %v)
+%b = relu(%a)
+%c = conv2d(%b, %w) {{padding=1}}
+%d = relu(%c)
+output %d as "y"
 """
 BYTES = """tg 1
 input %a : u8[40, 128]
@@ -190,7 +193,7 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f
             ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=17), (), "m16n8k16_f16"),
             ("one row", GEMM.format(dtype="f16", m=1, n=67, k=40), (), None),
             ("batches, both across", ACROSS.format(m=33, n=40, k=48), (), "m16n8k16_f16"),
-            ("convolution", CONVOLUTION, (), "m16n8k16_f16"),
+            ("convolution", CONVOLUTIONS.format(n=28, c=64), ("--vectors=always",), "m16n8k16_f16"),
             ("bytes", BYTES.format(weight=(np.arange(128 * 48) % 251 - 125).tolist()), (), "m16n8k32_u8i8"),
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m16n8k16_f16"),
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), None)]
@@ -204,18 +207,8 @@ def matrices(tgc, folder, text, options, row):
     twin.check_model(tgc, folder / "net.tg", folder / "run", *options)
     kernels = (folder / "run" / "m.cu").read_text()
     expect((f"{row}(" in kernels) if row else "mma.sync" not in kernels, f"by another instruction than {row}:\n{kernels}")
-    check_assembly(tgc, folder / "net.tg", folder / "ptx", options=options)
+    check_assembly(tgc, folder / "net.tg", folder / "ptx", options=[o for o in options if "vectors" not in o])
     expect(("mma.sync.aligned" in (folder / "ptx" / "m.ptx").read_text()) == bool(row), "PTX has another instruction")
-
-
-def matrices_by_llvm(tgc, folder, version):
-    """LLVM's PTX has the same instructions, as few spills."""
-    T.scratch(folder)
-    with kernel_ir.by_llvm(version):
-        for name, text, options, row in MATRICES[:3]:
-            (folder / "net.tg").write_text(text)
-            check_assembly(tgc, folder / "net.tg", folder / name, options=options)
-            expect("mma.sync.aligned" in (folder / name / "m.ptx").read_text(), f"{name}: no {row}")
 
 
 def shuffles(tgc, folder):
@@ -327,8 +320,6 @@ def main():
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)
-    for version in kernel_ir.VERSIONS:
-        suite.add(f"matrices, LLVM {version}", matrices_by_llvm, tgc, scratch / f"matrices-llvm{version}", version, slow=version != kernel_ir.VERSIONS[0])
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
     suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands", build)
