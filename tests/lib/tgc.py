@@ -228,7 +228,7 @@ def headers_ahead(text, compiler, flags):
     return shared("ahead", parse_ahead, compiler, tuple(flags))
 
 
-def compile_main(folder, tgc, stem, compiler, flags, options):
+def compile_main(folder, tgc, stem, compiler, flags, options=("--cpu=generic",)):
     """The object of the main program that emitted files of that stem hold. All that it knows
     of a model, but for its selftest, it asks the library; so one serves all of a target."""
     emit(tgc, ROOT / "models" / "dot_product.tg", folder / f"{stem}.c", *options)
