@@ -373,7 +373,8 @@ static void note_schedule(struct tgc *t, struct kernel *k)
 {
     kernel_note_grid(t, k);
     kernel_collect_buffers(t, k);
-    if (grid_vector_lanes(t) < 2)
+    /* what instructions for matrices take has lanes of its own */
+    if (grid_vector_lanes(t) < 2 || has_loops(t, k, AXIS_ELEMENT))
         return;
     struct variant v = kernel_variant(t, k, t->device->isa);
     VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
