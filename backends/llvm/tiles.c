@@ -19,7 +19,7 @@ void tiles_open(struct emit *e)
 {
     bool any = false;
     for (int i = 0; i < e->nlinear; i++)
-        any |= uop_is_tile(e->linear[i]);
+        any |= !e->gpu && uop_is_tile(e->linear[i]);      /* a device has none */
     e->tiles = NULL;
     if (!any)
         return;
