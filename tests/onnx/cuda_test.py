@@ -124,14 +124,8 @@ def lower_target(tgc, folder):
         expect(done.status == 1 or ".target sm_86" in (folder / "m.c").read_text(), done.describe())
 
 
-<<<<<<< HEAD
 def check_assembly(tgc, path, folder, most=0, options=()):
-    """PTX is assembled for each architecture: nothing is kept in memory for lack of registers, but for what ptxas itself gives for more
-    blocks at once (of large models, by its own measure)."""
-=======
-def check_assembly(tgc, path, folder, most=0):
     """PTX is assembled for each architecture: no more bytes than these are kept in memory for lack of registers, and a unit has those of a block."""
->>>>>>> 86d84367 (CUDA's tests: no kernel of the real models keeps anything in memory for lack of registers, by NVRTC's PTX; a unit has the registers of a block; the guide says sizes)
     T.scratch(folder)
     done = T.run([tgc, path, "-o", "m.ptx", "--target=cuda", *options], cwd=folder, timeout=300)
     if "--dim" in done.err:          # as the error says
