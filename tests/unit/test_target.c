@@ -33,6 +33,49 @@ static void check_row(const struct machine *m)
         fail_msg("%s: an L1 of %d ways has no sets", text, m->level[LEVEL_L1].ways);
 }
 
+/* Each element of a matrix is held by some lane, and by one alone but for bits of the lane that are of no coordinate. */
+static void check_fragment(const struct matrix_row *r, enum matrix_part part)
+{
+    enum { MOST = 64 * 64 };
+    static const enum matrix_coordinate side[3][2] = {
+        {MATRIX_M, MATRIX_K}, {MATRIX_K, MATRIX_N}, {MATRIX_M, MATRIX_N}};
+    unsigned char held[MOST] = {0};
+    int rows = r->size[side[part][0]], columns = r->size[side[part][1]], n = matrix_elements(r, part),
+        at[MATRIX_NONE + 1];
+    if (rows * columns > MOST || r->lanes * n % (rows * columns))
+        fail_msg("%s: the lanes hold another number of elements", r->text);
+    for (int lane = 0; lane < r->lanes; lane++)
+        for (int i = 0; i < n; i++) {
+            matrix_place(r, part, lane, i, at);
+            int row = at[side[part][0]], column = at[side[part][1]];
+            if (row >= rows || column >= columns)
+                fail_msg("%s: lane %d holds what is not there", r->text, lane);
+            held[row * columns + column]++;
+        }
+    for (int i = 0; i < rows * columns; i++)
+        assert_int_equal(held[i], r->lanes * n / (rows * columns));
+}
+
+static void test_matrices(void **state)
+{
+    (void)state;
+    enum matrix_unit of;
+    int n;
+    double gflops;
+    const struct device_row *device = device_rows(&n);
+    for (int i = 0; i < MATRIX_COUNT; i++) {
+        const struct matrix_row *r = matrix_row((enum matrix_unit)i);
+        assert_true(matrix_find(r->text, &of) && of == (enum matrix_unit)i);
+        for (int part = 0; part < 3; part++)
+            check_fragment(r, (enum matrix_part)part);
+    }
+    for (int i = 0; i < n; i++)
+        for (int k = 0; device_matrix(&device[i], k, &of, &gflops); k++)
+            if (matrix_row(of)->lanes != device[i].wave || gflops < device[i].gflops)
+                fail_msg("%s: %s is of another wave, or slower than without it", device[i].text, matrix_row(of)->text);
+    assert_false(device_multiplies(NULL, DTYPE_F16));
+}
+
 static void test_rows(void **state)
 {
     (void)state;
@@ -136,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_costs),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_devices),
