@@ -247,7 +247,7 @@ def emulated(cpu):
         raise Skip(f"{COMPILER} and {EMULATOR} are not here")
     folder = T.scratch(SCRATCH / f"emulated-{cpu}")
     T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", f"--cpu={cpu}")
-    T.build(folder / "net.c", folder / "net", COMPILER, ("-O2", "-static"))
+    T.build(folder / "net.c", folder / "net", COMPILER, (T.LEVEL, "-static"), main_by=TGC)
     for processor in PROCESSORS:
         runs(folder / "net", (EMULATOR, "-cpu", processor))
     return folder / "net.c"
@@ -281,7 +281,7 @@ def chosen():
         expect(text.count(f'__asm__("{word} ') == 1, f"no {word} in the program")
         broken = source.parent / f"{word}.c"
         broken.write_text(text.replace(f'__asm__("{word} ', f'__asm__("brk #1; {word} '))
-        T.must(T.run([COMPILER, "-std=c11", "-O2", "-static", "-DNET_MAIN", broken, "-o",
+        T.must(T.run([COMPILER, "-std=c11", T.LEVEL, "-static", "-DNET_MAIN", broken, "-o",
                       source.parent / word, "-lm"], timeout=120))
         for processor in PROCESSORS:
             try:
