@@ -255,7 +255,10 @@ static bool set_argument(model_self *self, int index, int i, uint64_t value)
 static struct kernel_node node_of(model_self *self, int index)
 {
     const struct launch *l = &launch_of[index];
-    struct kernel_node n = {.function = self->kernel[index], .parameters = &self->parameter[l->first]};
+    struct kernel_node n;
+    memset(&n, 0, sizeof n);
+    n.function = self->kernel[index];
+    n.parameters = &self->parameter[l->first];
     for (int d = 0; d < 3; d++) {
         n.groups[d] = self->groups[index][d] > 0 ? (unsigned)self->groups[index][d] : 1;
         n.block[d] = (unsigned)l->block[d];

@@ -140,7 +140,7 @@ static void amd_embed(struct program *p, const char *text, struct text *out)
     for (int i = 0; i < all->n; i++) {
         text_printf(out, "alignas(4096) static const char image_%s[] =\n", all->code[i].arch);
         text_literal(out, all->code[i].code, all->code[i].nbytes);
-        text_puts(out, "    ;\n\n");
+        text_puts(out, ";\n\n");
     }
     text_puts(out, "static const struct binary binary_of[] = {\n");
     for (int i = 0; i < all->n; i++)
