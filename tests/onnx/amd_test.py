@@ -46,13 +46,14 @@ def compile_by(tgc, path, folder, compiler, arch, *dims):
 
 
 def check_objects(tgc, path, folder, compiler):
-    """For each architecture: nothing is kept in memory for lack of registers, local memory and registers are within what there is."""
+    """For each architecture: nothing is kept in memory for lack of registers (lanes of others, and gfx9's accumulators, are none), local memory and
+    registers are within what there is."""
     T.scratch(folder)
     for arch in ARCHITECTURES:
         kernels = compile_by(tgc, path, folder, compiler, arch)
         expect(kernels, "no kernels")
         for name, k in kernels.items():
-            expect(k[".vgpr_spill_count"] == k[".sgpr_spill_count"] == k[".private_segment_fixed_size"] == 0, f"{arch}: {name} spills: {k}")
+            expect(k[".private_segment_fixed_size"] == 0, f"{arch}: {name} keeps values in memory: {k}")
             expect(k[".group_segment_fixed_size"] <= LOCAL_NBYTES and k[".vgpr_count"] <= REGISTERS * 2, f"{arch}: {name}: {k}")
             expect(k[".wavefront_size"] == (64 if arch.startswith("gfx9") else 32), f"{arch}: {name}: {k}")
 
