@@ -43,6 +43,23 @@ static bool load_fits(struct tgc *t, const struct uop *load, struct uop *r, int6
                                (dtype_nbytes(load->dtype) == 4 || load_is_zero_elsewhere(load))));
 }
 
+/* Whether data that differs along r chooses what is loaded: where the load gets a condition on its place, the choice
+ * becomes a part of that (where_load_and), and lanes would have conditions of their own. */
+static bool data_chooses_loads(struct tgc *t, struct uop *store, const struct uop *r)
+{
+    struct mem_mark mark = scratch_mark(t);
+    bool found = false;
+    int n;
+    struct uop **order = uop_toposort(t, &store->src[2], 1, &n);
+    for (int i = 0; i < n && !found; i++) {
+        const struct uop *u = order[i];
+        found = u->op == OP_WHERE && (u->src[1]->op == OP_LOAD || u->src[2]->op == OP_LOAD) &&
+                uop_depends_on(t, u->src[0], r) && uop_reads_memory(t, u->src[0]);
+    }
+    scratch_release(t, mark);
+    return found;
+}
+
 bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n)
 {
     struct nest m;
@@ -50,7 +67,7 @@ bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n)
     struct uop *r = store->src[at];
     if (!nest_find(t, store, &m) || RANGE_AXIS(r->arg.i) != AXIS_LOOP || range_fixed_size(r) < n ||
         range_fixed_size(r) % n || !index_stride(t, store->src[1], r, &stride) || stride != 1 ||
-        !offset_fits(t, store->src[0], store->src[1], r, n) || !nest_vectors_fit(&m, r))
+        !offset_fits(t, store->src[0], store->src[1], r, n) || !nest_vectors_fit(&m, r) || data_chooses_loads(t, store, r))
         return false;
     for (int i = 0; i < m.nload; i++)
         if (!load_fits(t, m.load[i], r, n) && !(m.bytes && groups_fit(&m, m.load[i], r, n)))
