@@ -262,7 +262,7 @@ def program(folder, cpu, outputs):
         return T.Program(folder / "net", outputs)
     if not shutil.which(COMPILER) or not shutil.which(EMULATOR):
         raise Skip(f"{COMPILER} or {EMULATOR} is not there")
-    T.build(folder / "net.c", folder / "net", COMPILER, ("-O2", "-static"))
+    T.build(folder / "net.c", folder / "net", COMPILER, (T.LEVEL, "-static"), main_by=TGC)
     return T.Program(folder / "net", outputs, [EMULATOR])
 
 
@@ -344,7 +344,7 @@ def hostile(mode, padding, channels=4):
     flags = Path("/proc/cpuinfo").read_text()
     for cpu in ("generic", *(c for c, f in (("avx2", "avx2"), ("avx512", "avx512f")) if f in flags)):
         folder = emit(f"hostile-{mode}-{padding}-{channels}-{cpu}", model, f"--cpu={cpu}")
-        T.must(T.run(["gcc", "-O2", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
+        T.must(T.run(["gcc", T.LEVEL, "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
         room, at = guarded(x)
         (folder / f"net-{cpu}.so").write_bytes((folder / "net.so").read_bytes())
         found[cpu] = call(folder, at, grid, [1, channels, *points])

@@ -73,7 +73,7 @@ def answers(beside, cpu, *options):
     onnx.save(model, folder / "model.onnx")
     T.emit(TGC, folder / "model.onnx", folder / "net.c", f"--cpu={cpu}", *options)
     if cpu == "neon":
-        T.build(folder / "net.c", folder / "net", COMPILER, ("-O2", "-static"))
+        T.build(folder / "net.c", folder / "net", COMPILER, (T.LEVEL, "-static"), main_by=TGC)
         program = T.Program(folder / "net", list(want), [EMULATOR])
     else:
         T.build(folder / "net.c", folder / "net", main_by=TGC)
