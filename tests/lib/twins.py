@@ -52,6 +52,19 @@ def memory_of(folder):
     return int(own.group(1)), int(weights.group(1))
 
 
+BRANCHES = """tg 1
+input %x : f32[64, 64]
+weight %v : f32[64, 64] = uniform(low=-1, high=1, seed=1)
+weight %w : f32[64, 64] = uniform(low=-1, high=1, seed=2)
+%a = matmul(%x, %v)
+%b = matmul(%x, %w)
+%c = softmax(%a) {axis=-1}
+%d = softmax(%b) {axis=-1}
+%e = matmul(%c, %d)
+output %e
+"""
+
+
 class Twin:
     """One of the two. name: of --target; language: the kernels' file, "cu"; need(): skips where its compiler is missing; driver: the library's name;
     environment(build, text, **more), text_of(path): where the emulator finds the kernels' text."""
@@ -224,6 +237,24 @@ class Twin:
         T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
         done = T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net"))
         expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1000000\] = ", done.err), done.describe())
+
+    def order(self, tgc, folder):
+        """Kernels of a graph that need nothing of each other are not ordered; where one that does is not, the device says so."""
+        T.scratch(folder)
+        (folder / "two.tg").write_text(BRANCHES)
+        self.emit(tgc, "two.tg", folder, "net")
+        T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+        done = T.must(T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net")))
+        expect(not done.err, done.err)
+        source = (folder / "net.c").read_text()
+        first = [int(word) for word in re.search(r"behind_first\[\] = \{([^}]*)\}", source).group(1).split(",")]
+        expect(sum(a == b for a, b in zip(first, first[1:])) > 1, f"one behind the other: {first}")
+        broken = source.replace("const int count = behind_first[i + 1] - behind_first[i];", "const int count = 0 * behind_first[i];")
+        expect(broken != source, "no order in NAME.c")
+        (folder / "net.c").write_text(broken)
+        T.build(folder / "net.c", folder / "net", "gcc", ("-O0", "-w"))
+        done = T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net"))
+        expect("emulator: " in done.err and re.search("race|nobody has written", done.err), done.describe())
 
     def sharing(self, tgc, folder, device=""):
         """In a program that uses the driver itself: its context, stream, device memory and event, times of kernels."""

@@ -121,6 +121,7 @@ struct launch_of {
     const struct module *module;
     unsigned groups[3], block[3];
     uint64_t value[MAX_PARAMETERS];
+    struct order order; /* of a graph's: what comes before it; else launches run one after the other */
 };
 enum work { WORK_LAUNCH, WORK_WRITE, WORK_READ, WORK_EVENT, WORK_WAIT };
 struct command {

@@ -244,6 +244,7 @@ bool launch_go(const struct launch_of *c)
             l->global[a] = (size_t)c->groups[a] * c->block[a];
         }
         l->nsubgroup = own_wave();
+        l->order = c->order.several ? &c->order : NULL;
         done = launch_run(l);
     }
     free(l);
@@ -407,6 +408,41 @@ static struct node *next_node(const struct graph *g)
     return ready;
 }
 
+static void join_order(struct order *o, const struct node *before)
+{
+    const struct order *b = &before->launch.order;
+    for (int q = 0; q < MAX_QUEUES; q++)
+        o->before[q] = b->before[q] > o->before[q] ? b->before[q] : o->before[q];
+    o->before[b->queue] = b->number > o->before[b->queue] ? b->number : o->before[b->queue];
+}
+
+/* What comes before each node, as if they were commands of queues: a node is the next one of a queue behind whose last it is, else
+ * the first of another queue; if there are no more queues, of the last one. All earlier graphs come before all of it. */
+static void order_nodes(const struct graph *g)
+{
+    static uint32_t last;
+    const uint32_t first = last;
+    struct node *tail[MAX_QUEUES] = {NULL};
+    unsigned nqueue = 0;
+    for (struct node *n = g->first; n; n = n->next) {
+        struct order o = {.several = true, .queue = nqueue, .number = ++last};
+        for (int q = 0; q < MAX_QUEUES; q++)
+            o.before[q] = first;
+        for (int i = 0; i < n->count; i++) {
+            const struct node *b = node_at(g, n->behind[i]);
+            join_order(&o, b);
+            if (tail[b->launch.order.queue] == b)
+                o.queue = b->launch.order.queue;
+        }
+        if (o.queue == MAX_QUEUES)
+            join_order(&o, tail[--o.queue]);
+        else
+            nqueue += o.queue == nqueue;
+        n->launch.order = o;
+        tail[o.queue] = n;
+    }
+}
+
 API int32_t cuGraphLaunch(void *list, void *stream);
 int32_t cuGraphLaunch(void *list, void *stream)
 {
@@ -416,6 +452,8 @@ int32_t cuGraphLaunch(void *list, void *stream)
         status = INVALID_HANDLE;
     for (struct node *n = run ? run->first : NULL; n; n = n->next)
         n->is_done = false;
+    if (run)
+        order_nodes(run);
     for (struct node *n = run ? next_node(run) : NULL; n && status == SUCCESS; n = next_node(run)) {
         n->is_done = true;
         status = stream_add(stream, &(struct command){.work = WORK_LAUNCH, .launch = n->launch});
