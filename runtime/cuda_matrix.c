@@ -8,8 +8,23 @@
  * together from several of them.
  *
  * TGC_MATRIX_MODEL(row, sums, a, b), if it is defined, does what the instruction does.
+ *
+ * Of a thread's own there is the dot product of four bytes.
  */
 #include <stdint.h>
+
+//@ cuda_dot_bytes
+/* sum + the four products of bytes a (0..255) and b (-128..127) */
+static inline uint32_t dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 610
+    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+#else
+    sum += (a & 255) * (uint32_t)(int8_t)b + (a >> 8 & 255) * (uint32_t)(int8_t)(b >> 8);
+    return sum + (a >> 16 & 255) * (uint32_t)(int8_t)(b >> 16) + (a >> 24) * (uint32_t)(int8_t)(b >> 24);
+#endif
+}
 
 //@ cuda_words
 struct words2 { uint32_t x[2]; };

@@ -614,6 +614,13 @@ typedef int4 mask_i32x4;
 #define SPACE_local threadgroup
 #endif
 
+//@ metal_load_word f32x4
+/* four bytes from a multiple of four, in one transaction */
+#define load_word(space, p) (*(SPACE_##space const int *)(p))
+
+//@ metal_store_word f32x4
+#define store_word(space, p, v) (*(SPACE_##space int *)(p) = (v))
+
 //@ metal_load_aligned_f32x4 f32x4
 /* from a multiple of 16 bytes */
 #define load_aligned_f32x4(space, p) (*(SPACE_##space const f32x4 *)(p))

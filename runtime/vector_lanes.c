@@ -57,6 +57,13 @@ typedef lanes<int32_t> mask_f32x4, mask_i32x4;
 
 //@for f32x4:f32x4 i32x4:i32x4
 
+//@ lanes_load_word
+/* four bytes from a multiple of four, in one transaction */
+#define load_word(space, p) (*(const int *)(p))
+
+//@ lanes_store_word
+#define store_word(space, p, v) (*(int *)(p) = (v))
+
 //@ lanes_load_aligned_T T
 /* from a multiple of 16 bytes; a pointer is the same for all spaces */
 #define load_aligned_T(space, p) (*(const T *)(p))

@@ -171,13 +171,16 @@ static int bytes_at(struct expander *e, struct uop *offset)
 static void expand_bytes(struct expander *e, struct uop *u)
 {
     struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])};
-    int lanes = bytes_at(e, u->src[1]);
-    if (u->nsrc == 4) {
+    int lanes = bytes_at(e, u->src[1]), nsrc = u->nsrc;
+    if (nsrc == 4) {
         src[2] = expand_value_of(e, u->src[2]);
         src[3] = expand_splat(e, expand_value_of(e, u->src[3]), lanes);
+        nsrc = uop_is_int(src[2], 1) ? 2 : 4;
     }
-    struct uop *v = uop_intern(e->t, OP_LOAD, u->dtype, src, u->nsrc,
-                               (union arg){.i = VECTOR_BITS(lanes, 0, 1) | VECTOR_GROUPS});
+    struct uop *v = nsrc == 4 && uop_is_int(src[2], 0)
+                        ? src[3]
+                        : uop_intern(e->t, OP_LOAD, u->dtype, src, nsrc,
+                                     (union arg){.i = VECTOR_BITS(lanes, 0, 1) | VECTOR_GROUPS});
     expand_need(e, v);
     map_set(&e->value, u, v);
 }

@@ -104,6 +104,7 @@ struct half_f32x16 { f32x8 v; };
 /* OpenCL C, CUDA C and so on are what drivers and their compilers take: tests/onnx/opencl_test.py, cuda_test.py. */
 #define ON_OPENCL4(define, of, function)
 #define ON_LANES4(define, of, function)
+#define ON_LANES4DOT(define, of, function)
 #define ON_OPENCL8(define, of, function)
 #define ON_AVX2(define, of, function) X86(define(AVX2, of, function, IN_f32x8, i32x8, f32x8))
 #define ON_AVX512(define, of, function) X86(define(AVX512, of, function, IN_f32x16, i32x16, f32x16))
