@@ -20,28 +20,38 @@ static bool is_group(const struct nest *m, struct uop *weights, struct uop *r, i
     return n == DOT_BYTES && index_stride(m->t, weights->src[1], r, &stride) && stride == 1;
 }
 
-/* Whether the device has an instruction for matrices of bytes (grid_matrix.c), and the sum is long enough for it: it
- * takes neighbours by itself. */
-static bool is_for_matrices(const struct nest *m, int64_t n)
+/* The length of a sum of products of bytes along its innermost range; 0: it is none, or only the run knows. */
+static int64_t find_sum(struct tgc *t, struct uop *store, struct nest *m, struct uop **values, struct uop **weights)
+{
+    int64_t n;
+    bool found = nest_find(t, store, m) && !m->bytes && nest_sums_bytes(m, values, weights) && m->reduce->nsrc <= MAX_RANK &&
+                 uop_const_int(m->reduce->src[m->reduce->nsrc - 1]->src[0], &n);
+    return found ? n : 0;
+}
+
+bool bytes_are_for_matrices(struct tgc *t, struct uop *store)
 {
     enum { LEAST = 64, SIDES = 16 };
+    struct nest m;
+    struct uop *values, *weights;
     int sides = 0;
-    for (int i = m->first; i < m->store->nsrc; i++)
-        sides += m->store->src[i]->src[0]->vmax >= SIDES;
-    return device_multiplies(m->t->device, DTYPE_I8) && n >= LEAST && sides >= 2;
+    if (!device_multiplies(t->device, DTYPE_I8) || find_sum(t, store, &m, &values, &weights) < LEAST)
+        return false;
+    for (int i = m.first; i < store->nsrc; i++)
+        sides += store->src[i]->src[0]->vmax >= SIDES;
+    return sides >= 2;
 }
 
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
 {
     struct nest m;
     struct uop *src[MAX_RANK + 2], *values, *weights;
-    int64_t n, stride;
-    if (!nest_find(t, store, &m) || m.bytes || !nest_sums_bytes(&m, &values, &weights) ||
-        m.reduce->nsrc > MAX_RANK)
+    int64_t stride, n = find_sum(t, store, &m, &values, &weights);
+    if (n == 0)
         return store;
     int last = m.reduce->nsrc - 1;
     struct uop *r = m.reduce->src[last];
-    if (!uop_const_int(r->src[0], &n) || n % DOT_BYTES || is_for_matrices(&m, n) ||
+    if (n % DOT_BYTES ||
         !index_stride(t, values->src[1], r, &stride) || stride != 1 ||
         (!is_group(&m, weights, r, n) && !nest_is_packable(&m, weights)))
         return store;

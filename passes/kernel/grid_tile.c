@@ -387,6 +387,8 @@ bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct tiled *of = scratch_array(t, 1, sizeof *of);
     of->k = *k;
+    struct opt group = {.op = OPT_GROUP, .store = store};     /* bytes that no instruction for matrices takes */
+    (void)opt_apply(t, &of->k, NULL, &group, 1, NULL);
     pack_operands(t, &of->k, store);
     if (!find_tiles(t, of, store))
         return false;

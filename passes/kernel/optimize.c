@@ -185,7 +185,8 @@ bool pass_group_bytes(struct tgc *t, struct schedule *s, struct kernel *k)
     (void)s;
     for (int i = 0; i < k->ast->nsrc; i++) {
         struct opt group = {.op = OPT_GROUP, .store = i};
-        (void)opt_apply(t, k, NULL, &group, 1, NULL);    /* wherever it is legal */
+        if (!bytes_are_for_matrices(t, k->ast->src[i]))
+            (void)opt_apply(t, k, NULL, &group, 1, NULL);    /* wherever it is legal */
     }
     return true;
 }

@@ -106,6 +106,9 @@ struct uop *store_sum(struct tgc *t, struct uop *store, int stage, int number);
 /* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of
  * DOT_BYTES. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
+/* Whether the device has an instruction for matrices of bytes (grid_matrix.c), and the store's sum is long enough for
+ * it: it takes neighbours by itself. */
+bool bytes_are_for_matrices(struct tgc *t, struct uop *store);
 /* merge_clamps.c: the store of a byte without redundant roundings and clamps. */
 struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
 /* order_gathers.c: which ranges of the store had best stand inside the innermost one, since its

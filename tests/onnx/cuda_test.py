@@ -2,11 +2,13 @@
 device from the text that their PTX was made of, where every access and every call of the driver is checked. Quick: the models of models/,
 every 60th of the onnx package's tests."""
 
+import base64
 import gc
 import re
 import shutil
 import sys
 from pathlib import Path
+from random import Random
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "exec")]
@@ -288,6 +290,19 @@ def fnv(text):
     return f"{value:016x}"
 
 
+def bytes_by_words(tgc, folder):
+    """Tiles of a product of bytes, too short for matrices: words of four, whose products are one instruction; the program runs on the emulated device."""
+    T.scratch(folder)
+    weights = base64.b64encode(Random(1).randbytes(72 * 48)).decode()
+    path = folder / "bytes.tg"
+    path.write_text(f'tg 1\ninput %x : u8[100, 48]\nweight %w : i8[72, 48] = base64("{weights}")\n%a = cast(%x) {{to=i32}}\n%b = cast(%w) {{to=i32}}\n'
+                    "%t = permute(%b) {perm=[1, 0]}\n%y = matmul(%a, %t)\noutput %y\n")
+    twin.check_model(tgc, path, folder / "m")
+    T.must(T.run([tgc, path, "-o", "m.ptx", "--target=cuda"], cwd=folder))
+    expect("dp4a.u32.s32" in (folder / "m.ptx").read_text(), "no dot products of four bytes")
+    check_assembly_by_nvrtc(tgc, path, folder / "ptxas")
+
+
 def main():
     suite.parse()
     build = suite.options.build
@@ -314,6 +329,7 @@ def main():
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)
+    suite.add("products of bytes", bytes_by_words, tgc, scratch / "bytes")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
     suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands", build)
