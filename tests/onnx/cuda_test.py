@@ -207,6 +207,21 @@ def matrices(tgc, folder, text, options, row):
     expect(("mma.sync.aligned" in (folder / "ptx" / "m.ptx").read_text()) == bool(row), "PTX has another instruction")
 
 
+def lanes_that_diverge(tgc, folder):
+    """Half of a warp's lanes go around the instruction: the emulated device says so."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(MATRICES[0][1])
+    twin.emit(tgc, "net.tg", folder, "net")
+    text = (folder / "net.cu").read_text()
+    broken = re.sub(r"( +)(m16n8k16_f16\((?:sum|acc))", r"\1if (thread % 2) \2", text)
+    expect(broken != text, "no instruction")
+    (folder / "net.cu").write_text(broken)
+    (folder / "net.c").write_text(of_text((folder / "net.c").read_text(), text, broken))
+    T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+    done = T.run([folder / "net", "--selftest"], env=twin.environment_of(folder, "net"))
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: .*(diverge|barrier|differ|meet|wait)", done.err), done.describe())
+
+
 def shuffles(tgc, folder):
     """Rows whose block is one warp are summed up by shuffles, which need no barrier; the program runs on the emulated device."""
     twin.check_model(tgc, ROOT / "models" / "layer_norm.tg", folder)
@@ -327,6 +342,7 @@ def main():
     suite.add("LLVM: an architecture that it does not know", lower_target, tgc, scratch / "lower")
     suite.add("LLVM: a kernel out of bounds", broken_by_llvm, tgc, scratch / "broken-llvm", kernel_ir.VERSIONS[0])
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
+    suite.add("matrices: lanes that diverge", lanes_that_diverge, tgc, scratch / "matrices-diverge")
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)
     suite.add("products of bytes", bytes_by_words, tgc, scratch / "bytes")
