@@ -55,7 +55,7 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
         use.local_nbytes += k->scratch[i]->is_local ? buffer_most_nbytes(k->scratch[i]) : 0;
     walk(k, &use);
     /* threads of tiles wait for what all of them copy, a step early or while another block computes, and not for each term */
-    double full = use.local_asked > 0 && use.local_asked > use.asked ? (double)d->units * d->wave * RATIO_GRID_FILL : cost_full_threads(d);
+    double full = use.local_asked > 0 && use.local_asked > use.asked ? cost_tile_threads(d) : cost_full_threads(d);
     double busy = use.threads / full;
     use.moved = use.asked < k->nbytes ? use.asked : k->nbytes;       /* of a table that is gathered from, a part */
     double compute = k->flop / d->gflops / (busy < 1 ? busy : 1), memory = use.moved / d->gbytes,

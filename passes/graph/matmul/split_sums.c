@@ -19,7 +19,7 @@
 #include "passes/target/cost.h"
 #include "passes/target/target.h"
 
-enum { PARTS_MOST = 64, TERMS_LEAST = 32 };
+enum { PARTS_MOST = 64, TERMS_LEAST = 32, TILED_LEAST = 8 };
 
 static double nelem_of(const struct uop *v)
 {
@@ -64,8 +64,9 @@ static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
     double results = nelem_of(c->sum), terms = nelem_of(c->product) / results, least = 0;
     double nbytes = 4 * (nelem_of(c->factor[0].base) + nelem_of(c->factor[1].base));
     int64_t n = c->product->dim[axis]->arg.i, best = 1;
+    bool tiled = contraction_extent(c, ROLE_ROW) >= TILED_LEAST && contraction_extent(c, ROLE_COLUMN) >= TILED_LEAST;
     for (int64_t parts = 1; parts <= PARTS_MOST && n / parts >= TERMS_LEAST; parts++) {
-        double ns = cost_sum_ns(t->device, results, terms, nbytes, (double)parts);
+        double ns = cost_sum_ns(t->device, results, terms, nbytes, (double)parts, tiled);
         if (n % parts || (parts > 1 && n / parts % 4) || (parts > 1 && ns >= least))
             continue;
         least = ns;
