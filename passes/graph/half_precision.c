@@ -191,6 +191,8 @@ static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
 static bool is_softmax(struct uop *u)
 {
     const struct uop *v = value_behind(u, MOVES_OPERAND);
+    if (v->op == OP_WHERE)           /* of rows that are masked as a whole */
+        v = value_behind(v->src[2], MOVES_OPERAND);
     bool exponential = v->op == OP_EXP;
     for (int k = 0; k < 2 && (v->op == OP_DIV || v->op == OP_MUL); k++)
         exponential |= value_behind(v->src[k], MOVES_OPERAND)->op == OP_EXP;
