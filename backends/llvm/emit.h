@@ -142,6 +142,9 @@ value call(const struct emit *e, value function, value *arg, int n);
 /* LLVM's own intrinsic, by its name and the types that it is for */
 value call_intrinsic(const struct emit *e, const char *name, LLVMTypeRef *type, int ntype,
                      value *arg, int n);
+/* An attribute of a function, at a parameter, counted from 1, or ~0u: of itself; one with a text. */
+void function_attribute(const struct emit *e, value function, unsigned at, const char *name);
+void function_attribute_text(const struct emit *e, value function, const char *name, const char *text);
 /* The ABIs of some machines want integers of less than a register extended: zero for what is narrower
  * than an int, by its sign else. Of a function, whose result has that type, and of a call. */
 void extend_function(const struct emit *e, value function, LLVMTypeRef result);
@@ -203,8 +206,6 @@ void emit_acc(struct emit *e, const struct uop *u);
 void emit_assign(struct emit *e, const struct uop *u);
 
 /* kernel.c */
-void function_attribute(const struct emit *e, value function, unsigned at, const char *name);
-void function_attribute_text(const struct emit *e, value function, const char *name, const char *text);
 void function_open(struct emit *e, value function);         /* one that the module has */
 void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal);
 void function_end(struct emit *e);       /* behind its last instruction */
@@ -242,20 +243,19 @@ struct gpu {
     const bool *kept;            /* by position in its program: loops that are not to be unrolled */
 };
 void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
+/* gpu_ops.c. One of gpu_language.c's functions; "thread" or "block": its number along an axis, an i32; the
+ * work-item's number in its wave of so many, a power of 2. */
+value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n);
+value gpu_number(const struct emit *e, const char *what, int axis);
+value gpu_lane(const struct emit *e, int lanes);
 /* The RANGE, if it is a place of the grid or of the block, or a block's thread has a part of it; false:
  * it is a loop. */
 bool gpu_range(struct emit *e, const struct uop *u);
 void gpu_barrier(struct emit *e);
-/* One of gpu_language.c's functions; the work-item's number in its wave of so many, a power of 2. */
-value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n);
-value gpu_lane(const struct emit *e, int lanes);
+void gpu_shuffle(struct emit *e, const struct uop *u);
 /* gpu_matrix.c */
 void gpu_matrix_load(struct emit *e, const struct uop *u);
 void gpu_matrix_product(struct emit *e, const struct uop *u);
-void gpu_shuffle(struct emit *e, const struct uop *u);
-/* Says of the loop, which ends with this branch, whether it becomes straight-line code: one over lanes
- * does, one that is kept does not, LLVM decides for the others. */
-void gpu_unroll(struct emit *e, const struct region *r, value branch);
 
 /* piece_code.c: the functions of runtime/ that the module calls, from their text, as functions of the
  * module. */

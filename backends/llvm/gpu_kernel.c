@@ -14,122 +14,6 @@
 
 enum { SPACE_OF_GLOBAL = 1, SPACE_OF_BLOCK = 3 };
 
-/* ------------------------------------------------------------------------------- what devices have */
-
-value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n)
-{
-    value f = e->l->GetNamedFunction(e->module, name);
-    if (f)
-        return f;
-    f = e->l->AddFunction(e->module, name, e->l->FunctionType(result, type, (unsigned)n, 0));
-    function_attribute(e, f, ~0u, "convergent");
-    function_attribute(e, f, ~0u, "nounwind");
-    return f;
-}
-
-/* "thread" or "block": its number along an axis, an i32 */
-static value number_of(const struct emit *e, const char *what, int axis)
-{
-    return call(e, gpu_function(e, mem_printf(e->t, "gpu.%s.%c", what, "xyz"[axis]), e->i32, NULL, 0), NULL, 0);
-}
-
-value gpu_lane(const struct emit *e, int lanes)
-{
-    return binary(e, LLVM_AND, number_of(e, "thread", 0), const_int(e, e->i32, lanes - 1));
-}
-
-void gpu_barrier(struct emit *e)
-{
-    if (e->gpu)                          /* elsewhere a block has one thread */
-        call(e, gpu_function(e, "gpu.barrier", e->nothing, NULL, 0), NULL, 0);
-}
-
-void gpu_shuffle(struct emit *e, const struct uop *u)
-{
-    struct uop *acc = u->src[0], *both[2] = {acc, acc};
-    if (!e->gpu)
-        return;
-    if (acc->dtype != DTYPE_F32 || acc->lanes != 1)
-        TGC_BUG(e->t, "a shuffle of %s[%d]", dtype_name(acc->dtype), acc->lanes);
-    value own = operand(e, acc);
-    value f = gpu_function(e, mem_printf(e->t, "gpu.shuffle.%d", SHUFFLE_MASK(u->arg.i)), e->f32, &e->f32, 1);
-    const struct uop *op = uop_intern(e->t, SHUFFLE_OP(u->arg.i), u->dtype, both, 2, (union arg){0});
-    store_as(e, apply(e, op, (value[]){own, call(e, f, &own, 1)}), acc_place(e, acc), 0);
-}
-
-/* ------------------------------------------------------------------------------------------ places */
-
-/* The number along dimension d of the grid: of the block, or of the work-item, where blocks are no
- * matter of the kernel's. */
-static value place_in_grid(const struct emit *e, int d)
-{
-    int axis = device_axis(e->gpu->p, e->k, d);
-    value block = number_of(e, "block", axis);
-    if (e->k->block)
-        return block;
-    return binary(e, LLVM_ADD, binary(e, LLVM_MUL, block, const_int(e, e->i32, e->gpu->block[d])),
-                  number_of(e, "thread", d));
-}
-
-/* The work-item's number among `turns` of the block, each for `between` neighbours. */
-static value place_in_block(const struct emit *e, const struct uop *u, int64_t between, int64_t turns)
-{
-    value at = number_of(e, "thread", 0);
-    if (between > 1)
-        at = binary(e, LLVM_UDIV, at, const_int(e, e->i32, between));
-    if (range_is_item(u) && sat_mul(between, turns) < e->k->block)
-        at = binary(e, LLVM_UREM, at, const_int(e, e->i32, turns));
-    return at;
-}
-
-/* Whether all places that there are have work: nothing stands around the kernel's barriers then. */
-static bool is_whole(const struct emit *e, const struct uop *u, int d)
-{
-    const struct kernel *k = e->k;
-    int64_t n;
-    if (!range_is_grid(u) || (k->block && (k->ast->nsrc == 1 || range_is(u, AXIS_BAND))))
-        return true;
-    return uop_const_int(k->grid[d], &n) && uop_is_int(u->src[0], n) && (k->block || n % k->group[d] == 0);
-}
-
-bool gpu_range(struct emit *e, const struct uop *u)
-{
-    int64_t n, between, turns = u->src[0]->vmax;
-    bool all = range_is_of_block(u) && uop_const_int(u->src[0], &n) && n == e->k->block;
-    if (range_is_of_block(u) && !all) {
-        range_share(e, u, cast_to(e, LLVM_ZEXT, number_of(e, "thread", 0), e->i64), const_i64(e, e->k->block));
-        return true;
-    }
-    if (!all && !range_is_grid(u) && !range_is_item(u))
-        return false;
-    int d = linear_inner_workers(e->linear, e->nlinear, e->position, &between);
-    value size = offset_wide(e, u->src[0]);
-    value at = range_is_grid(u) ? place_in_grid(e, d) : place_in_block(e, u, between, turns);
-    at = cast_to(e, LLVM_ZEXT, at, e->l->TypeOf(size));
-    guard_open(e, u, is_whole(e, u, d) ? NULL : compare_ints(e, LLVM_SLT, at, size));
-    define(e, u, at);
-    return true;
-}
-
-/* A node with one string; with itself as the first operand it is no other loop's. */
-void gpu_unroll(struct emit *e, const struct region *r, value branch)
-{
-    static const char kind[] = "llvm.loop";
-    const struct llvm *l = e->l;
-    const char *what = range_is_lane(r->u) ? "llvm.loop.unroll.full" : r->is_kept ? "llvm.loop.unroll.disable" : NULL;
-    if (!what)
-        return;
-    LLVMMetadataRef word = l->MDStringInContext2(e->context, what, strlen(what));
-    LLVMMetadataRef self = l->TemporaryMDNode(e->context, NULL, 0);
-    LLVMMetadataRef list[2] = {self, l->MDNodeInContext2(e->context, &word, 1)};
-    LLVMMetadataRef node = l->MDNodeInContext2(e->context, list, 2);
-    l->MetadataReplaceAllUsesWith(self, node);
-    l->SetMetadata(branch, l->GetMDKindIDInContext(e->context, kind, sizeof kind - 1),
-                   l->MetadataAsValue(e->context, node));
-}
-
-/* ------------------------------------------------------------------------------------- the kernel */
-
 static LLVMTypeRef type_of_kernel(const struct emit *e, const struct parameter *a, int n)
 {
     LLVMTypeRef *type = scratch_array(e->t, (size_t)n + 1, sizeof *type);
@@ -142,7 +26,7 @@ static LLVMTypeRef type_of_kernel(const struct emit *e, const struct parameter *
 static value place_own(const struct emit *e, const struct buffer *b, value p)
 {
     const struct kernel *k = e->k;
-    value number = k->block ? cast_to(e, LLVM_ZEXT, number_of(e, "thread", 0), e->i64) : e->part;
+    value number = k->block ? cast_to(e, LLVM_ZEXT, gpu_number(e, "thread", 0), e->i64) : e->part;
     if (k->block && k->is_shared)
         number = binary(e, LLVM_ADD, binary(e, LLVM_MUL, e->part, const_i64(e, k->block)), number);
     value at = binary(e, LLVM_MUL, number, const_i64(e, (int64_t)scratch_stride(b)));
@@ -214,7 +98,7 @@ void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct varian
     function_begin(e, mem_printf(e->t, "%s_%s", e->name, program_kernel_name(gpu.p, k)), type_of_kernel(e, a, n),
                    false);
     gpu_languages[gpu.row->kind].launched(e, gpu.block);
-    e->part = k->is_shared && !k->ngrid ? cast_to(e, LLVM_ZEXT, number_of(e, "block", 0), e->i64) : NULL;
+    e->part = k->is_shared && !k->ngrid ? cast_to(e, LLVM_ZEXT, gpu_number(e, "block", 0), e->i64) : NULL;
     e->parts = e->part ? const_i64(e, gpu.p->threads) : NULL;
     bind_parameters(e, k, a, n);
     for (int i = 0; i < k->nscratch; i++)

@@ -2,21 +2,6 @@
  * where threads share the kernel, which part of how many this call computes. */
 #include "backends/llvm/emit.h"
 
-#include <string.h>
-
-void function_attribute(const struct emit *e, value function, unsigned at, const char *name)
-{
-    unsigned kind = e->l->GetEnumAttributeKindForName(name, strlen(name));
-    e->l->AddAttributeAtIndex(function, at, e->l->CreateEnumAttribute(e->context, kind, 0));
-}
-
-void function_attribute_text(const struct emit *e, value function, const char *name, const char *text)
-{
-    e->l->AddAttributeAtIndex(function, ~0u,
-                              e->l->CreateStringAttribute(e->context, name, (unsigned)strlen(name),
-                                                          text, (unsigned)strlen(text)));
-}
-
 void function_open(struct emit *e, value function)
 {
     e->function = function;
@@ -78,7 +63,10 @@ void emit_uop(struct emit *e, const struct uop *u)
     case OP_BARRIER: gpu_barrier(e); break;
     case OP_SHUFFLE: gpu_shuffle(e, u); break;
     case OP_MATRIX: gpu_matrix_product(e, u); break;
-    case OP_RANGE: emit_range(e, u); break;
+    case OP_RANGE:
+        if (!e->gpu || !gpu_range(e, u))
+            emit_range(e, u);
+        break;
     case OP_GUARD: guard_open(e, u, operand(e, u->src[0])); break;
     case OP_END: case OP_ENDGUARD: loop_close(e); break;
     case OP_ACC: emit_acc(e, u); break;

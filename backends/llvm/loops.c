@@ -9,6 +9,8 @@
  */
 #include "backends/llvm/emit.h"
 
+#include <string.h>
+
 /* ----------------------------------------------------------------------------------------- loops */
 
 static void region_open(struct emit *e, struct region r)
@@ -52,6 +54,25 @@ void guard_open(struct emit *e, const struct uop *u, value cond)
     region_open(e, r);
 }
 
+/* Says of a device's loop, which ends with this branch, whether it becomes straight-line code: one over lanes does,
+ * one that is kept does not, LLVM decides for the others. A node with one string; with itself as the first operand
+ * it is no other loop's. */
+static void mark_unrolled(const struct emit *e, const struct region *r, value branch)
+{
+    static const char kind[] = "llvm.loop";
+    const struct llvm *l = e->l;
+    const char *what = range_is_lane(r->u) ? "llvm.loop.unroll.full" : r->is_kept ? "llvm.loop.unroll.disable" : NULL;
+    if (!what)
+        return;
+    LLVMMetadataRef word = l->MDStringInContext2(e->context, what, strlen(what));
+    LLVMMetadataRef self = l->TemporaryMDNode(e->context, NULL, 0);
+    LLVMMetadataRef list[2] = {self, l->MDNodeInContext2(e->context, &word, 1)};
+    LLVMMetadataRef node = l->MDNodeInContext2(e->context, list, 2);
+    l->MetadataReplaceAllUsesWith(self, node);
+    l->SetMetadata(branch, l->GetMDKindIDInContext(e->context, kind, sizeof kind - 1),
+                   l->MetadataAsValue(e->context, node));
+}
+
 void loop_close(struct emit *e)
 {
     if (e->nregion == 0)
@@ -69,7 +90,7 @@ void loop_close(struct emit *e)
         return;
     value branch = e->l->BuildBr(e->at, r->head ? r->head : r->exit);
     if (e->gpu && r->head && r->u)
-        gpu_unroll(e, r, branch);
+        mark_unrolled(e, r, branch);
     e->l->PositionBuilderAtEnd(e->at, r->exit);
 }
 
@@ -100,8 +121,6 @@ void range_share(struct emit *e, const struct uop *u, value part, value parts)
 
 void emit_range(struct emit *e, const struct uop *u)
 {
-    if (e->gpu && gpu_range(e, u))
-        return;
     value size = offset_wide(e, u->src[0]), end = size;
     value begin = const_int(e, e->l->TypeOf(size), 0);
     bool down = e->k->counts_down && e->nregion == 0 && loop_loads(e);

@@ -213,3 +213,16 @@ LLVMBasicBlockRef block_new(const struct emit *e, const char *name)
 {
     return e->l->AppendBasicBlockInContext(e->context, e->function, name);
 }
+
+void function_attribute(const struct emit *e, value function, unsigned at, const char *name)
+{
+    unsigned kind = e->l->GetEnumAttributeKindForName(name, strlen(name));
+    e->l->AddAttributeAtIndex(function, at, e->l->CreateEnumAttribute(e->context, kind, 0));
+}
+
+void function_attribute_text(const struct emit *e, value function, const char *name, const char *text)
+{
+    e->l->AddAttributeAtIndex(function, ~0u,
+                              e->l->CreateStringAttribute(e->context, name, (unsigned)strlen(name),
+                                                          text, (unsigned)strlen(text)));
+}

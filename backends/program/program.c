@@ -457,12 +457,6 @@ void program_write_pieces(struct tgc *t, const struct schedule *s, const struct 
     }
 }
 
-const struct variant *program_variant_on_device(const struct program *p, const struct kernel *k)
-{
-    bool may = device_has_grid(p->t) || (k->ngrid == 0 && k->block == 0);
-    return p->backend->device && k->nvariant && may ? k->variant : NULL;
-}
-
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
                      struct text *c, struct text *h, bool *weights_beside)
 {

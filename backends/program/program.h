@@ -259,6 +259,9 @@ const struct kernel **twins_find(struct tgc *t, const struct schedule *s);
 /* variants.c: kernels for each instruction set, and pick_kernels() */
 bool program_has_variants(const struct program *p);
 const char *program_variant_name(const struct program *p, const struct kernel *k, enum isa isa);
+/* A device has one program of each kernel: in vectors, if there are some; but without a grid not where
+ * work-items share the loops, which they do in the portable program alone. NULL: the portable one. */
+const struct variant *program_variant_on_device(const struct program *p, const struct kernel *k);
 void variants_write(struct program *p, struct text *out);
 void variants_write_pieces(struct program *p, struct text *out); /* runtime/'s functions on vectors that are used */
 
@@ -342,9 +345,6 @@ void program_name_all(struct program *p);
 /* name of the function */
 const char *program_kernel_name(const struct program *p, const struct kernel *k);
 /* whether it shares another kernel's function */
-/* A device has one program of each kernel: in vectors, if there are some; but without a grid not where
- * work-items share the loops, which they do in the portable program alone. NULL: the portable one. */
-const struct variant *program_variant_on_device(const struct program *p, const struct kernel *k);
 bool program_is_twin(const struct program *p, const struct kernel *k);
 /* the caller passes it, in NAME_inputs */
 bool schedule_passes_var(const struct schedule *s, const struct var *v);

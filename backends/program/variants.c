@@ -237,3 +237,9 @@ void variants_write(struct program *p, struct text *out)
     }
     write_pick(p, out);
 }
+
+const struct variant *program_variant_on_device(const struct program *p, const struct kernel *k)
+{
+    bool may = device_has_grid(p->t) || (k->ngrid == 0 && k->block == 0);
+    return p->backend->device && k->nvariant && may ? k->variant : NULL;
+}

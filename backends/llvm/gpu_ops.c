@@ -1,0 +1,100 @@
+/* gpu_ops.c - what kernels of devices have beside those of processors: numbers of threads and blocks, barriers,
+ * shuffles, ranges over the grid or a block. Functions of the device are gpu_language.c's.
+ */
+#include "backends/device/device.h"
+#include "backends/llvm/emit.h"
+#include "passes/analysis/access.h"
+
+value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n)
+{
+    value f = e->l->GetNamedFunction(e->module, name);
+    if (f)
+        return f;
+    f = e->l->AddFunction(e->module, name, e->l->FunctionType(result, type, (unsigned)n, 0));
+    function_attribute(e, f, ~0u, "convergent");
+    function_attribute(e, f, ~0u, "nounwind");
+    return f;
+}
+
+value gpu_number(const struct emit *e, const char *what, int axis)
+{
+    return call(e, gpu_function(e, mem_printf(e->t, "gpu.%s.%c", what, "xyz"[axis]), e->i32, NULL, 0), NULL, 0);
+}
+
+value gpu_lane(const struct emit *e, int lanes)
+{
+    return binary(e, LLVM_AND, gpu_number(e, "thread", 0), const_int(e, e->i32, lanes - 1));
+}
+
+void gpu_barrier(struct emit *e)
+{
+    if (e->gpu)                          /* elsewhere a block has one thread */
+        call(e, gpu_function(e, "gpu.barrier", e->nothing, NULL, 0), NULL, 0);
+}
+
+void gpu_shuffle(struct emit *e, const struct uop *u)
+{
+    struct uop *acc = u->src[0], *both[2] = {acc, acc};
+    if (!e->gpu)
+        return;
+    if (acc->dtype != DTYPE_F32 || acc->lanes != 1)
+        TGC_BUG(e->t, "a shuffle of %s[%d]", dtype_name(acc->dtype), acc->lanes);
+    value own = operand(e, acc);
+    value f = gpu_function(e, mem_printf(e->t, "gpu.shuffle.%d", SHUFFLE_MASK(u->arg.i)), e->f32, &e->f32, 1);
+    const struct uop *op = uop_intern(e->t, SHUFFLE_OP(u->arg.i), u->dtype, both, 2, (union arg){0});
+    store_as(e, apply(e, op, (value[]){own, call(e, f, &own, 1)}), acc_place(e, acc), 0);
+}
+
+/* ------------------------------------------------------------------------------------------ places */
+
+/* The number along dimension d of the grid: of the block, or of the work-item, where blocks are no
+ * matter of the kernel's. */
+static value place_in_grid(const struct emit *e, int d)
+{
+    int axis = device_axis(e->gpu->p, e->k, d);
+    value block = gpu_number(e, "block", axis);
+    if (e->k->block)
+        return block;
+    return binary(e, LLVM_ADD, binary(e, LLVM_MUL, block, const_int(e, e->i32, e->gpu->block[d])),
+                  gpu_number(e, "thread", d));
+}
+
+/* The work-item's number among `turns` of the block, each for `between` neighbours. */
+static value place_in_block(const struct emit *e, const struct uop *u, int64_t between, int64_t turns)
+{
+    value at = gpu_number(e, "thread", 0);
+    if (between > 1)
+        at = binary(e, LLVM_UDIV, at, const_int(e, e->i32, between));
+    if (range_is_item(u) && sat_mul(between, turns) < e->k->block)
+        at = binary(e, LLVM_UREM, at, const_int(e, e->i32, turns));
+    return at;
+}
+
+/* Whether all places that there are have work: nothing stands around the kernel's barriers then. */
+static bool is_whole(const struct emit *e, const struct uop *u, int d)
+{
+    const struct kernel *k = e->k;
+    int64_t n;
+    if (!range_is_grid(u) || (k->block && (k->ast->nsrc == 1 || range_is(u, AXIS_BAND))))
+        return true;
+    return uop_const_int(k->grid[d], &n) && uop_is_int(u->src[0], n) && (k->block || n % k->group[d] == 0);
+}
+
+bool gpu_range(struct emit *e, const struct uop *u)
+{
+    int64_t n, between, turns = u->src[0]->vmax;
+    bool all = range_is_of_block(u) && uop_const_int(u->src[0], &n) && n == e->k->block;
+    if (range_is_of_block(u) && !all) {
+        range_share(e, u, cast_to(e, LLVM_ZEXT, gpu_number(e, "thread", 0), e->i64), const_i64(e, e->k->block));
+        return true;
+    }
+    if (!all && !range_is_grid(u) && !range_is_item(u))
+        return false;
+    int d = linear_inner_workers(e->linear, e->nlinear, e->position, &between);
+    value size = offset_wide(e, u->src[0]);
+    value at = range_is_grid(u) ? place_in_grid(e, d) : place_in_block(e, u, between, turns);
+    at = cast_to(e, LLVM_ZEXT, at, e->l->TypeOf(size));
+    guard_open(e, u, is_whole(e, u, d) ? NULL : compare_ints(e, LLVM_SLT, at, size));
+    define(e, u, at);
+    return true;
+}
