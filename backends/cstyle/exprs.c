@@ -231,7 +231,7 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
     if (src->kind == 'W')
         return vector_call(p, "from_i32", src->s, kind, u->lanes);
     enum dtype from = u->src[0]->dtype;
-    if (from == DTYPE_F16 && u->src[0]->op == OP_LOAD)                  /* floats already */
+    if (dtype_is_half(from) && u->src[0]->op == OP_LOAD)                  /* floats already */
         return e;
     if (dtype_is_half(from))
         return vector_call(p, mem_printf(p->t, "round_%s", dtype_name(from)), src->s, kind, u->lanes);
@@ -365,7 +365,7 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *space,
 
 struct expr expr_load_halves(struct program *p, const struct expr *e)
 {
-    return vector_call(p, "load_f16", e->s, 'X', e->lanes);
+    return vector_call(p, mem_printf(p->t, "load_%s", dtype_name(e->of)), e->s, 'X', e->lanes);
 }
 
 struct expr expr_load_bytes_where(struct program *p, const struct expr *e, const struct expr *cond)

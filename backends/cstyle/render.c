@@ -76,7 +76,7 @@ static void write_load(struct writer *w, const struct uop *u)
         v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, space_of(b), place, u->arg.i)
            : bits        ? expr_name(place, 'I')
                          : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
-    if (w->p->backend->device && v->e.kind == 'P' && v->e.of == DTYPE_F16)   /* a pointer would name its memory */
+    if (w->p->backend->device && v->e.kind == 'P' && dtype_is_half(v->e.of))   /* a pointer would name its memory */
         v->e = expr_load_halves(w->p, &v->e);
     if (u->nsrc > 2 && v->e.kind == 'P' && dtype_is_byte(u->dtype) && load_is_zero_elsewhere(u)) {
         v->e = expr_load_bytes_where(w->p, &v->e, &src[2]);
