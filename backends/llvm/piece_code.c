@@ -1,447 +1,12 @@
 /* piece_code.c - functions of runtime/ as functions of a module, from their text: kernels of devices have
  * no library of C, and what the functions compute is written once. The C is theirs: numbers and tables of
- * them, pointers to a result, expressions, if, for, while, return. What else it has is a bug (words_wrong());
- * pieces that processors have an instruction for are LLVM's (builtin[]).
+ * them, pointers to a result, expressions, if, for, while, return. What else it has is a bug (words_wrong()).
  *
- * One pass, by recursive descent, each rule builds what it has read; variables are places on the stack,
- * which LLVM makes registers.
+ * One pass, by recursive descent; variables are places on the stack, which LLVM makes registers.
  */
 #include "backends/llvm/piece_code.h"
 
-#include <math.h>
-#include <string.h>
-
-/* What an expression is: a value, or a place where there is one. */
-struct operand {
-    value v;
-    enum ctype type;
-    bool is_place, is_pointer;   /* pointer: to what has the type; a table's name is one */
-    value factor[2];             /* of a product of floats, of its type; NULL: it is none */
-};
-struct variable { const char *name; size_t n; struct operand o; };
-struct piece {
-    struct words w;
-    struct emit *e;
-    enum ctype result;
-    struct variable *variable; int nvariable; size_t cap;
-};
-enum { MOST_ARGUMENTS = 8, MOST_ELEMENTS = 64 };
-
-static struct operand expression(struct piece *p);
-static struct operand assignment(struct piece *p);
-static struct operand unary(struct piece *p);
-
-static struct operand made(value v, enum ctype type) { return (struct operand){.v = v, .type = type}; }
-
-static value read(struct piece *p, struct operand o)
-{
-    return o.is_place ? ctype_load(p->e, o.v, o.type) : o.v;
-}
-
-static value read_as(struct piece *p, struct operand o, enum ctype type)
-{
-    return ctype_convert(p->e, read(p, o), o.type, type);
-}
-
-/* As an i1. */
-static value read_condition(struct piece *p, struct operand o)
-{
-    return p->e->l->BuildICmp(p->e->at, LLVM_NE, read_as(p, o, C_BOOL), const_int(p->e, p->e->i32, 0), "");
-}
-
-static struct operand truth(struct piece *p, value i1) { return made(cast_to(p->e, LLVM_ZEXT, i1, p->e->i32), C_I32); }
-
-/* --------------------------------------------------------------------------------------- operands */
-
-static struct operand number(struct piece *p)
-{
-    const struct words w = p->w;
-    LLVMTypeRef type = ctype_register(p->e, w.type);
-    words_next(&p->w);
-    return made(w.type >= C_F32 ? p->e->l->ConstReal(type, w.real) : const_int(p->e, type, (int64_t)w.whole), w.type);
-}
-
-static struct operand *find_variable(struct piece *p)
-{
-    for (int i = p->nvariable - 1; i >= 0; i--)
-        if (p->variable[i].n == p->w.n && memcmp(p->variable[i].name, p->w.s, p->w.n) == 0)
-            return &p->variable[i].o;
-    return NULL;
-}
-
-static const struct { const char *name; enum ctype type; double v; } constant[] = {
-    {"NAN", C_F32, NAN}, {"INFINITY", C_F32, INFINITY}, {"INT32_MAX", C_I32, INT32_MAX}, {"INT32_MIN", C_I32, INT32_MIN},
-    {"UINT32_MAX", C_U32, UINT32_MAX}};
-static const struct { const char *name; enum ctype type; uint64_t v; } wide_constant[] = {
-    {"INT64_MAX", C_I64, INT64_MAX}, {"INT64_MIN", C_I64, (uint64_t)1 << 63}, {"UINT64_MAX", C_U64, UINT64_MAX}};
-
-static bool find_constant(struct piece *p, struct operand *o)
-{
-    for (size_t i = 0; i < sizeof constant / sizeof *constant; i++)
-        if (words_are(&p->w, constant[i].name)) {
-            enum ctype type = constant[i].type;
-            *o = made(type == C_F32 ? p->e->l->ConstReal(p->e->f32, constant[i].v)
-                                    : const_int(p->e, p->e->i32, (int64_t)constant[i].v), type);
-            return true;
-        }
-    for (size_t i = 0; i < sizeof wide_constant / sizeof *wide_constant; i++)
-        if (words_are(&p->w, wide_constant[i].name)) {
-            *o = made(const_int(p->e, p->e->i64, (int64_t)wide_constant[i].v), wide_constant[i].type);
-            return true;
-        }
-    return false;
-}
-
-/* Functions that are an instruction: LLVM's intrinsic of the arguments' type, NULL: the same bits. */
-static const struct { const char *name; enum ctype of, to; const char *intrinsic; } builtin[] = {
-    {"fabs", C_F64, C_F64, "llvm.fabs"}, {"fabsf", C_F32, C_F32, "llvm.fabs"},
-    {"copysign", C_F64, C_F64, "llvm.copysign"}, {"copysignf", C_F32, C_F32, "llvm.copysign"},
-    {"sqrt_f64", C_F64, C_F64, "llvm.sqrt"}, {"sqrt_f32", C_F32, C_F32, "llvm.sqrt"},
-    {"bits_f32", C_F32, C_U32, NULL}, {"float_bits", C_U32, C_F32, NULL},
-    {"bits_f64", C_F64, C_U64, NULL}, {"double_bits", C_U64, C_F64, NULL}};
-
-static bool call_builtin(struct piece *p, const char *name, const struct operand *a, int n, struct operand *r)
-{
-    value arg[2];
-    for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++) {
-        LLVMTypeRef type = ctype_register(p->e, builtin[i].of);
-        if (strcmp(name, builtin[i].name) != 0 || n > 2)
-            continue;
-        for (int k = 0; k < n; k++)
-            arg[k] = read_as(p, a[k], builtin[i].of);
-        *r = made(builtin[i].intrinsic ? call_intrinsic(p->e, builtin[i].intrinsic, &type, 1, arg, n)
-                                       : p->e->l->BuildBitCast(p->e->at, arg[0], ctype_register(p->e, builtin[i].to), ""),
-                  builtin[i].to);
-        return true;
-    }
-    return false;
-}
-
-/* Of either float. */
-static struct operand sign_bit(struct piece *p, struct operand a)
-{
-    bool wide = a.type == C_F64;
-    LLVMTypeRef type = wide ? p->e->i64 : p->e->i32;
-    value bits = p->e->l->BuildBitCast(p->e->at, read(p, a), type, "");
-    return truth(p, p->e->l->BuildICmp(p->e->at, LLVM_SLT, bits, const_int(p->e, type, 0), ""));
-}
-
-/* "static inline float name(": the words are behind it then */
-static void read_head(struct words *w, enum ctype *result)
-{
-    if (!words_type(w, result) || w->kind != TOKEN_WORD)
-        words_wrong(w);
-    words_next(w);
-    words_need(w, "(");
-}
-
-static bool read_parameter(struct words *w, struct variable *a)
-{
-    if (words_take(w, ")"))
-        return false;
-    words_take(w, ",");
-    *a = (struct variable){.name = NULL};
-    if (!words_type(w, &a->o.type))
-        words_wrong(w);
-    a->o.is_pointer = words_take(w, "*");
-    a->name = w->s;
-    a->n = w->n;
-    words_next(w);
-    return true;
-}
-
-static struct operand call_other(struct piece *p, const char *name, const struct operand *a, int n)
-{
-    const struct snippet *s = snippet_find(name);
-    struct words w;
-    struct variable formal;
-    enum ctype result;
-    value arg[MOST_ARGUMENTS];
-    if (!s)
-        TGC_BUG(p->w.t, "%s of runtime/ calls %s(), which is not in runtime/", p->w.name, name);
-    words_begin(&w, p->w.t, name, s->text);
-    read_head(&w, &result);
-    for (int i = 0; i < n; i++) {
-        if (!read_parameter(&w, &formal))
-            words_wrong(&w);
-        arg[i] = formal.o.is_pointer ? a[i].v : read_as(p, a[i], formal.o.type);
-    }
-    return made(call_piece(p->e, name, ctype_register(p->e, result), arg, n), result);
-}
-
-static struct operand call_named(struct piece *p, const char *name)
-{
-    struct operand a[MOST_ARGUMENTS], r;
-    int n = 0;
-    while (!words_take(&p->w, ")")) {
-        if (n == MOST_ARGUMENTS)
-            words_wrong(&p->w);
-        a[n++] = assignment(p);
-        words_take(&p->w, ",");
-    }
-    if (strcmp(name, "signbit") == 0 && n == 1)
-        return sign_bit(p, a[0]);
-    return call_builtin(p, name, a, n, &r) ? r : call_other(p, name, a, n);
-}
-
-static struct operand primary(struct piece *p)
-{
-    struct operand r;
-    if (p->w.kind == TOKEN_NUMBER)
-        return number(p);
-    if (words_take(&p->w, "(")) {
-        r = expression(p);
-        words_need(&p->w, ")");
-        return r;
-    }
-    if (p->w.kind != TOKEN_WORD)
-        words_wrong(&p->w);
-    const struct operand *known = find_variable(p);
-    if (known || find_constant(p, &r)) {
-        r = known ? *known : r;
-        words_next(&p->w);
-        return r;
-    }
-    const char *name = mem_printf(p->w.t, "%.*s", (int)p->w.n, p->w.s);
-    words_next(&p->w);
-    words_need(&p->w, "(");
-    return call_named(p, name);
-}
-
-/* What is at a pointer, n elements on. */
-static struct operand element(struct piece *p, struct operand pointer, value n)
-{
-    LLVMTypeRef type = ctype_memory(p->e, pointer.type);
-    return (struct operand){.v = n ? pointer_at(p->e, pointer.v, type, n) : pointer.v, .type = pointer.type,
-                            .is_place = true};
-}
-
-/* ++ and --: the new value */
-static struct operand step(struct piece *p, struct operand o, int by)
-{
-    value v = ctype_convert(p->e, read(p, o), o.type, ctype_common(o.type, C_I32));
-    v = binary(p->e, LLVM_ADD, v, const_int(p->e, p->e->l->TypeOf(v), by));
-    ctype_store(p->e, v, o.v, o.type);
-    return o;
-}
-
-static struct operand postfix(struct piece *p)
-{
-    struct operand r = primary(p);
-    while (words_take(&p->w, "[")) {
-        r = element(p, r, read_as(p, expression(p), C_I64));
-        words_need(&p->w, "]");
-    }
-    if (words_are(&p->w, "++") || words_are(&p->w, "--")) {
-        struct operand before = made(read(p, r), r.type);
-        step(p, r, words_take(&p->w, "++") ? 1 : (words_next(&p->w), -1));
-        return before;
-    }
-    return r;
-}
-
-static struct operand negate(struct piece *p, struct operand o)
-{
-    enum ctype type = ctype_common(o.type, C_I32);
-    value v = read_as(p, o, type);
-    return made(type >= C_F32 ? p->e->l->BuildFNeg(p->e->at, v, "") : p->e->l->BuildNeg(p->e->at, v, ""), type);
-}
-
-static struct operand cast_or_primary(struct piece *p)
-{
-    struct words before = p->w;
-    enum ctype type;
-    if (words_take(&p->w, "(") && words_type(&p->w, &type)) {
-        words_need(&p->w, ")");
-        return made(read_as(p, unary(p), type), type);
-    }
-    p->w = before;
-    return postfix(p);
-}
-
-static struct operand unary(struct piece *p)
-{
-    struct operand o;
-    if (words_take(&p->w, "-"))
-        return negate(p, unary(p));
-    if (words_take(&p->w, "!"))
-        return truth(p, p->e->l->BuildNot(p->e->at, read_condition(p, unary(p)), ""));
-    if (words_take(&p->w, "~")) {
-        o = unary(p);
-        enum ctype type = ctype_common(o.type, C_I32);
-        return made(p->e->l->BuildNot(p->e->at, read_as(p, o, type), ""), type);
-    }
-    if (words_take(&p->w, "*"))
-        return element(p, unary(p), NULL);
-    if (words_take(&p->w, "&")) {
-        o = unary(p);
-        return (struct operand){.v = o.v, .type = o.type, .is_pointer = true};
-    }
-    return cast_or_primary(p);
-}
-
-/* -------------------------------------------------------------------------------------- operators */
-
-/* By C's precedence, the tightest last; whole, real: LLVM's operator, or comparison. Of signed integers,
- * which have others for some, one more. */
-struct operator { const char *sign; int level; bool compares; int whole, real, of_signed; };
-static const struct operator table[] = {
-    {"|", 2, false, LLVM_OR, 0, 0}, {"^", 3, false, LLVM_XOR, 0, 0}, {"&", 4, false, LLVM_AND, 0, 0},
-    {"==", 5, true, LLVM_EQ, LLVM_OEQ, 0}, {"!=", 5, true, LLVM_NE, LLVM_UNE, 0},
-    {"<", 6, true, LLVM_ULT, LLVM_OLT, LLVM_SLT}, {"<=", 6, true, LLVM_ULE, LLVM_OLE, LLVM_SLE},
-    {">", 6, true, LLVM_UGT, LLVM_OGT, LLVM_SGT}, {">=", 6, true, LLVM_UGE, LLVM_OGE, LLVM_SGE},
-    {"<<", 7, false, LLVM_SHL, 0, 0}, {">>", 7, false, LLVM_LSHR, 0, LLVM_ASHR},
-    {"+", 8, false, LLVM_ADD, LLVM_FADD, 0}, {"-", 8, false, LLVM_SUB, LLVM_FSUB, 0},
-    {"*", 9, false, LLVM_MUL, LLVM_FMUL, 0}, {"/", 9, false, LLVM_UDIV, LLVM_FDIV, LLVM_SDIV},
-    {"%", 9, false, LLVM_UREM, 0, LLVM_SREM}};
-enum { LEVEL_OR = 0, LEVEL_AND = 1, LEVEL_SHIFT = 7 };
-
-/* a + b or a - b, with one of the two a product, rounded once: compilers of devices' languages do that. */
-static bool fuse(struct piece *p, const struct operator *op, const struct operand *a, const struct operand *b,
-                 struct operand *r)
-{
-    struct emit *e = p->e;
-    const struct operand *product = b->factor[0] ? b : a, *other = b->factor[0] ? a : b;
-    bool minus = op->real == LLVM_FSUB;
-    if ((op->real != LLVM_FADD && !minus) || !product->factor[0] || ctype_common(a->type, b->type) != product->type)
-        return false;
-    LLVMTypeRef type = ctype_register(e, product->type);
-    value arg[3] = {product->factor[0], product->factor[1], read_as(p, *other, product->type)};
-    value *negated = &arg[product == b ? 0 : 2];
-    *negated = minus ? e->l->BuildFNeg(e->at, *negated, "") : *negated;
-    *r = made(call_intrinsic(e, "llvm.fma", &type, 1, arg, 3), product->type);
-    return true;
-}
-
-static struct operand apply_operator(struct piece *p, const struct operator *op, struct operand a, struct operand b)
-{
-    struct operand r;
-    if (fuse(p, op, &a, &b, &r))
-        return r;
-    enum ctype type = ctype_common(a.type, op->level == LEVEL_SHIFT ? C_I32 : b.type);
-    value x = read_as(p, a, type), y = read_as(p, b, type);
-    int is = type >= C_F32 ? op->real : op->of_signed && ctype_is_signed(type) ? op->of_signed : op->whole;
-    if (!is)
-        words_wrong(&p->w);
-    if (!op->compares) {
-        r = made(p->e->l->BuildBinOp(p->e->at, is, x, y, ""), type);
-        if (is == LLVM_FMUL) {
-            r.factor[0] = x;
-            r.factor[1] = y;
-        }
-        return r;
-    }
-    return truth(p, type >= C_F32 ? p->e->l->BuildFCmp(p->e->at, is, x, y, "")
-                                  : p->e->l->BuildICmp(p->e->at, is, x, y, ""));
-}
-
-/* The operator that is read, with `behind` behind it: "" or "="; NULL: there is none. */
-static const struct operator *find_operator(struct piece *p, const char *behind)
-{
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (words_are(&p->w, mem_printf(p->w.t, "%s%s", table[i].sign, behind)))
-            return &table[i];
-    return NULL;
-}
-
-static value join(struct piece *p, LLVMTypeRef type, value a, LLVMBasicBlockRef from, value b, LLVMBasicBlockRef other)
-{
-    value r = p->e->l->BuildPhi(p->e->at, type, "");
-    p->e->l->AddIncoming(r, (value[]){a, b}, (LLVMBasicBlockRef[]){from, other}, 2);
-    return r;
-}
-
-static struct operand operators(struct piece *p, int level);
-
-/* && and ||: the second operand is computed only if the first does not decide. */
-static struct operand logic(struct piece *p, int level)
-{
-    struct emit *e = p->e;
-    struct operand a = operators(p, level + 1);
-    while (words_take(&p->w, level == LEVEL_OR ? "||" : "&&")) {
-        LLVMBasicBlockRef more = block_new(e, "more"), after = block_new(e, "decided");
-        value first = read_condition(p, a);
-        LLVMBasicBlockRef from = e->l->GetInsertBlock(e->at);
-        e->l->BuildCondBr(e->at, first, level == LEVEL_OR ? after : more, level == LEVEL_OR ? more : after);
-        e->l->PositionBuilderAtEnd(e->at, more);
-        value second = read_condition(p, operators(p, level + 1));
-        LLVMBasicBlockRef end = e->l->GetInsertBlock(e->at);
-        e->l->BuildBr(e->at, after);
-        e->l->PositionBuilderAtEnd(e->at, after);
-        a = truth(p, join(p, e->i1, const_int(e, e->i1, level == LEVEL_OR), from, second, end));
-    }
-    return a;
-}
-
-static struct operand operators(struct piece *p, int level)
-{
-    enum { TIGHTEST = 9 };
-    if (level > TIGHTEST)
-        return unary(p);
-    if (level <= LEVEL_AND)
-        return logic(p, level);
-    struct operand a = operators(p, level + 1);
-    for (const struct operator *op; (op = find_operator(p, "")) && op->level == level;) {
-        if (a.is_place)                  /* what follows may change it */
-            a = made(read(p, a), a.type);
-        words_next(&p->w);
-        a = apply_operator(p, op, a, operators(p, level + 1));
-    }
-    return a;
-}
-
-/* Only one side is computed. */
-static struct operand conditional(struct piece *p)
-{
-    struct emit *e = p->e;
-    struct operand c = operators(p, LEVEL_OR);
-    if (!words_take(&p->w, "?"))
-        return c;
-    LLVMBasicBlockRef then = block_new(e, "then"), other = block_new(e, "else"), after = block_new(e, "chosen");
-    e->l->BuildCondBr(e->at, read_condition(p, c), then, other);
-    e->l->PositionBuilderAtEnd(e->at, then);
-    struct operand a = expression(p);
-    a = made(read(p, a), a.type);
-    then = e->l->GetInsertBlock(e->at);
-    words_need(&p->w, ":");
-    e->l->PositionBuilderAtEnd(e->at, other);
-    struct operand b = conditional(p);
-    enum ctype type = a.type == b.type ? a.type : ctype_common(a.type, b.type);
-    value y = read_as(p, b, type);
-    other = e->l->GetInsertBlock(e->at);
-    e->l->BuildBr(e->at, after);
-    e->l->PositionBuilderAtEnd(e->at, then);
-    value x = read_as(p, a, type);
-    e->l->BuildBr(e->at, after);
-    e->l->PositionBuilderAtEnd(e->at, after);
-    return made(join(p, ctype_register(e, type), x, then, y, other), type);
-}
-
-static struct operand assignment(struct piece *p)
-{
-    struct operand to = conditional(p), from;
-    const struct operator *op = find_operator(p, "=");
-    if (op && !op->compares) {
-        words_next(&p->w);
-        from = apply_operator(p, op, to, assignment(p));
-    } else if (words_take(&p->w, "=")) {
-        from = assignment(p);
-    } else {
-        return to;
-    }
-    if (!to.is_place)
-        words_wrong(&p->w);
-    ctype_store(p->e, read_as(p, from, to.type), to.v, to.type);
-    return to;
-}
-
-static struct operand expression(struct piece *p)
-{
-    struct operand r = assignment(p);
-    while (words_take(&p->w, ","))
-        r = assignment(p);
-    return r;
-}
+enum { MOST_ELEMENTS = 64 };
 
 /* ------------------------------------------------------------------------------------ declarations */
 
@@ -462,7 +27,7 @@ static value read_table(struct piece *p, enum ctype type)
     while (!words_take(&p->w, "}")) {
         if (n == MOST_ELEMENTS)
             words_wrong(&p->w);
-        item[n++] = read_as(p, assignment(p), type);
+        item[n++] = piece_read_as(p, piece_assignment(p), type);
         words_take(&p->w, ",");
     }
     value all = e->l->ConstArray(ctype_memory(e, type), item, n);
@@ -501,7 +66,7 @@ static bool declaration(struct piece *p)
         }
         v.o = (struct operand){.v = on_stack(p->e, ctype_memory(p->e, type)), .type = type, .is_place = true};
         if (words_take(&p->w, "="))
-            ctype_store(p->e, read_as(p, assignment(p), type), v.o.v, type);
+            ctype_store(p->e, piece_read_as(p, piece_assignment(p), type), v.o.v, type);
         add_variable(p, v);
     } while (words_take(&p->w, ","));
     words_need(&p->w, ";");
@@ -523,7 +88,7 @@ static void if_statement(struct piece *p)
     struct emit *e = p->e;
     LLVMBasicBlockRef then = block_new(e, "then"), other = block_new(e, "else"), after = block_new(e, "after");
     words_need(&p->w, "(");
-    e->l->BuildCondBr(e->at, read_condition(p, expression(p)), then, other);
+    e->l->BuildCondBr(e->at, piece_condition(p, piece_expression(p)), then, other);
     words_need(&p->w, ")");
     e->l->PositionBuilderAtEnd(e->at, then);
     statement(p);
@@ -542,11 +107,11 @@ static void loop_statement(struct piece *p, bool is_for)
     int nvariable = p->nvariable;
     words_need(&p->w, "(");
     if (is_for && !declaration(p) && !words_take(&p->w, ";")) {
-        expression(p);
+        piece_expression(p);
         words_need(&p->w, ";");
     }
     go_to(p, head);
-    e->l->BuildCondBr(e->at, read_condition(p, expression(p)), body, after);
+    e->l->BuildCondBr(e->at, piece_condition(p, piece_expression(p)), body, after);
     e->l->PositionBuilderAtEnd(e->at, body);
     if (is_for)
         words_need(&p->w, ";");
@@ -558,7 +123,7 @@ static void loop_statement(struct piece *p, bool is_for)
     struct words behind = p->w;
     p->w = step_words;
     if (is_for)
-        expression(p);
+        piece_expression(p);
     p->w = behind;
     e->l->BuildBr(e->at, head);
     e->l->PositionBuilderAtEnd(e->at, after);
@@ -580,11 +145,11 @@ static void statement(struct piece *p)
         words_next(&p->w);
         loop_statement(p, is_for);
     } else if (words_take(&p->w, "return")) {
-        e->l->BuildRet(e->at, read_as(p, expression(p), p->result));
+        e->l->BuildRet(e->at, piece_read_as(p, piece_expression(p), p->result));
         words_need(&p->w, ";");
         e->l->PositionBuilderAtEnd(e->at, block_new(e, "behind"));       /* nothing comes here */
     } else if (!declaration(p)) {
-        expression(p);
+        piece_expression(p);
         words_need(&p->w, ";");
     }
 }
@@ -594,7 +159,7 @@ static void statement(struct piece *p)
 static void bind_parameters(struct piece *p)
 {
     struct variable a;
-    for (unsigned i = 0; read_parameter(&p->w, &a); i++) {
+    for (unsigned i = 0; piece_parameter(&p->w, &a); i++) {
         a.o.v = p->e->l->GetParam(p->e->function, i);
         if (!a.o.is_pointer) {
             value place = on_stack(p->e, ctype_memory(p->e, a.o.type));
@@ -610,7 +175,7 @@ static void emit_piece(struct emit *e, const char *name)
 {
     struct piece p = {.e = e};
     words_begin(&p.w, e->t, name, snippet_find(name)->text);
-    read_head(&p.w, &p.result);
+    piece_head(&p.w, &p.result);
     function_open(e, e->l->GetNamedFunction(e->module, name));
     function_attribute(e, e->function, ~0u, "alwaysinline");
     e->l->SetLinkage(e->function, LLVM_INTERNAL);

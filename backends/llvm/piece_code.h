@@ -1,4 +1,4 @@
-/* piece_code.h - private to piece_code.c and piece_words.c: the words and types of the C that the
+/* piece_code.h - private to piece_code.c, piece_values.c and piece_words.c: the words and types of the C that the
  * functions of runtime/ are written in. */
 #ifndef TGC_LLVM_PIECE_CODE_H
 #define TGC_LLVM_PIECE_CODE_H
@@ -36,5 +36,29 @@ enum ctype ctype_common(enum ctype a, enum ctype b);
 value ctype_convert(struct emit *e, value v, enum ctype from, enum ctype to);
 value ctype_load(struct emit *e, value place, enum ctype type);
 void ctype_store(struct emit *e, value v, value place, enum ctype type);
+
+/* What an expression is: a value, or a place where there is one. */
+struct operand {
+    value v;
+    enum ctype type;
+    bool is_place, is_pointer;   /* pointer: to what has the type; a table's name is one */
+    value factor[2];             /* of a product of floats, of its type; NULL: it is none */
+};
+struct variable { const char *name; size_t n; struct operand o; };
+struct piece {
+    struct words w;
+    struct emit *e;
+    enum ctype result;
+    struct variable *variable; int nvariable; size_t cap;
+};
+
+/* piece_values.c */
+value piece_read_as(struct piece *p, struct operand o, enum ctype type);
+value piece_condition(struct piece *p, struct operand o);        /* an i1 */
+struct operand piece_expression(struct piece *p);
+struct operand piece_assignment(struct piece *p);                /* an expression without commas */
+/* "static inline float name(", and a parameter; false: there is no other. The words are behind them then. */
+void piece_head(struct words *w, enum ctype *result);
+bool piece_parameter(struct words *w, struct variable *a);
 
 #endif
