@@ -464,6 +464,11 @@ def floormod(a, b):
     return np.where(r == 0, np.copysign(0, b), np.where((r < 0) != (b < 0), r + b, r))
 
 
+def tf32(x):
+    """10 bits of mantissa, half away from zero."""
+    return np.where(np.isnan(x), x, ((x.view(np.uint32) + 0x1000) & 0xffffe000).view(F32))
+
+
 U8, I8 = np.dtype(np.uint8), np.dtype(np.int8)
 whole_n = lambda k, lanes: 1 + k % (lanes - 1)      # noqa: E731
 WANT = {   # by the name without its type: functions of vectors, then those of scalars
@@ -472,7 +477,9 @@ WANT = {   # by the name without its type: functions of vectors, then those of s
     "load_f16": equal(H.view(np.float16).astype(F32)), "load_bool": equal(where_true()),
     "load_bf16": equal(H.view(ml_dtypes.bfloat16).astype(F32)),
     "store_f16": narrow(f16_bits, np.float16), "store_bf16": narrow(bf16_bits, ml_dtypes.bfloat16),
-    "round_f16": equal(X.astype(np.float16).astype(F32)),
+    "round_f16": equal(X.astype(np.float16).astype(F32)), "round_bf16": equal(X.astype(ml_dtypes.bfloat16).astype(F32)),
+    "load_tf32": equal(X), "store_tf32": equal(tf32(X)), "round_tf32": equal(tf32(X)),
+    "store_apart_tf32": equal(store_apart(tf32(X), F32)),
     "load_part": equal(rows_part(whole_n)), "store_part": equal(rows_part(whole_n)),
     "load_apart": equal(load_apart), "store_apart": equal(store_apart(X, F32)),
     "store_apart_f16": narrow_apart(f16_bits, np.float16),

@@ -163,7 +163,7 @@ def check_refusals(tgc, folder):
             (2, "aarch64-linux-gnu", ["-o", "m.o", CLANG, "--triple=-x-y"]),
             (2, "aarch64-linux-gnu", ["-o", "m.o", CLANG, "--triple=;touch-x"]),
             (2, "--triple", ["-o", "m.json", CLANG, "--triple=aarch64-linux-gnu"]),
-            (2, "c, clang, llvm, cuda, opencl and metal are", ["-o", "m.o", "--target=gcc"]),
+            (2, "c, clang, llvm, cuda, opencl, metal and amd are", ["-o", "m.o", "--target=gcc"]),
             (1, "no such machine", ["-o", "m.o", CLANG, "--triple=bogus-machine"]),
             (1, "no such machine", ["-o", "m.c", CLANG, "--triple=bogus-machine"]),
             (1, "--weights=array", ["-o", "m.c", CLANG, "--triple=s390x-linux-gnu"]),

@@ -901,7 +901,7 @@ def _(folder):
     expect(np.array_equal(got["same"], x), "all rows are the tensor")
     expect(np.array_equal(got["picked"], x[:, np.array(np.nonzero(some))]), f"{got['picked']}")
     expect(got["none"].shape == (1, 0), f"{got['none'].shape}")
-    expect("nonzero" not in (folder / "m.c").read_text().replace("NonZero", "").lower(), "a run looks for what is known")
+    expect("nonzero" not in next(folder.glob("*/m.c")).read_text().replace("NonZero", "").lower(), "a run looks for what is known")
 
 
 @case("floats of 6 bits: packed weights, casts, quantization")
