@@ -399,6 +399,7 @@ struct tgc {
     jmp_buf stop;                /* set by the caller that starts a compile */
     struct mem_block *mem;
     const struct device_row *device;      /* that kernels are for; NULL: the processor of the program */
+    const char *architectures;   /* "sm_80,sm_90a", of several that they are compiled for; NULL: the device's */
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */

@@ -324,6 +324,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
                         .record = o->record};
     t->threads = o->threads;
     t->device = o->device;
+    t->architectures = o->architectures;
     t->scalar = !(o->isa & ~(1u << isa_portable()));
     if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
         return NULL;

@@ -154,7 +154,7 @@ static const char *amd_open(struct program *p)
     return "";
 }
 
-static const char *const file[] = {"amd", "number", "math", "vector_lanes", NULL};
+static const char *const file[] = {"amd", "amd_matrix", "number", "math", "vector_lanes", NULL};
 static const struct driver driver = {
     .head = amd_head,
     .global = "", .local = "__shared__ ", .restrict_ = "__restrict__",

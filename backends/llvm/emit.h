@@ -256,6 +256,8 @@ void gpu_shuffle(struct emit *e, const struct uop *u);
 /* gpu_matrix.c */
 void gpu_matrix_load(struct emit *e, const struct uop *u);
 void gpu_matrix_product(struct emit *e, const struct uop *u);
+/* Adds to `out` those of gpu_matrix.def that the module calls. */
+void gpu_matrix_functions(const struct emit *e, struct text *out);
 
 /* piece_code.c: the functions of runtime/ that the module calls, from their text, as functions of the
  * module. */

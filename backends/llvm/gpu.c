@@ -55,6 +55,7 @@ static bool add_functions(struct emit *e, const struct gpu_language *language)
     char *why = NULL;
     for (const char *const *f = language->functions; *f; f++)
         text_puts(&text, *f);
+    gpu_matrix_functions(e, &text);
     LLVMMemoryBufferRef buffer = e->l->CreateMemoryBufferWithMemoryRangeCopy(text.s, text.n, "device");
     if (e->l->ParseIRInContext(e->context, buffer, &functions, &why))
         return diag_error(e->t, NULL, "LLVM %d does not take the devices' functions: %s", e->l->version,

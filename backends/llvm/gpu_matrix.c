@@ -3,11 +3,18 @@
  *
  *      { float, float, float, float } gpu.m16n8k16_f16(i32 a0 ... a3, i32 b0, b1, float sum0 ... sum3)
  *
- * A fragment is a vector of i32, each with the two or four elements that are neighbours of the lane's.
+ * A fragment is a vector of i32, each with the two or four elements that are neighbours of the lane's. The functions of
+ * gpu_matrix.def's rows are written here, for intrinsics that take all of a fragment at once.
  */
 #include "backends/llvm/emit.h"
 
 enum { WORD = 32, MOST_WORDS = 16 };
+
+/* How many words, or sums, the lane has of the part. */
+static int count_of(const struct matrix_row *r, enum matrix_part part)
+{
+    return matrix_elements(r, part) * dtype_bits(r->dtype[part]) / WORD;
+}
 
 /* The product that u is a factor of; *factor: which one. */
 static const struct uop *product_of(const struct emit *e, const struct uop *u, int *factor)
@@ -97,8 +104,7 @@ void gpu_matrix_product(struct emit *e, const struct uop *u)
     value arg[2 * MOST_WORDS + MOST_WORDS], place = acc_place(e, acc);
     int n = 0, nsum = matrix_elements(r, MATRIX_SUM);
     for (int k = 0; k < 2; k++)
-        for (int i = 0, nword = matrix_elements(r, k ? MATRIX_B : MATRIX_A) * dtype_bits(r->dtype[k ? MATRIX_B : MATRIX_A]) / WORD;
-             i < nword; i++) {
+        for (int i = 0; i < count_of(r, k ? MATRIX_B : MATRIX_A); i++) {
             type[n] = e->i32;
             arg[n++] = e->l->BuildExtractElement(e->at, operand(e, u->src[1 + k]), const_int(e, e->i32, i), "");
         }
@@ -112,4 +118,77 @@ void gpu_matrix_product(struct emit *e, const struct uop *u)
     for (int i = 0; i < nsum; i++)
         store_as(e, e->l->BuildExtractValue(e->at, made, (unsigned)i, ""),
                  pointer_at(e, place, sum, const_int(e, e->i32, i)), 0);
+}
+
+/* ----------------------------------------------------------------------------------- the functions */
+
+static const char letter[] = "abs";
+
+static void put_parameters(struct text *out, const struct matrix_row *r)
+{
+    for (int part = MATRIX_A; part <= MATRIX_SUM; part++)
+        for (int i = 0; i < count_of(r, (enum matrix_part)part); i++)
+            text_printf(out, "%s%s %%%c%d", part + i ? ", " : "", part == MATRIX_SUM ? "float" : "i32", letter[part], i);
+}
+
+/* %av, of %a0, %a1, ... */
+static void put_vector(struct text *out, char part, const char *type, int n)
+{
+    const char *before = "undef";
+    for (int i = 0; i < n; i++) {
+        const char *made = i + 1 < n ? mem_printf(out->t, "%%%cv%d", part, i) : mem_printf(out->t, "%%%cv", part);
+        text_printf(out, "  %s = insertelement <%d x %s> %s, %s %%%c%d, i32 %d\n", made, n, type, before, type, part, i, i);
+        before = made;
+    }
+}
+
+/* %result, of the elements of %sums */
+static void put_result(struct text *out, const char *result, int n)
+{
+    const char *before = "undef";
+    for (int i = 0; i < n; i++) {
+        const char *made = i + 1 < n ? mem_printf(out->t, "%%result%d", i) : "%result";
+        text_printf(out, "  %%sum%d = extractelement <%d x float> %%sums, i32 %d\n", i, n, i);
+        text_printf(out, "  %s = insertvalue %s %s, float %%sum%d, %d\n", made, result, before, i, i);
+        before = made;
+    }
+}
+
+static void put_function(struct text *out, const struct matrix_row *r, const char *intrinsic, const char *element,
+                         bool with_modes)
+{
+    struct text result = {.t = out->t};
+    int words = count_of(r, MATRIX_A), nsum = count_of(r, MATRIX_SUM);
+    const char *factor = mem_printf(out->t, "<%d x %s>", matrix_elements(r, MATRIX_A), element);
+    for (int i = 0; i < nsum; i++)
+        text_puts(&result, i ? ", float" : "{ float");
+    text_puts(&result, " }");
+    text_printf(out, "declare <%d x float> @llvm.amdgcn.%s(%s, %s, <%d x float>%s)\n", nsum, intrinsic, factor, factor,
+                nsum, with_modes ? ", i32, i32, i32" : "");
+    text_printf(out, "define linkonce_odr hidden %s @gpu.%s(", result.s, r->text);
+    put_parameters(out, r);
+    text_puts(out, ") alwaysinline convergent nounwind {\n");
+    put_vector(out, 'a', "i32", words);
+    put_vector(out, 'b', "i32", words);
+    put_vector(out, 's', "float", nsum);
+    text_printf(out, "  %%a = bitcast <%d x i32> %%av to %s\n  %%b = bitcast <%d x i32> %%bv to %s\n", words, factor, words,
+                factor);
+    text_printf(out, "  %%sums = call <%d x float> @llvm.amdgcn.%s(%s %%a, %s %%b, <%d x float> %%sv%s)\n", nsum, intrinsic,
+                factor, factor, nsum, with_modes ? ", i32 0, i32 0, i32 0" : "");
+    put_result(out, result.s, nsum);
+    text_printf(out, "  ret %s %%result\n}\n", result.s);
+}
+
+void gpu_matrix_functions(const struct emit *e, struct text *out)
+{
+    static const struct { enum matrix_unit of; const char *intrinsic, *element; bool with_modes; } by[] = {
+#define GPU_MATRIX(row, intrinsic, element, with_modes) {MATRIX_##row, intrinsic, element, with_modes},
+#include "backends/llvm/gpu_matrix.def"
+#undef GPU_MATRIX
+    };
+    for (size_t i = 0; i < sizeof by / sizeof *by; i++) {
+        const struct matrix_row *r = matrix_row(by[i].of);
+        if (e->l->GetNamedFunction(e->module, mem_printf(e->t, "gpu.%s", r->text)))
+            put_function(out, r, by[i].intrinsic, by[i].element, by[i].with_modes);
+    }
 }

@@ -153,7 +153,7 @@ static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int
 static bool is_widened(const struct tgc *t, const struct uop *u)
 {
     if (u->op == OP_CAST && u->dtype == DTYPE_F32 && dtype_bits(u->src[0]->dtype) == 16 &&
-        device_multiplies(t->device, u->src[0]->dtype))
+        device_multiplies(t, u->src[0]->dtype))
         return true;
     if (u->op == OP_ADD && u->dtype == DTYPE_I32 && u->src[1]->op == OP_CONST)
         u = u->src[0];

@@ -205,7 +205,7 @@ static void find_factors(struct excess *e, struct graph *g)
     int nroot, n;
     struct uop **root = graph_roots(e->t, g, &nroot);
     e->order = uop_toposort(e->t, root, nroot, &n);
-    for (int i = 0; i < n && device_multiplies(e->t->device, DTYPE_F16); i++) {
+    for (int i = 0; i < n && device_multiplies(e->t, DTYPE_F16); i++) {
         const struct uop *m = e->order[i]->op == OP_REDUCE ? value_behind(e->order[i]->src[0], MOVES_VIEW) : NULL;
         for (int k = 0; m && m->op == OP_MUL && REDUCE_OP(e->order[i]->arg.i) == OP_ADD && k < 2; k++) {
             struct uop *v = value_behind(m->src[k], MOVES_ANY);
@@ -219,7 +219,7 @@ bool pass_excess(struct tgc *t, struct graph *g)
 {
     struct weights w = {.again = {.t = t}};
     struct excess e = {.t = t, .asked = {.t = t}, .factor = {.t = t}};
-    if (!device_multiplies(t->device, DTYPE_F16)) {
+    if (!device_multiplies(t, DTYPE_F16)) {
         find_reused(t, g, &w);
         graph_rewrite(t, g, store_wide, &w);
     }

@@ -35,7 +35,7 @@ bool bytes_are_for_matrices(struct tgc *t, struct uop *store)
     struct nest m;
     struct uop *values, *weights;
     int sides = 0;
-    if (!device_multiplies(t->device, DTYPE_I8) || find_sum(t, store, &m, &values, &weights) < LEAST)
+    if (!device_multiplies(t, DTYPE_I8) || find_sum(t, store, &m, &values, &weights) < LEAST)
         return false;
     for (int i = m.first; i < store->nsrc; i++)
         sides += store->src[i]->src[0]->vmax >= SIDES;

@@ -36,7 +36,7 @@ static bool find_instruction(struct tgc *t, struct product *x, struct matrix_cho
     struct uop *sum = x->m.reduce, *factor[2];
     struct uop *const *loop = x->m.store->src;
     *c = (struct matrix_choice){.x = x};
-    for (int i = 0; device_matrix(t->device, i, &c->of, &c->gflops); i++)
+    for (int i = 0; device_matrix(t, i, &c->of, &c->gflops); i++)
         for (int exchanged = 0; exchanged < 2; exchanged++) {
             c->row = matrix_row(c->of);
             if (c->row->lanes != t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))

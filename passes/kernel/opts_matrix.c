@@ -18,7 +18,7 @@ static bool device_has(const struct work *w, enum matrix_unit of)
 {
     enum matrix_unit has;
     double gflops;
-    for (int i = 0; device_matrix(w->t->device, i, &has, &gflops); i++)
+    for (int i = 0; device_matrix(w->t, i, &has, &gflops); i++)
         if (has == of)
             return true;
     return false;

@@ -8,6 +8,7 @@ static const struct device_row rows[] = {
 #include "passes/target/devices.def"
 #undef DEVICE
 };
+enum { NROW = sizeof rows / sizeof *rows };
 
 const struct device_row *device_rows(int *n)
 {
@@ -37,15 +38,38 @@ enum device_number {
 #undef DEVICE
 };
 
-bool device_matrix(const struct device_row *d, int i, enum matrix_unit *of, double *gflops)
-{
-    static const struct { enum device_number device; enum matrix_unit of; double gflops; } has[] = {
+static const struct { enum device_number device; enum matrix_unit of; double gflops; } has[] = {
 #define MATRIX_OF(device, row, rate) {DEVICE_##device, MATRIX_##row, rate},
 #include "passes/target/matrix.def"
 #undef MATRIX_OF
-    };
-    for (size_t k = 0; k < sizeof has / sizeof *has && d; k++)
-        if (&rows[has[k].device] == d && i-- == 0) {
+};
+enum { NHAS = sizeof has / sizeof *has };
+
+static bool device_has(const struct device_row *d, enum matrix_unit of)
+{
+    for (int k = 0; k < NHAS; k++)
+        if (&rows[has[k].device] == d && has[k].of == of)
+            return true;
+    return false;
+}
+
+/* Whether all architectures that the kernels are compiled for have it. */
+static bool all_have(const struct tgc *t, enum matrix_unit of)
+{
+    for (const char *s = t->architectures; s && *s;) {
+        size_t n = strcspn(s, ",");
+        for (int i = 0; i < NROW; i++)
+            if (strncmp(rows[i].text, s, n) == 0 && !rows[i].text[n] && !device_has(&rows[i], of))
+                return false;
+        s += n + (s[n] == ',');
+    }
+    return true;
+}
+
+bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops)
+{
+    for (int k = 0; k < NHAS && t->device; k++)
+        if (&rows[has[k].device] == t->device && all_have(t, has[k].of) && i-- == 0) {
             *of = has[k].of;
             *gflops = has[k].gflops;
             return true;
@@ -53,11 +77,11 @@ bool device_matrix(const struct device_row *d, int i, enum matrix_unit *of, doub
     return false;
 }
 
-bool device_multiplies(const struct device_row *d, enum dtype of)
+bool device_multiplies(const struct tgc *t, enum dtype of)
 {
     enum matrix_unit unit;
     double gflops;
-    for (int i = 0; device_matrix(d, i, &unit, &gflops); i++)
+    for (int i = 0; device_matrix(t, i, &unit, &gflops); i++)
         if (matrix_row(unit)->dtype[MATRIX_A] == of && matrix_row(unit)->dtype[MATRIX_B] == of)
             return true;
     return false;

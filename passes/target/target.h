@@ -136,11 +136,11 @@ struct device_row {
 const struct device_row *device_rows(int *n);
 const struct device_row *device_default(const char *target);
 const struct device_row *device_find(const char *text);           /* NULL: there is no such row */
-/* The i-th instruction of ir/matrix.def that the device has, and 1e9 operations of it in a second; false: it has
- * no more of them. */
-bool device_matrix(const struct device_row *d, int i, enum matrix_unit *of, double *gflops);
-/* Whether it has one that multiplies values of this dtype with each other. */
-bool device_multiplies(const struct device_row *d, enum dtype of);
+/* The i-th instruction of ir/matrix.def that t's device has, and every architecture that its kernels are compiled
+ * for besides, and 1e9 operations of it in a second; false: there are no more of them. */
+bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops);
+/* Whether there is one that multiplies values of this dtype with each other. */
+bool device_multiplies(const struct tgc *t, enum dtype of);
 /* With --image: log2 of the pixels, of four elements, in a row of a tensor of that many elements, a
  * multiple of the device's pitch; -1: it has too many for an image. */
 int device_image_shift(const struct tgc *t, size_t nelem);

@@ -289,7 +289,7 @@ struct item {
     const void *site;
     /* what it has for the others of its sub-group, in turns: who is fast is one ahead of who is
      * slow */
-    unsigned char given[2][16];
+    unsigned char given[2][32];
     unsigned turn;
     uint32_t subphase; /* barriers of its sub-group, since the block's last */
 };

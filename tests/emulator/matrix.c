@@ -86,7 +86,7 @@ static double number(enum type type, const void *from, int i)
 static void gather(const struct row *r, enum part part, const void *own, double *to)
 {
     const int side = part == B;
-    unsigned char of_lane[16];
+    unsigned char of_lane[32];
     int at[3];
     const int n = place(r->layout[part], 0, 0, at);
     const uint32_t nbytes = (uint32_t)n * nbytes_of[r->type[part]];

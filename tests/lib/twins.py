@@ -52,6 +52,22 @@ def memory_of(folder):
     return int(own.group(1)), int(weights.group(1))
 
 
+# Products for matrix instructions.
+GEMM = """tg 1
+input %a : {dtype}[{m}, {k}]
+input %b : {dtype}[{k}, {n}]
+%c = matmul(%a, %b)
+%r = relu(%c)
+output %r as "c"
+"""
+ACROSS = """tg 1
+input %a : f16[3, {k}, {m}]
+input %b : f16[3, {n}, {k}]
+%at = permute(%a) {{perm=[0, 2, 1]}}
+%bt = permute(%b) {{perm=[0, 2, 1]}}
+%c = matmul(%at, %bt)
+output %c as "c"
+"""
 BRANCHES = """tg 1
 input %x : f32[64, 64]
 weight %v : f32[64, 64] = uniform(low=-1, high=1, seed=1)

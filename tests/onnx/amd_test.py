@@ -21,7 +21,7 @@ import kernel_ir
 import tgc as T
 from library import Library
 from suite import Skip, Suite, expect
-from twins import DEVICE_FAILED, ROOT, Twin
+from twins import ACROSS, DEVICE_FAILED, GEMM, ROOT, Twin
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 LOCAL_NBYTES, REGISTERS = 65536, 256
@@ -33,13 +33,13 @@ twin = Twin(suite, "amd", "hip", "libamdhip64.so.6", amd.need_compiler, emulator
 
 # -------------------------------------------------------------------------------------------------- compilers
 
-def compile_by(tgc, path, folder, compiler, arch, *dims):
+def compile_by(tgc, path, folder, compiler, arch, *options):
     """The code object of that compiler: its kernels' notes."""
     amd.need_compiler()
     if compiler == "llvm":
         T.need_llvm(tgc)
-    done = T.run([tgc, path, "-o", f"{arch}.hsaco", "--target=amd", f"--cpu={arch}", *dims], cwd=folder, timeout=300, env={"TGC_AMD": compiler})
-    if "--dim" in done.err and not dims:          # as the error says
+    done = T.run([tgc, path, "-o", f"{arch}.hsaco", "--target=amd", f"--cpu={arch}", *options], cwd=folder, timeout=300, env={"TGC_AMD": compiler})
+    if "--dim" in done.err and not options:          # as the error says
         return compile_by(tgc, path, folder, compiler, arch, *(f"--dim={dim}" for dim in re.findall(r"--dim (\w+=\.\.8)", done.err)))
     T.must(done)
     return amd.notes(folder / f"{arch}.hsaco")
@@ -58,16 +58,83 @@ def check_objects(tgc, path, folder, compiler, most=0):
             expect(k[".wavefront_size"] == (64 if arch.startswith("gfx9") else 32), f"{arch}: {name}: {k}")
 
 
-def check_llvm(tgc, path, folder, arch):
+def check_llvm(tgc, path, folder, arch, *options):
     """What LLVM makes code objects of computes the same: the module, before it is optimized for the device, on the emulated one."""
     T.need_llvm(tgc)
     T.scratch(folder)
-    twin.emit(tgc, path, folder, "m", f"--cpu={arch}")
-    T.must(T.run([tgc, path, "-o", "m.ll", "--name=m", "--target=amd", f"--cpu={arch}"], cwd=folder))
+    twin.emit(tgc, path, folder, "m", f"--cpu={arch}", *options)
+    T.must(T.run([tgc, path, "-o", "m.ll", "--name=m", "--target=amd", f"--cpu={arch}", *options], cwd=folder))
     kernels = kernel_ir.compile_for_host(folder / "m.ll", kernel_ir.VERSIONS[0])
     T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
     done = T.run([folder / "m", "--selftest"], env=twin.environment_of(folder, "m", device=f"version={arch}", object=kernels))
     expect(done.status == 0 and not done.err, done.describe())
+
+
+# Of each architecture the row of ir/matrix.def, without its dtype.
+ROWS = {"gfx90a": "mfma16x16x16", "gfx942": "mfma16x16x16", "gfx1100": "wmma16x16x16", "gfx1201": "wmma16x16x16gfx12"}
+# Products that each of them computes by its instruction: name, text, options, dtype.
+MATRICES = [("f16", GEMM.format(dtype="f16", m=128, n=128, k=128), (), "f16"),
+            ("bf16", GEMM.format(dtype="bf16", m=128, n=128, k=128), (), "bf16"),
+            ("f32 as f16", GEMM.format(dtype="f32", m=128, n=128, k=128), ("--math=f16",), "f16"),
+            ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=65), (), "f16"),
+            ("batches, both across", ACROSS.format(m=96, n=104, k=112), (), "f16"),
+            ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "f16")]
+
+
+def matrices(tgc, folder, arch, text, options, dtype):
+    """A product is computed by the instruction: rightly from HIP C and by LLVM's module on the emulated device, which looks for waves that are not
+    whole; and both compilers' code has it, in as many registers as there are."""
+    T.scratch(folder)
+    path = folder / "net.tg"
+    path.write_text(text)
+    twin.check_model(tgc, path, folder / "run", f"--cpu={arch}", *options, device=f"version={arch}")
+    kernels = (folder / "run" / "m.hip").read_text()
+    expect(re.search(rf" {ROWS[arch]}_{dtype}\((acc|sum)", kernels), f"by another instruction than {ROWS[arch]}_{dtype}")
+    check_llvm(tgc, path, folder / "llvm", arch, *options)
+    expect(f"@gpu.{ROWS[arch]}_{dtype}(" in (folder / "llvm" / "m.ll").read_text(), "LLVM's module has another instruction")
+    for compiler in ("llvm", "clang"):
+        for name, k in compile_by(tgc, path, folder, compiler, arch, *options).items():
+            expect(not k[".private_segment_fixed_size"] and not k.get(".vgpr_spill_count"), f"{compiler}: {name} keeps values in memory: {k}")
+        found = set(re.findall(r"v_(mfma|wmma)_f32_16x16x16_?(b?f16)", amd.disassembly(folder / f"{arch}.hsaco")))
+        expect(found == {(ROWS[arch][:4], dtype)}, f"{compiler}: {found}")
+
+
+def several_architectures(tgc, folder):
+    """Kernels for several architectures have the instructions that all of them have."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(MATRICES[0][1])
+    for names, has in (("gfx1100", True), ("gfx90a,gfx942", True), ("gfx1100,gfx90a", False), ("gfx1100,gfx1201", False)):
+        T.must(T.run([tgc, "net.tg", "-o", "net.hip", "--target=amd", f"--cpu={names}"], cwd=folder))
+        expect(("__builtin_amdgcn_mfma" in (folder / "net.hip").read_text() or "__builtin_amdgcn_wmma" in (folder / "net.hip").read_text()) == has, names)
+    amd.need_compiler()
+    T.need_llvm(tgc)
+    T.must(T.run([tgc, "net.tg", "-o", "net.c", "--target=amd", "--cpu=gfx1100,gfx1201,gfx90a"], cwd=folder, timeout=120))
+
+
+def older_llvm(tgc, folder, version, arch):
+    """The oldest LLVM that knows the architecture has the instruction."""
+    T.scratch(folder)
+    amd.need_compiler()
+    (folder / "net.tg").write_text(MATRICES[0][1])
+    done = T.run([tgc, "net.tg", "-o", "net.hsaco", "--target=amd", f"--cpu={arch}"], cwd=folder, env={"TGC_AMD": "llvm", "TGC_LLVM": str(version)}, timeout=120)
+    if "libLLVM is not installed" in done.err:
+        raise Skip(f"libLLVM {version} is not installed")
+    T.must(done)
+    expect(re.search(r"v_(mfma|wmma)_f32_16x16x16", amd.disassembly(folder / "net.hsaco")), "another instruction")
+
+
+def lanes_that_diverge(tgc, folder):
+    """Half of a wave's lanes go around the instruction: the emulated device says so."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(MATRICES[0][1])
+    twin.emit(tgc, "net.tg", folder, "net", "--cpu=gfx90a")
+    text = (folder / "net.hip").read_text()
+    broken = re.sub(r"( +)(mfma16x16x16_f16\((?:sum|acc))", r"\1if (thread % 2) \2", text)
+    expect(broken != text, "no instruction")
+    (folder / "net.hip").write_text(broken)
+    T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+    done = T.run([folder / "net", "--selftest"], env=twin.environment_of(folder, "net", device="version=gfx90a"))
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: divergent operation of a sub-group: ", done.err), done.describe())
 
 
 def shuffles(tgc, folder):
@@ -229,6 +296,14 @@ def main():
     for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
         for compiler, most in (("llvm", 0), ("clang", 256)):      # one kernel of squeezenet by clang, for gfx1201
             suite.add(f"{compiler}: {path.stem.split('-')[0]}", check_objects, tgc, path, scratch / f"{path.stem}-{compiler}", compiler, most, slow=True)
+    for number, (name, text, options, dtype) in enumerate(MATRICES):
+        for k, arch in enumerate(ARCHITECTURES):
+            suite.add(f"matrices: {name}, {arch}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}-{arch}", arch, text, options, dtype,
+                      slow=(number + k) % 4 != 0)
+    suite.add("matrices: several architectures", several_architectures, tgc, scratch / "several")
+    suite.add("matrices: lanes that diverge", lanes_that_diverge, tgc, scratch / "diverge")
+    for version, arch in ((14, "gfx90a"), (15, "gfx1100")):
+        suite.add(f"matrices: LLVM {version}, {arch}", older_llvm, tgc, scratch / f"older-{version}", version, arch)
     suite.add("sums between lanes", shuffles, tgc, scratch / "shuffles")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("hipcc", by_hipcc, tgc, scratch / "hipcc")

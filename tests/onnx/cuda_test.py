@@ -24,7 +24,7 @@ import opencl_test as O
 import tgc as T
 from library import Library
 from suite import Suite, expect
-from twins import EVERY, ROOT, Twin
+from twins import ACROSS, EVERY, GEMM, ROOT, Twin
 
 REGISTERS = 65536               # of a unit
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
@@ -148,21 +148,6 @@ def assemble(folder, most=0):
 
 
 # Products whose factors are halves, or that --math allows to be rounded: name, text, options, the instruction.
-GEMM = """tg 1
-input %a : {dtype}[{m}, {k}]
-input %b : {dtype}[{k}, {n}]
-%c = matmul(%a, %b)
-%r = relu(%c)
-output %r as "c"
-"""
-ACROSS = """tg 1
-input %a : f16[3, {k}, {m}]
-input %b : f16[3, {n}, {k}]
-%at = permute(%a) {{perm=[0, 2, 1]}}
-%bt = permute(%b) {{perm=[0, 2, 1]}}
-%c = matmul(%at, %bt)
-output %c as "c"
-"""
 CONVOLUTIONS = """tg 1
 input %x : f16[1, 16, {n}, {n}]
 weight %v : f16[{c}, 16, 1, 1] = normal(std=0.3, seed=1)

@@ -62,6 +62,7 @@ static void test_matrices(void **state)
     enum matrix_unit of;
     int n;
     double gflops;
+    struct tgc t = {.device = NULL};
     const struct device_row *device = device_rows(&n);
     for (int i = 0; i < MATRIX_COUNT; i++) {
         const struct matrix_row *r = matrix_row((enum matrix_unit)i);
@@ -69,11 +70,19 @@ static void test_matrices(void **state)
         for (int part = 0; part < 3; part++)
             check_fragment(r, (enum matrix_part)part);
     }
-    for (int i = 0; i < n; i++)
-        for (int k = 0; device_matrix(&device[i], k, &of, &gflops); k++)
+    for (int i = 0; i < n; i++) {
+        t.device = &device[i];
+        for (int k = 0; device_matrix(&t, k, &of, &gflops); k++)
             if (matrix_row(of)->lanes != device[i].wave || gflops < device[i].gflops)
                 fail_msg("%s: %s is of another wave, or slower than without it", device[i].text, matrix_row(of)->text);
-    assert_false(device_multiplies(NULL, DTYPE_F16));
+    }
+    t.device = NULL;
+    assert_false(device_multiplies(&t, DTYPE_F16));
+    t.device = device_find("gfx90a");
+    t.architectures = "gfx90a,gfx942";
+    assert_true(device_multiplies(&t, DTYPE_F16));
+    t.architectures = "gfx90a,gfx942,gfx1100";
+    assert_false(device_multiplies(&t, DTYPE_F16));
 }
 
 static void test_rows(void **state)

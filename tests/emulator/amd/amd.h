@@ -19,7 +19,9 @@ __attribute__((convergent, noduplicate)) void emulator_barrier(uint32_t flags);
 __attribute__((convergent, noduplicate)) void emulator_give(const void *value, uint32_t nbytes);
 void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
 uint32_t emulator_subgroup(uint32_t what);
+__attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
 }
+#define TGC_MATRIX_MODEL emulator_matrix
 
 /* as builtins.c counts them */
 #define __builtin_amdgcn_workitem_id_x() ((unsigned)emulator_place(2, 0))
