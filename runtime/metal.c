@@ -268,6 +268,19 @@ static int open_queue(model_self *self)
     return made(self, m->queue, "newCommandQueue", MODEL_DEVICE_FAILED);
 }
 
+/* Matrices of a SIMD group's are of Apple's GPUs from family 7 on. */
+static int check_family(const model_self *self)
+{
+    enum { APPLE7 = 1007 };
+    const struct metal *m = &self->device;
+    bool (*const send)(void *, void *, size_t) = (bool (*)(void *, void *, size_t))m->send;
+    if (!MODEL_SIMD_MATRICES || send(m->device, m->find_selector("supportsFamily:"), APPLE7))
+        return MODEL_OK;
+    complain(self, "kernels multiply matrices by SIMD groups, and the device is older than Apple's M1 and A14, or another "
+             "maker's: compile with --no-locals");
+    return MODEL_OTHER_DEVICE;
+}
+
 /* A tensor without elements may begin where all others end, and Metal wants that within the buffer. */
 static int open_memory(model_self *self, size_t weights)
 {
@@ -352,6 +365,8 @@ static int device_open(model_self *self, const char *const *text, size_t n, size
     m->set_bytes = m->find_selector("setBytes:length:atIndex:");
     m->dispatch = m->find_selector("dispatchThreadgroups:threadsPerThreadgroup:");
     status = open_queue(self);
+    if (status == MODEL_OK)
+        status = check_family(self);
     if (status == MODEL_OK)
         status = open_memory(self, weights);
     if (status == MODEL_OK)
@@ -604,15 +619,17 @@ typedef half stored_half;
 /* What the thread has whose number is t ^ m: one of the same SIMD group, which has 32 of them. */
 static inline float shuffle_f32(float x, unsigned m) { return simd_shuffle_xor(x, (ushort)m); }
 
-//@ metal_f32x4
-typedef float4 f32x4;
-typedef uint4 i32x4;
-typedef int4 mask_f32x4;
-typedef int4 mask_i32x4;
+//@ metal_spaces
 #ifndef SPACE_local
 #define SPACE_global device
 #define SPACE_local threadgroup
 #endif
+
+//@ metal_f32x4 metal_spaces
+typedef float4 f32x4;
+typedef uint4 i32x4;
+typedef int4 mask_f32x4;
+typedef int4 mask_i32x4;
 
 //@ metal_load_word f32x4
 /* four bytes from a multiple of four, in one transaction */

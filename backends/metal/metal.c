@@ -84,12 +84,24 @@ static const char *metal_open(struct program *p)
     return "kernel_text, sizeof kernel_text / sizeof *kernel_text,\n                             ";
 }
 
+static bool has_matrices(const struct kernel *k)
+{
+    for (int i = 0; i < k->nlinear; i++)
+        if (k->linear[i]->op == OP_MATRIX)
+            return true;
+    return false;
+}
+
 static void metal_tables(struct program *p, struct text *out)
 {
+    bool matrices = false;
+    for (int i = 0; i < p->s->nkernel; i++)
+        matrices |= has_matrices(p->s->kernel[i]);
     const int width = p->t->device ? p->t->device->wave : 1;
-    text_printf(out, "/* The language's version, and the threads of a SIMD group, as the kernels expect them. */\n"
-                     "enum { %s_MSL_VERSION = %d, %s_SIMD_WIDTH = %d };\n\n", p->upper,
-                VERSION_MAJOR << 16 | VERSION_MINOR, p->upper, width);
+    text_printf(out, "/* The language's version, the threads of a SIMD group, and whether it multiplies matrices, as the\n"
+                     " * kernels expect them. */\n"
+                     "enum { %s_MSL_VERSION = %d, %s_SIMD_WIDTH = %d, %s_SIMD_MATRICES = %d };\n\n", p->upper,
+                VERSION_MAJOR << 16 | VERSION_MINOR, p->upper, width, p->upper, matrices);
 }
 
 static void metal_fields(struct program *p, struct text *out)
@@ -97,7 +109,7 @@ static void metal_fields(struct program *p, struct text *out)
     text_printf(out, "    void *kernel[%d];\n    uint64_t value[%d];\n", p->s->nkernel + 1, p->device_arguments + 1);
 }
 
-static const char *const file[] = {"metal", "number", "math", "vector_lanes", NULL};
+static const char *const file[] = {"metal", "metal_matrix", "number", "math", "vector_lanes", NULL};
 static const char *const places[] = {
     "uint3 group_at [[threadgroup_position_in_grid]]", "uint3 item_at [[thread_position_in_threadgroup]]",
     "uint3 group_size [[threads_per_threadgroup]]", "uint3 group_count [[threadgroups_per_grid]]", NULL};

@@ -29,6 +29,7 @@ static const struct fact {
     {"align", offsetof(struct device_facts, align), 128},
     {"memory", offsetof(struct device_facts, memory), (long)1 << 40},
     {"eager", offsetof(struct device_facts, is_eager), 0},
+    {"family", offsetof(struct device_facts, family), 9},
     {"arch", offsetof(struct device_facts, arch), 80},
     {"driver", offsetof(struct device_facts, driver), 13000},
 };

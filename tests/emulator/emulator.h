@@ -84,6 +84,7 @@ struct device_facts {
     long align;    /* sub-buffers start at multiples, in bytes */
     long memory;   /* bytes of a buffer */
     long is_eager; /* commands run when they are enqueued, not when waited for */
+    long family;   /* Metal's: 7 for MTLGPUFamilyApple7 */
     long arch, driver; /* CUDA's: 80 for sm_80; the driver's version, 12090 for 12.9 */
     const char *name, *version;
 };

@@ -8,16 +8,17 @@ from suite import expect
 # Sections 2 (types), 4 (address spaces), 5 (attributes) and 6 (library) of the specification.
 TYPES = {"void": 1.0, "bool": 1.0, "char": 1.0, "uchar": 1.0, "short": 1.0, "ushort": 1.0, "int": 1.0, "uint": 1.0, "unsigned": 1.0, "float": 1.0, "half": 1.0,
          "long": 2.2, "ulong": 2.2, "int8_t": 1.0, "uint8_t": 1.0, "int16_t": 1.0, "uint16_t": 1.0, "int32_t": 1.0, "uint32_t": 1.0, "int64_t": 2.2,
-         "uint64_t": 2.2, "uint3": 1.0, "float4": 1.0, "uint4": 1.0, "int4": 1.0, "size_t": 1.0}
+         "uint64_t": 2.2, "uint3": 1.0, "float4": 1.0, "uint4": 1.0, "int4": 1.0, "size_t": 1.0,
+         "ulong2": 2.2, "simdgroup_half8x8": 2.3, "simdgroup_float8x8": 2.3}
 SPACES = {"device": 1.0, "constant": 1.0, "threadgroup": 1.0}
 WORDS = {"kernel", "const", "static", "inline", "return", "if", "else", "for", "while", "do", "break", "continue", "switch", "case", "default", "struct",
-         "typedef", "using", "namespace", "alignas", "sizeof", "true", "false", "signed"}
-LIBRARY = {"as_type": 1.0, "threadgroup_barrier": 1.0, "simd_shuffle_xor": 2.1, "fma": 1.0, "signbit": 1.0,
+         "typedef", "template", "class", "auto", "using", "namespace", "alignas", "sizeof", "true", "false", "signed"}
+LIBRARY = {"as_type": 1.0, "threadgroup_barrier": 1.0, "simd_shuffle_xor": 2.1, "simdgroup_load": 2.3, "simdgroup_multiply_accumulate": 2.3, "thread_elements": 2.3, "fma": 1.0, "signbit": 1.0,
            **{name: 1.0 for name in ("fabs", "copysign", "floor", "ceil", "trunc", "rint", "sqrt", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
                                      "cosh", "asinh", "acosh", "atanh", "atan2", "pow")}}
 ATTRIBUTES = {"buffer": 1.0, "threadgroup_position_in_grid": 1.0, "thread_position_in_threadgroup": 1.0, "threads_per_threadgroup": 1.0,
               "threadgroups_per_grid": 1.0, "max_total_threads_per_threadgroup": 1.0}
-LACKS = {"double", "goto", "try", "catch", "throw", "new", "delete", "dynamic_cast", "typeid", "virtual", "thread_local", "register", "asm", "auto", "restrict",
+LACKS = {"double", "goto", "try", "catch", "throw", "new", "delete", "dynamic_cast", "typeid", "virtual", "thread_local", "register", "asm", "restrict",
          "__restrict__", "memcpy", "__attribute__", "_Pragma"}
 DIRECTIVES = re.compile(r"#(include <metal_stdlib>|define |ifndef |endif|pragma unroll)")
 TOKEN = re.compile(r"[A-Za-z_]\w*|0[xX][0-9a-fA-F.]*(?:[pP][+-]?\d+)?\w*|\d[\w.]*(?:(?<=[eE])[+-]\d+\w*)?|[\[\]]{2}|\S")
@@ -72,7 +73,7 @@ def check_spaces(tokens):
     for i, token in enumerate(tokens):
         depth += (token == "{") - (token == "}")
         if token == "*" and i > 0 and tokens[i - 1] in TYPES:
-            expect(set(tokens[max(0, i - 4):i]) & set(SPACES), f"a pointer without an address space: {' '.join(tokens[max(0, i - 6):i + 4])}")
+            expect(set(tokens[max(0, i - 4):i]) & {*SPACES, "SPACE_local"}, f"a pointer without an address space: {' '.join(tokens[max(0, i - 6):i + 4])}")
         if token == "static":
             declared = tokens[i:i + 12]
             expect(depth == 0 and "(" in declared and "=" not in declared[:declared.index("(")], f"a static variable: {' '.join(declared)}")
@@ -83,7 +84,7 @@ def check(text):
     plain = without_comments(text).replace("\\\n", " ")
     check_attributes(plain, version)
     check_directives(plain.split("\n"))
-    defined = set(re.findall(r"#define (\w+)", plain)) | set(re.findall(r"typedef \w+ (\w+);", plain))
+    defined = set(re.findall(r"#define (\w+)", plain)) | set(re.findall(r"typedef \w+ (\w+);", plain)) | set(re.findall(r"\bclass (\w+)", plain))
     code = "\n".join("" if line.lstrip().startswith("#") else line for line in re.sub(r"\[\[.*?\]\]", "", plain).split("\n"))
     tokens = TOKEN.findall(code)
     check_numbers(tokens)

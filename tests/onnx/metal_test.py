@@ -64,6 +64,56 @@ def check_model(tgc, path, folder, build, *options):
     expect(done.status == 0 and not done.err, done.describe())
 
 
+# Products by simdgroup_multiply_accumulate: name, text, options, the instruction.
+GEMM = """tg 1
+input %a : {dtype}[{m}, {k}]
+input %b : {dtype}[{k}, {n}]
+%c = matmul(%a, %b)
+%r = relu(%c)
+output %r as "c"
+"""
+ACROSS = """tg 1
+input %a : {dtype}[3, {k}, {m}]
+input %b : {dtype}[3, {n}, {k}]
+%at = permute(%a) {{perm=[0, 2, 1]}}
+%bt = permute(%b) {{perm=[0, 2, 1]}}
+%c = matmul(%at, %bt)
+output %c as "c"
+"""
+MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m8n8k8_f16"),
+            ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), "m8n8k8_f32"),
+            ("f32 as f16", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--math=f16",), "m8n8k8_f16"),
+            ("odd sizes", GEMM.format(dtype="f16", m=97, n=67, k=131), (), "m8n8k8_f16"),
+            ("odd sizes, f32", GEMM.format(dtype="f32", m=97, n=67, k=131), (), "m8n8k8_f32"),
+            ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=33), (), None),
+            ("both across", ACROSS.format(dtype="f16", m=33, n=40, k=48), (), "m8n8k8_f16"),
+            ("both across, f32", ACROSS.format(dtype="f32", m=33, n=40, k=48), (), "m8n8k8_f32"),
+            ("no local memory", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--no-locals",), None)]
+
+
+def matrices(tgc, text, folder, build, options, row):
+    """A product is computed by the instruction, or not: rightly, on the emulated device, which looks for SIMD groups whose threads are not all there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "net.tg").write_text(text)
+    check_model(tgc, folder / "net.tg", folder / "run", build, *options)
+    kernels = (folder / "run" / "m.metal").read_text()
+    expect(bool(re.search(rf"\b{row}\(\w*acc", kernels)) if row else "simdgroup_" not in kernels, f"by another instruction than {row}:\n{kernels}")
+
+
+def matrices_diverge(tgc, folder, build):
+    """Half of a SIMD group goes around the instruction: the emulated device says so."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(MATRICES[0][1])
+    emit(tgc, "net.tg", folder, "net")
+    text = (folder / "net.c").read_text()
+    broken = re.sub(r"( +)(m8n8k8_f16\(acc)", r"\1if (thread % 2) \2", text)
+    expect(broken != text, "no instruction")
+    (folder / "net.c").write_text(broken)
+    T.build(folder / "net.c", folder / "net", "gcc", ("-O0", *emulator.METAL_FLAGS))
+    done = T.run([folder / "net", "--selftest"], env=environment(build, folder))
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: divergent operation of a sub-group", done.err), done.describe())
+
+
 def has_doubles(case):
     """Whether the model has 64-bit floats, or an operator that computes with them inside."""
     text = str(case.model)
@@ -166,6 +216,7 @@ def other_devices(device, tgc, folder):
     built(tgc, products(), folder)
     device.refuses(folder / "net.so", "group=8", OTHER_DEVICE, "kernel net_.* threads in a threadgroup, and the device runs 8")
     device.refuses(folder / "net.so", "local=16", OTHER_DEVICE, "kernel net_.* bytes of threadgroup memory, and the device 16: compile with --no-locals")
+    device.refuses(folder / "net.so", "family=6", OTHER_DEVICE, "multiply matrices by SIMD groups, and the device is older than Apple's M1 and A14.*--no-locals")
 
 
 def products():
@@ -251,6 +302,9 @@ def main():
     for path in sorted((ROOT / "models").glob("*.tg")):
         suite.add(path.name, check_model, tgc, path, scratch / path.stem, build, slow=path.stem in ("mnist_cnn", "transformer_block"))
         suite.add(f"-O0: {path.name}", check_model, tgc, path, scratch / f"{path.stem}-O0", build, "-O0", slow=True)
+    for number, (name, text, options, row) in enumerate(MATRICES):
+        suite.add(f"matrices: {name}", matrices, tgc, text, scratch / f"matrices-{name.replace(' ', '_')}", build, options, row, slow=number % 2 == 1)
+    suite.add("matrices: threads that diverge", matrices_diverge, tgc, scratch / "matrices-diverge", build)
     suite.add("as C++", as_cxx, tgc, scratch / "cxx")
     suite.add("the checker", checker, tgc, scratch / "checker")
     suite.add("integers as halves", integers_as_halves, device, tgc, scratch / "halves")

@@ -11,3 +11,5 @@ __attribute__((always_inline)) static inline metal::uint3 emulator_dims(uint32_t
 {
     return {(unsigned)emulator_place(what, 0), (unsigned)emulator_place(what, 1), (unsigned)emulator_place(what, 2)};
 }
+/* The text stands in extern "C" { }, so that its kernels have their names. */
+#define template extern "C++" template

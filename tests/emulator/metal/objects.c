@@ -108,6 +108,12 @@ static size_t device_most(void *self, void *selector)
     (void)self, (void)selector;
     return (size_t)device_facts()->memory;
 }
+/* MTLGPUFamilyApple1 is 1001; of other makers' families the device is none. */
+static bool device_supports(void *self, void *selector, size_t family)
+{
+    (void)self, (void)selector;
+    return family > 1000 && family <= 1000 + (size_t)device_facts()->family;
+}
 static size_t device_local(void *self, void *selector)
 {
     (void)self, (void)selector;
