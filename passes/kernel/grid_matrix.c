@@ -11,7 +11,8 @@
  * values of the factors' dtypes (passes/target/matrix.def).
  *
  * The model: the instruction's rate, of tiles that reach beyond the result, too; what the threads issue besides
- * to load tiles and to copy; the operands' bytes, once for each block; and how many blocks hide what copies wait for.
+ * to load tiles and to copy, meanwhile if the device has units for matrices beside those of its threads;
+ * the operands' bytes, once for each block; and how many blocks hide what copies wait for.
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/grid_product.h"
@@ -93,6 +94,17 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
            w->step < c->nk && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0;
 }
 
+/* Whether matrices are not multiplied by the units that multiply single numbers: some of them go faster. */
+static bool has_matrix_units(const struct device_row *d)
+{
+    enum matrix_unit of;
+    double gflops;
+    for (int i = 0; device_matrix(d, i, &of, &gflops); i++)
+        if (gflops > d->gflops)
+            return true;
+    return false;
+}
+
 static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     const struct device_row *d = t->device;
@@ -105,9 +117,11 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     /* what a thread issues for each k of the instruction: words of tiles, products, its part of the copies */
     double words = (double)(w->tiles[0] * matrix_elements(r, MATRIX_A) + w->tiles[1] * matrix_elements(r, MATRIX_B)) * bytes / 4;
     double copies = (RATIO_GRID_LOAD + 1) * (rows + columns) * r->size[MATRIX_K] / threads;
-    double issued = words + (double)(w->tiles[0] * w->tiles[1]) + copies + RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->doubled ? 2 : 1);
+    bool meanwhile = has_matrix_units(d);
+    double products = meanwhile ? (double)(w->tiles[0] * w->tiles[1]) : 0;
+    double issued = words + products + copies + RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->doubled ? 2 : 1);
     double issue = 2 * threads * k / r->size[MATRIX_K] * issued / d->gflops;
-    double busy = arithmetic > issue ? arithmetic : issue;          /* of the device, for a block */
+    double busy = !meanwhile ? arithmetic + issue : arithmetic > issue ? arithmetic : issue;     /* of the device, for a block */
     double held = blocks / d->units, room = (double)(d->unit_local_nbytes / copied_nbytes(c, w)),
            most = (double)d->unit_threads / threads;
     held = held > room ? room : held;

@@ -80,6 +80,16 @@ input %b : {dtype}[3, {n}, {k}]
 %c = matmul(%at, %bt)
 output %c as "c"
 """
+CONVOLUTIONS = """tg 1
+input %x : f32[1, 16, 28, 28]
+weight %v : f32[64, 16, 1, 1] = normal(std=0.3, seed=1)
+weight %w : f32[64, 64, 3, 3] = normal(std=0.1, seed=2)
+%a = conv2d(%x, %v)
+%b = relu(%a)
+%c = conv2d(%b, %w) {padding=1}
+%d = relu(%c)
+output %d as "y"
+"""
 MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m8n8k8_f16"),
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), "m8n8k8_f32"),
             ("f32 as f16", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--math=f16",), "m8n8k8_f16"),
@@ -88,6 +98,10 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m8n8k8_f16
             ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=33), (), None),
             ("both across", ACROSS.format(dtype="f16", m=33, n=40, k=48), (), "m8n8k8_f16"),
             ("both across, f32", ACROSS.format(dtype="f32", m=33, n=40, k=48), (), "m8n8k8_f32"),
+            ("tiles of a group", GEMM.format(dtype="f16", m=256, n=256, k=64), (), "m8n8k8_f16"),
+            ("tiles of a group, f32", GEMM.format(dtype="f32", m=256, n=256, k=64), (), "m8n8k8_f32"),
+            ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m8n8k8_f16"),
+            ("convolution", CONVOLUTIONS, (), "m8n8k8_f32"),
             ("no local memory", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--no-locals",), None)]
 
 
@@ -145,6 +159,9 @@ def as_cxx(tgc, folder):
     T.scratch(folder)
     for stem in ("mlp", "transformer_block", "mnist_cnn"):
         emit(tgc, ROOT / "models" / f"{stem}.tg", folder, stem)
+    for number, (_, text, options, _) in enumerate(MATRICES[:2]):
+        (folder / f"matrices{number}.tg").write_text(text)
+        emit(tgc, f"matrices{number}.tg", folder, f"matrices{number}", *options)
     x = np.arange(6, dtype=np.float16).reshape(2, 3)
     onnx.save(G.model([G.node("Sin", ["x"], ["s"]), G.node("Add", ["s", "x"], ["y"])], [G.value("x", list(x.shape), onnx.TensorProto.FLOAT16)],
                       [G.value("y", list(x.shape), onnx.TensorProto.FLOAT16)]), folder / "halves.onnx")
@@ -170,6 +187,13 @@ def checker(_, folder):
         except Failure:
             continue
         expect(False, f"passes: {wrong}")
+    matrix = kernel.format("simdgroup_float8x8 m;")
+    msl.check(head + matrix)
+    try:
+        msl.check(head.replace("2.4", "2.2") + matrix)
+    except Failure:
+        return
+    expect(False, "a matrix in a version before 2.3 passes")
 
 
 def integers_as_halves(device, tgc, folder):
