@@ -95,12 +95,12 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
 }
 
 /* Whether matrices are not multiplied by the units that multiply single numbers: some of them go faster. */
-static bool has_matrix_units(const struct device_row *d)
+static bool has_matrix_units(const struct tgc *t)
 {
     enum matrix_unit of;
     double gflops;
-    for (int i = 0; device_matrix(d, i, &of, &gflops); i++)
-        if (gflops > d->gflops)
+    for (int i = 0; device_matrix(t, i, &of, &gflops); i++)
+        if (gflops > t->device->gflops)
             return true;
     return false;
 }
@@ -117,7 +117,7 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     /* what a thread issues for each k of the instruction: words of tiles, products, its part of the copies */
     double words = (double)(w->tiles[0] * matrix_elements(r, MATRIX_A) + w->tiles[1] * matrix_elements(r, MATRIX_B)) * bytes / 4;
     double copies = (RATIO_GRID_LOAD + 1) * (rows + columns) * r->size[MATRIX_K] / threads;
-    bool meanwhile = has_matrix_units(d);
+    bool meanwhile = has_matrix_units(t);
     double products = meanwhile ? (double)(w->tiles[0] * w->tiles[1]) : 0;
     double issued = words + products + copies + RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->doubled ? 2 : 1);
     double issue = 2 * threads * k / r->size[MATRIX_K] * issued / d->gflops;
