@@ -20,6 +20,7 @@
  * be in an inner band that others of the same band are not in. Behind a store of what a block's threads
  * pass on to each other, and behind one that reads it, is a barrier.
  */
+#include "passes/analysis/linear.h"
 #include "passes/analysis/matrix.h"
 #include "passes/passes.h"
 
@@ -67,20 +68,6 @@ static uint64_t wait_of(const struct linear *l, const struct uop *u)
     return l->wait[(uintptr_t)map_get(&l->place, u) - 1];
 }
 
-static int first_range(const struct uop *store)
-{
-    return store->nsrc > 3 && store->src[3]->op != OP_RANGE ? 4 : 3;
-}
-
-/* How many loops a store shares with the one before, or with the one behind. */
-static int count_bands(const struct uop *store)
-{
-    int first = first_range(store), n = 0;
-    while (first + n < store->nsrc && range_is(store->src[first + n], AXIS_BAND))
-        n++;
-    return n;
-}
-
 /* The loops of the bands, if a band stores to the loaded memory: the value changes with each
  * band. */
 static uint64_t bands_of(struct linear *l, const struct uop *load)
@@ -88,7 +75,7 @@ static uint64_t bands_of(struct linear *l, const struct uop *load)
     uint64_t bits = 0;
     for (int j = 0; j < l->nbanded; j++) {
         const struct uop *store = l->banded[j];
-        int first = first_range(store), nband = count_bands(store);
+        int first = store_first_range(store), nband = linear_count_bands(store);
         for (int k = first; k < first + nband && load->src[0] == store->src[0]; k++)
             bits |= bit_of(l, store->src[k]);
     }
@@ -211,46 +198,6 @@ static void close_range(struct linear *l, struct uop *r)
     l->open &= ~bit;
     if (turns_of(l, r) > 0)
         l->trips /= turns_of(l, r);
-}
-
-/* The AST with the sums that instructions of matrix.def compute as such: of tiles, in the loops around the
- * last one. The elements of a thread stay lanes of its sums. */
-static struct uop *with_matrices(struct tgc *t, const struct uop *ast)
-{
-    struct uop **store = scratch_array(t, (size_t)ast->nsrc, sizeof *store);
-    for (int i = 0; i < ast->nsrc; i++) {
-        struct uop_map by = {.t = t, .scratch = true};
-        int n;
-        store[i] = ast->src[i];
-        struct uop **order = uop_toposort(t, &store[i], 1, &n);
-        for (int j = 0; j < n; j++) {
-            struct uop *sum = order[j], *src[MAX_RANK + 8];
-            struct matrix_product p;
-            const char *why;
-            if (sum->op != OP_REDUCE || !REDUCE_MATRIX(sum->arg.i))
-                continue;
-            if (!matrix_read(t, store[i], sum, &p, &why))
-                TGC_BUG(t, "a sum by %s: %s", matrix_row(p.of)->text, why);
-            const int *size = matrix_row(p.of)->size;
-            for (int k = 0; k < 2; k++) {
-                struct uop *load[2] = {p.factor[k].load->src[0], p.factor[k].offset};
-                int side = size[k ? MATRIX_N : MATRIX_M];
-                union arg tile = {.i = p.factor[k].along_k ? TILE_BITS(side, size[MATRIX_K], p.factor[k].stride)
-                                                           : TILE_BITS(size[MATRIX_K], side, p.factor[k].stride)};
-                src[k] = uop_intern(t, OP_LOAD, p.factor[k].load->dtype, load, 2, tile);
-            }
-            for (int k = 0; k < p.nelement; k++)
-                src[2 + k] = p.element[k];
-            union arg arg = {.i = MATRIX_BITS(p.of, p.factor[0].along_k, p.factor[1].along_k)};
-            struct uop *product = uop_intern(t, OP_MATRIX, sum->dtype, src, 2 + p.nelement, arg);
-            memcpy(src, sum->src, (size_t)sum->nsrc * sizeof *src);
-            src[0] = product;
-            map_set(&by, sum, uop_intern(t, OP_REDUCE, sum->dtype, src, sum->nsrc - 1, sum->arg));
-        }
-        if (by.used)
-            store[i] = uop_substitute_all(t, store[i], &by);
-    }
-    return uop_intern(t, OP_SINK, DTYPE_VOID, store, ast->nsrc, ast->arg);
 }
 
 union scalar reduce_identity(enum op op, enum dtype d)
@@ -447,19 +394,12 @@ static void emit_opened(struct linear *l, uint64_t newly, const struct part *par
     }
 }
 
-static bool share_bands(const struct uop *a, const struct uop *b)
-{
-    int n = count_bands(a);
-    return n == count_bands(b) && !memcmp(a->src + first_range(a), b->src + first_range(b),
-                                          (size_t)n * sizeof *a->src);
-}
-
 /* The nest of a store, whose first `nshared` loops are open and stay open. */
 static void emit_store(struct linear *l, struct uop *store, int nshared)
 {
     struct tgc *t = l->t;
     struct uop *src[4], *guard = NULL;
-    int nvalue = first_range(store);
+    int nvalue = store_first_range(store);
     struct part all = part_under(l, store->src, store->nsrc),
                 outside = part_outside(l, store->src, nvalue);
     l->nest = store;
@@ -477,52 +417,6 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
         push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
     for (int k = store->nsrc - 1; k >= nvalue + nshared; k--)
         close_range(l, store->src[k]);
-}
-
-static bool reads_own_result(struct tgc *t, struct uop *store)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0])
-            return true;
-    return false;
-}
-
-static int count_ranges(struct tgc *t, struct uop *store)
-{
-    int n, nrange = 0;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++)
-        nrange += order[i]->op == OP_RANGE;
-    return nrange;
-}
-
-/* How many of the first loops the two stores have in common. */
-static int count_shared(struct tgc *t, struct uop *a, struct uop *b)
-{
-    int n = 0, first = first_range(a);
-    if (first != first_range(b) || a->src[0] != b->src[0])
-        return 0;
-    while (first + n < a->nsrc && first + n < b->nsrc && a->src[first + n] == b->src[first + n] &&
-           !range_is_lane(a->src[first + n]))
-        n++;
-    return n && !reads_own_result(t, a) && !reads_own_result(t, b) ? n : 0;
-}
-
-/* How many stores from store[0] on share their first loops; *nshared: how many loops. */
-static int find_group(struct tgc *t, struct uop *const *store, int n, int *nshared)
-{
-    int found = 1, nrange = count_ranges(t, store[0]);
-    *nshared = 0;
-    for (; found < n && share_bands(store[0], store[found]); found++) {
-        int shared = count_shared(t, store[0], store[found]);
-        nrange += count_ranges(t, store[found]);
-        if (shared == 0 || nrange > 64)
-            break;
-        *nshared = *nshared == 0 || shared < *nshared ? shared : *nshared;
-    }
-    return found;
 }
 
 /* Prepares for stores that share loops, none of which is open. */
@@ -544,7 +438,7 @@ static void enter_group(struct linear *l, struct uop *const *store, int nstore)
 static void emit_group(struct linear *l, struct uop *const *store, int nstore, int nshared,
                        int nband)
 {
-    int first = first_range(store[0]);
+    int first = store_first_range(store[0]);
     nshared = nshared > nband ? nshared : nband;
     enter_group(l, store, nstore);
     for (int k = first; k < first + nband; k++) {
@@ -573,7 +467,7 @@ static void emit_invariants(struct linear *l)
 {
     int nshared, nstore;
     for (int i = 0; i < l->nbanded; i += nstore) {
-        nstore = find_group(l->t, l->banded + i, l->nbanded - i, &nshared);
+        nstore = linear_find_group(l->t, l->banded + i, l->nbanded - i, &nshared);
         enter_group(l, l->banded + i, nstore);
         for (int k = 0; k < l->n; k++) {
             struct uop *u = l->order[k];
@@ -588,9 +482,9 @@ static void emit_invariants(struct linear *l)
 /* How many stores are in the outermost band that store[0] opens. */
 static int count_banded(struct uop *const *store, int n)
 {
-    int found = 1, first = first_range(store[0]);
-    while (found < n && count_bands(store[found]) &&
-           store[found]->src[first_range(store[found])] == store[0]->src[first])
+    int found = 1, first = store_first_range(store[0]);
+    while (found < n && linear_count_bands(store[found]) &&
+           store[found]->src[store_first_range(store[found])] == store[0]->src[first])
         found++;
     return found;
 }
@@ -635,7 +529,7 @@ static void emit_size(struct linear *l, struct uop *size)
 /* Closes the bands in which the store is not, and opens those that are not open yet. */
 static void enter_bands(struct linear *l, struct bands *b, struct uop *const *store, int nleft)
 {
-    int first = first_range(*store), nband = count_bands(*store), same = 0;
+    int first = store_first_range(*store), nband = linear_count_bands(*store), same = 0;
     if (nband > MAX_RANK)
         TGC_BUG(l->t, "%d bands in each other", nband);
     while (same < b->n && same < nband && (*store)->src[first + same] == b->range[same])
@@ -669,7 +563,7 @@ static bool passes_on(const struct linear *l)
 static bool is_last(const struct uop *ast, int i)
 {
     const struct uop *store = ast->src[i];
-    for (int k = first_range(store); k < first_range(store) + count_bands(store); k++)
+    for (int k = store_first_range(store); k < store_first_range(store) + linear_count_bands(store); k++)
         if (!range_is_grid(store->src[k]))
             return false;
     return i + 1 == ast->nsrc;
@@ -681,12 +575,12 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
     struct linear l = {.t = t, .made = {.t = t, .scratch = true}};
     struct bands bands = {.n = 0};
     int nshared, nstore;
-    ast = with_matrices(t, ast);
+    ast = matrix_linear_ast(t, ast);
     for (int i = 0; i < ast->nsrc; i += nstore) {
         struct uop *const *store = &ast->src[i];
-        nstore = find_group(t, store, ast->nsrc - i, &nshared);
+        nstore = linear_find_group(t, store, ast->nsrc - i, &nshared);
         enter_bands(&l, &bands, store, ast->nsrc - i);
-        emit_group(&l, store, nstore, nshared, count_bands(*store));
+        emit_group(&l, store, nstore, nshared, linear_count_bands(*store));
         if (passes_on(&l) && !is_last(ast, i + nstore - 1))
             emit_barrier(&l);
     }

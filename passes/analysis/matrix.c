@@ -12,6 +12,8 @@
 #include "passes/analysis/matrix.h"
 #include "passes/analysis/nest.h"
 
+#include <string.h>
+
 struct uop *matrix_factor(struct uop *u, enum dtype d)
 {
     if (u->dtype != d && u->op == OP_CAST)
@@ -142,4 +144,42 @@ bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum, 
     bool ok = read_product(t, store, sum, p, why);
     scratch_release(t, mark);
     return ok;
+}
+
+struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)
+{
+    struct uop **store = scratch_array(t, (size_t)ast->nsrc, sizeof *store);
+    for (int i = 0; i < ast->nsrc; i++) {
+        struct uop_map by = {.t = t, .scratch = true};
+        int n;
+        store[i] = ast->src[i];
+        struct uop **order = uop_toposort(t, &store[i], 1, &n);
+        for (int j = 0; j < n; j++) {
+            struct uop *sum = order[j], *src[MAX_RANK + 8];
+            struct matrix_product p;
+            const char *why;
+            if (sum->op != OP_REDUCE || !REDUCE_MATRIX(sum->arg.i))
+                continue;
+            if (!matrix_read(t, store[i], sum, &p, &why))
+                TGC_BUG(t, "a sum by %s: %s", matrix_row(p.of)->text, why);
+            const int *size = matrix_row(p.of)->size;
+            for (int k = 0; k < 2; k++) {
+                struct uop *load[2] = {p.factor[k].load->src[0], p.factor[k].offset};
+                int side = size[k ? MATRIX_N : MATRIX_M];
+                union arg tile = {.i = p.factor[k].along_k ? TILE_BITS(side, size[MATRIX_K], p.factor[k].stride)
+                                                           : TILE_BITS(size[MATRIX_K], side, p.factor[k].stride)};
+                src[k] = uop_intern(t, OP_LOAD, p.factor[k].load->dtype, load, 2, tile);
+            }
+            for (int k = 0; k < p.nelement; k++)
+                src[2 + k] = p.element[k];
+            union arg arg = {.i = MATRIX_BITS(p.of, p.factor[0].along_k, p.factor[1].along_k)};
+            struct uop *product = uop_intern(t, OP_MATRIX, sum->dtype, src, 2 + p.nelement, arg);
+            memcpy(src, sum->src, (size_t)sum->nsrc * sizeof *src);
+            src[0] = product;
+            map_set(&by, sum, uop_intern(t, OP_REDUCE, sum->dtype, src, sum->nsrc - 1, sum->arg));
+        }
+        if (by.used)
+            store[i] = uop_substitute_all(t, store[i], &by);
+    }
+    return uop_intern(t, OP_SINK, DTYPE_VOID, store, ast->nsrc, ast->arg);
 }

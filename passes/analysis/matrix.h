@@ -30,5 +30,8 @@ struct matrix_product {
  * the instruction takes; *why says what is missing. */
 bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum, struct matrix_product *p,
                  const char **why);
+/* The AST with the sums that instructions of matrix.def compute as such: of tiles, in the loops around the
+ * last one. The elements of a thread stay lanes of its sums. */
+struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast);
 
 #endif

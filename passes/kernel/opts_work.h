@@ -1,4 +1,4 @@
-/* opts_work.h - private to opts.c, opts_store.c and pack.c: a kernel's AST while opts change it. */
+/* opts_work.h - private to opts*.c and pack.c: a kernel's AST while opts change it (opts_work.c). */
 #ifndef TGC_OPTS_WORK_H
 #define TGC_OPTS_WORK_H
 

@@ -19,8 +19,6 @@
  */
 #include "passes/vector/expand.h"
 
-#include <string.h>
-
 static int accs_of(const struct expander *e, const struct uop *acc)
 {
     for (int i = e->naccs - 1; i >= 0; i--)
@@ -572,15 +570,6 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
     scratch_release(t, mark);
 }
 
-static bool has_vectors(const struct variant *v)
-{
-    for (int i = 0; i < v->nlinear; i++)
-        if (v->linear[i]->op == OP_STORE ? v->linear[i]->src[2]->lanes > 1
-                                         : v->linear[i]->lanes > 1)
-            return true;
-    return false;
-}
-
 static bool has_choices(const struct kernel *k)
 {
     for (int i = 0; i < k->opts.n; i++)
@@ -596,17 +585,5 @@ bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k)
         expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
     if (has_choices(k))
         expand_program(t, isa_portable(), &k->linear, &k->nlinear);
-    return true;
-}
-
-bool pass_drop_plain(struct tgc *t, struct schedule *s, struct kernel *k)
-{
-    int n = 0;
-    (void)t;
-    (void)s;
-    for (int j = 0; j < k->nvariant; j++)
-        if (has_vectors(&k->variant[j]))
-            k->variant[n++] = k->variant[j];
-    k->nvariant = n;
     return true;
 }

@@ -1,0 +1,238 @@
+/* opts_local.c - LOCAL: an operand of a sum in local memory.
+ *
+ *      local 0.sum0 axis=0 n=4 to=4 operand=0  sum over ko, ki   ko: copy[ki][i] by all threads, barrier
+ *
+ * A copy in local memory has what a block's threads read of an operand in the loops of its sum that
+ * are inside of `axis`; the threads copy neighbours of the operand's memory, each as many at a time as
+ * are a vector. Bytes of a sum's group are copied whole, and stay neighbours.
+ */
+#include "passes/analysis/matrix.h"
+#include "passes/kernel/opts_work.h"
+
+static int64_t threads_of(const struct uop *store)
+{
+    int64_t threads = 1;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        threads = range_is_item(store->src[i]) ? sat_mul(threads, range_fixed_size(store->src[i]))
+                                               : threads;
+    return threads;
+}
+
+/* The loops along which a block's copy of an operand has elements, or groups of `unit` bytes, outermost
+ * first, with a range of the copy's own for each, and the operand's stride along it. */
+struct copy {
+    struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK]; int ndim, nsum, row;
+    struct uop *group; int64_t unit;         /* the group's loop; NULL: of elements, 1 */
+};
+
+static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uop *r)
+{
+    if (!uop_depends_on(w->t, load, r))
+        return true;
+    int64_t n = range_fixed_size(r);
+    if (n < 1 || c->ndim == MAX_RANK)
+        return work_refuse(w, "the copy has more loops than it may, or one of unknown size");
+    if (!index_stride(w->t, load->src[1], r, &c->stride[c->ndim]))
+        c->stride[c->ndim] = INT64_MAX;              /* data of a division: not neighbours */
+    c->of[c->ndim] = r;
+    c->n[c->ndim++] = n;
+    return true;
+}
+
+/* The loops from `first` on in the order of the memory that is read: a thread's lanes and the threads'
+ * are parts of one loop, whose elements are neighbours in the copy, too. Of a flattened one a thread's lanes are. */
+static void order_loops(struct copy *c, int first)
+{
+    for (int a = first + 1; a < c->ndim; a++)
+        for (int k = a; k > first && c->stride[k - 1] < c->stride[k]; k--) {
+            struct uop *of = c->of[k];
+            int64_t n = c->n[k], stride = c->stride[k];
+            c->of[k] = c->of[k - 1], c->n[k] = c->n[k - 1], c->stride[k] = c->stride[k - 1];
+            c->of[k - 1] = of, c->n[k - 1] = n, c->stride[k - 1] = stride;
+        }
+}
+
+/* Of what an instruction takes as tiles, rows of the copy are those of the memory that is read: the loops of
+ * its neighbours are innermost, the sum's or the store's. */
+static void order_tile(const struct uop *sum, struct copy *c)
+{
+    bool of_sum = false;
+    order_loops(c, 0);
+    for (int k = 1; k < sum->nsrc; k++)
+        of_sum |= sum->src[k] == c->of[c->ndim - 1];
+    for (c->row = c->ndim; c->row > 0; c->row--) {
+        bool same = false;
+        for (int k = 1; k < sum->nsrc; k++)
+            same |= sum->src[k] == c->of[c->row - 1];
+        if (same != of_sum)
+            break;
+    }
+}
+
+/* A group of bytes that are neighbours in the operand's memory. */
+static bool add_group(struct work *w, struct copy *c, const struct uop *load, struct uop *group)
+{
+    int64_t stride;
+    if (!index_stride(w->t, load->src[1], group, &stride) || stride != 1 ||
+        (load->nsrc > 2 && uop_depends_on(w->t, load->src[2], group)))
+        return work_refuse(w, "bytes of a group lie apart");
+    c->group = group;
+    c->unit = range_fixed_size(group);
+    return true;
+}
+
+/* Of the sum's loops inside of number `axis`, then of the block's threads and of lanes. */
+static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum, struct uop *load,
+                      int axis, struct copy *c)
+{
+    int first = store_first_range(store);
+    *c = (struct copy){.unit = 1};
+    for (int i = axis + 2; i < sum->nsrc; i++)
+        if (range_is(sum->src[i], AXIS_GROUP) ? !add_group(w, c, load, sum->src[i]) : !add_loop(w, c, load, sum->src[i]))
+            return false;
+    c->nsum = c->ndim;
+    for (int i = first; i < store->nsrc; i++)
+        if (range_is_item(store->src[i]) && !add_loop(w, c, load, store->src[i]))
+            return false;
+    for (int i = first; i < store->nsrc; i++)
+        if (range_is_lane(store->src[i]) && !add_loop(w, c, load, store->src[i]))
+            return false;
+    order_loops(c, c->nsum);
+    c->row = c->nsum;
+    if (REDUCE_MATRIX(sum->arg.i) && c->ndim > 0)
+        order_tile(sum, c);
+    return c->ndim > 0 || work_refuse(w, "the block's threads read one element");
+}
+
+/* The loop that is not done whose turns are nearest to each other in the memory that is read. */
+static int nearest(const struct copy *c, const bool *done)
+{
+    int next = -1;
+    for (int a = c->ndim - 1; a >= 0; a--)
+        if (!done[a] && (next < 0 || c->stride[a] < c->stride[next]))
+            next = a;
+    return next;
+}
+
+/* The copy's own ranges as parts of element e * width + lane of those that are copied: neighbours of
+ * memory are next to each other. */
+static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct uop *lane, int64_t width)
+{
+    bool done[MAX_RANK] = {false};
+    for (int k = 0; k < c->ndim; k++) {
+        int next = nearest(c, done);
+        int64_t n = c->n[next] / (k ? 1 : width);
+        done[next] = true;
+        c->own[next] = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, n)) : e;
+        c->own[next] = k ? c->own[next] : sym_add(t, sym_muli(t, c->own[next], width), lane);
+        e = sym_div(t, e, uop_int(t, n));
+    }
+}
+
+/* Whether so many neighbours are one transaction wherever a thread begins: they are in the memory that
+ * is read, groups of bytes in the copy, too, and no condition tells them apart. */
+static bool copies_vectors(struct work *w, const struct copy *c, const struct uop *load, int64_t width)
+{
+    bool done[MAX_RANK] = {false};
+    int last = nearest(c, done);
+    struct uop *first = sym_sub(w->t, load->src[1], sym_muli(w->t, c->of[last], c->unit));
+    if (c->group)
+        first = sym_sub(w->t, first, c->group);
+    return c->stride[last] == c->unit && (!c->group || last == c->ndim - 1) && c->n[last] % width == 0 && (c->group || load->dtype == DTYPE_F32) &&
+           uop_buffer_of(load->src[0])->dtype == load->dtype &&
+           index_divisor(w->t, first) % (c->unit * width) == 0 &&
+           buffer_is_aligned(w->t, uop_buffer_of(load->src[0]), c->unit * width) &&
+           (load->nsrc < 4 || !uop_depends_on(w->t, load->src[2], c->of[last]));
+}
+
+/* The sum's load number `operand`, sources first, of memory that is no stage. */
+static struct uop *find_operand(struct work *w, struct uop *sum, int operand)
+{
+    int n;
+    struct uop **order = nest_order(w->t, sum->src[0], &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD && operand-- == 0)
+            return order[i]->src[0]->op == OP_BUFFER ? order[i] : NULL;
+    return NULL;
+}
+
+/* What is copied of the load: for an instruction of matrix.def the factor, which may be rounded from what is loaded. */
+static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
+{
+    struct uop *factor[2];
+    for (int exchanged = 0; exchanged < 2 && REDUCE_MATRIX(sum->arg.i); exchanged++) {
+        const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
+        for (int k = 0; matrix_factors(sum, row, exchanged, factor) && k < 2; k++)
+            if (factor[k] == load || (factor[k]->op == OP_CAST && factor[k]->src[0] == load))
+                return factor[k];
+    }
+    return load;
+}
+
+bool apply_local(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *sum, *at = uop_int(t, 0), *from = at, *src[6], *e;
+    struct uop_map by = {.t = t, .scratch = true};
+    struct copy c;
+    int nsrc = 2;
+    if (!work_take_sum(w, opt, opt->axis, &sum))
+        return false;
+    struct uop *store = w->ast->src[opt->store], *load = find_operand(w, sum, opt->operand), *group;
+    int64_t threads = threads_of(store), total = 1, width = opt->to ? opt->to : 1;
+    if (!load || work_stage_of(w, store, sum))
+        return work_refuse(w, "the sum has no such operand");
+    struct uop *value = matrix_operand(sum, load);
+    if (threads < 2)
+        return work_refuse(w, "a copy in local memory is for a block's threads");
+    if (!find_copy(w, store, sum, load, opt->axis, &c))
+        return false;
+    for (int a = 0; a < c.ndim; a++)
+        total = sat_mul(total, c.n[a]);
+    if (width < c.unit || width > 16 || width % c.unit || opt->n < 0 || opt->n > 64 || opt->n % c.unit)
+        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
+    width /= c.unit;
+    if (total % (threads * width))
+        return work_refuse(w, "each of the block's threads copies as many elements");
+    if (width > 1 && !copies_vectors(w, &c, load, width))
+        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
+    struct uop *turn = work_new_range(t, total / threads / width, AXIS_LOOP),
+               *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
+               *lane = work_new_range(t, width, AXIS_VECTOR);
+    group = c.group ? uop_axis(t, c.group->src[0], AXIS_GROUP, WORKER_EACH) : NULL;
+    e = sym_add(t, sym_muli(t, turn, threads), thread);
+    divide_element(t, &c, e, lane, width);
+    int64_t step = c.unit;
+    if (group) {
+        map_set(&by, c.group, group);
+        at = group, from = c.group;
+    }
+    for (int a = c.ndim - 1; a >= 0; a--) {
+        map_set(&by, c.of[a], c.own[a]);
+        at = sym_add(t, at, sym_muli(t, c.own[a], step));
+        from = sym_add(t, from, sym_muli(t, c.of[a], step));
+        step = sat_mul(step, c.n[a]);
+        step += a == c.row ? opt->n : 0;
+    }
+    src[0] = uop_substitute_all(t, value, &by);
+    src[1] = at;
+    if (turn->op == OP_RANGE)
+        src[nsrc++] = turn;
+    src[nsrc++] = thread;
+    if (group)
+        src[nsrc++] = group;
+    if (lane->op == OP_RANGE)
+        src[nsrc++] = lane;
+    /* narrow floats are copied as their bits, not converted to f32 and back */
+    bool as_bits = dtype_is_float(value->dtype) && dtype_bits(value->dtype) == 16;
+    enum dtype kept = as_bits ? DTYPE_U16 : value->dtype;
+    src[0] = as_bits ? uop_intern(t, OP_BITCAST, kept, src, 1, (union arg){0}) : src[0];
+    union arg memory = {.p = work_new_memory(w, kept, step, SPACE_LOCAL)};
+    struct uop *read[2] = {uop_intern(t, OP_STAGE, kept, src, nsrc, memory), from};
+    struct uop *copy = uop_intern(t, OP_LOAD, kept, read, 2, (union arg){0});
+    if (as_bits)
+        copy = uop_intern(t, OP_BITCAST, value->dtype, &copy, 1, (union arg){0});
+    struct uop *now = uop_substitute(t, store, value, copy);
+    work_put_stores(w, opt->store, &now, 1);
+    return true;
+}
