@@ -644,6 +644,8 @@ int matrix_elements(const struct matrix_row *r, enum matrix_part part);
 /* The coordinates, by enum matrix_coordinate, of the element of the lane's. */
 void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, int element,
                   int at[MATRIX_NONE + 1]);
+/* The MATRIX among linear[0..n) that multiplies the tile, a LOAD; *factor: 0, it is its a, or 1, its b. */
+const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile, int *factor);
 
 /* ------------------------------------------------------------------------------------- tensor.c */
 /* Builders of graph uops: check, broadcast, infer shapes. Axis arguments are 0..ndim-1. */

@@ -56,3 +56,12 @@ void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, i
         for (int i = 0, n = matrix_bits(r, part, of_lane, bit); i < n; i++)
             at[bit[i].of] |= ((of_lane ? lane : element) >> i & 1) << bit[i].bit;
 }
+
+const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile, int *factor)
+{
+    for (int i = 0; i < n; i++)
+        for (*factor = 0; linear[i]->op == OP_MATRIX && *factor < 2; ++*factor)
+            if (linear[i]->src[1 + *factor] == tile)
+                return linear[i];
+    return NULL;
+}

@@ -11,16 +11,6 @@
 
 #include <string.h>
 
-/* The product that u, loaded at the present position, is a factor of; *factor: which one. */
-static const struct uop *product_of(const struct writer *w, const struct uop *u, int *factor)
-{
-    for (int i = w->position; i < w->nlinear; i++)
-        for (*factor = 0; w->linear[i]->op == OP_MATRIX && *factor < 2; ++*factor)
-            if (w->linear[i]->src[1 + *factor] == u)
-                return w->linear[i];
-    TGC_BUG(w->t, "kernel %s: a tile without a product", w->f->k->name);
-}
-
 void matrix_load(struct writer *w, const struct uop *u)
 {
     struct tgc *t = w->t;
@@ -28,7 +18,9 @@ void matrix_load(struct writer *w, const struct uop *u)
     struct value *v = scratch_array(t, 1, sizeof *v);
     struct expr src[2] = {{0}, {0}};
     int factor;
-    const struct uop *product = product_of(w, u, &factor);
+    const struct uop *product = matrix_of_tile(w->linear + w->position, w->nlinear - w->position, u, &factor);
+    if (!product)
+        TGC_BUG(w->t, "kernel %s: a tile without a product", w->f->k->name);
     const char *row = matrix_row(MATRIX_ROW(product->arg.i))->text, *name = writer_local(w, factor ? "b" : "a");
     const char *function = mem_printf(t, "%.*s_b%d_%c%s", (int)strcspn(row, "_"), row, dtype_bits(u->dtype),
                                       factor ? 'b' : 'a', MATRIX_ALONG_K(product->arg.i, factor) ? "" : "_across");

@@ -16,16 +16,6 @@ static int count_of(const struct matrix_row *r, enum matrix_part part)
     return matrix_elements(r, part) * dtype_bits(r->dtype[part]) / WORD;
 }
 
-/* The product that u is a factor of; *factor: which one. */
-static const struct uop *product_of(const struct emit *e, const struct uop *u, int *factor)
-{
-    for (int i = e->position; i < e->nlinear; i++)
-        for (*factor = 0; e->linear[i]->op == OP_MATRIX && *factor < 2; ++*factor)
-            if (e->linear[i]->src[1 + *factor] == u)
-                return e->linear[i];
-    TGC_BUG(e->t, "kernel %s: a tile without a product", e->k->name);
-}
-
 /* Where the lane's first element is: each bit of its number is one of a coordinate, which are `step` apart. */
 static value lane_offset(struct emit *e, const struct matrix_row *r, enum matrix_part part, const int64_t *step)
 {
@@ -78,7 +68,9 @@ static value load_word(struct emit *e, const struct matrix_row *r, enum matrix_p
 void gpu_matrix_load(struct emit *e, const struct uop *u)
 {
     int factor;
-    const struct uop *product = product_of(e, u, &factor);
+    const struct uop *product = matrix_of_tile(e->linear + e->position, e->nlinear - e->position, u, &factor);
+    if (!product)
+        TGC_BUG(e->t, "kernel %s: a tile without a product", e->k->name);
     const struct matrix_row *r = matrix_row(MATRIX_ROW(product->arg.i));
     enum matrix_part part = factor ? MATRIX_B : MATRIX_A;
     const struct buffer *b = uop_buffer_of(u->src[0]);

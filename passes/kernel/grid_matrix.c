@@ -70,7 +70,7 @@ static int64_t threads_of(const struct matrix_choice *c, const struct wave_tile 
     return w->waves[0] * w->waves[1] * c->row->lanes;
 }
 
-/* Elements by which a row of a copy is longer than what is copied, so that the rows of a tile are in other banks. */
+/* The padding of a row of a copy, in elements: so the rows of a tile begin in different banks of local memory. */
 static int64_t pad_of(const struct matrix_choice *c) { return 16 / (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]); }
 
 static int64_t copied_nbytes(const struct matrix_choice *c, const struct wave_tile *w)

@@ -78,7 +78,7 @@ bool tune_has_isa(enum tune_kind kind);
  * file and line. */
 bool tune_read(struct tgc *t, const char *file, const char *text, size_t nbytes,
                struct tuning *tuning);
-/* The line that names the row, and that of an entry, without its remark. */
+/* Write a line of the file: "machine NAME", and an entry, without its remark. */
 void tune_write_machine(struct text *out, const struct machine *m);
 void tune_write(struct text *out, const struct tuned *e);
 /* After a compile: an entry that matched nothing is an error, if it is for one of these instruction
