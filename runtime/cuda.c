@@ -32,6 +32,7 @@ struct own {
     int32_t (*pop)(void **context);
     int32_t (*get_context_device)(int *device);
     int32_t (*get_stream_context)(void *stream, void **context);
+    int32_t (*set_function_attribute)(void *function, int what, int value);
     void *context;
     bool owns_context;
 };
@@ -47,7 +48,8 @@ static const char *const call_name[] = {
     "cuGraphInstantiateWithFlags", "cuGraphExecKernelNodeSetParams", "cuGraphLaunch", "cuGraphExecDestroy",
     "cuGraphDestroy", "cuEventCreate", "cuEventRecord", "cuEventElapsedTime", "cuEventDestroy_v2",
     "cuGetErrorString", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
-    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxGetDevice", "cuStreamGetCtx"};
+    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxGetDevice", "cuStreamGetCtx",
+    "cuFuncSetAttribute"};
 
 /* The kernels for an architecture: machine code, for it and, unless it is exact, newer ones of the same
  * generation (the number's tens); or PTX, for it and all newer ones. */
@@ -158,6 +160,21 @@ static int check_owner(const model_self *self, uint64_t at, bool *is_ours)
     return status;
 }
 
+static int allow_local(const model_self *self, int index)
+{
+    enum { MOST_OF_FUNCTION = 8, MOST_OF_DEVICE = 97 };
+    int most = 0;
+    char line[200];
+    int status = TRY(own.get_attribute, &most, MOST_OF_DEVICE, self->device.device);
+    if (status != MODEL_OK || (unsigned)most >= local_of[index])
+        return status == MODEL_OK ? TRY(own.set_function_attribute, self->kernel[index], MOST_OF_FUNCTION, (int)local_of[index])
+                                  : status;
+    snprintf(line, sizeof line, "a block of %s takes %u bytes of shared memory, and the device has %d: compile with "
+             "--cpu= of the device's architecture", launch_of[index].function, local_of[index], most);
+    complain(self, line);
+    return MODEL_OTHER_DEVICE;
+}
+
 //@ cuda_language
 #ifdef __CUDACC_RTC__
 typedef signed char int8_t;
@@ -185,6 +202,13 @@ typedef unsigned long long uint64_t;
 #define static static __device__
 #define KEEP_LOOP _Pragma("unroll 1")
 #define KEPT_TWICE 2
+
+//@ cuda_block_array
+/* An array of the block's in the memory that the launch names. */
+#ifndef BLOCK_ARRAY
+extern __shared__ __attribute__((aligned(128))) unsigned char block_memory[];
+#define BLOCK_ARRAY(type, name, count, at) type *const name = (type *)(block_memory + at)
+#endif
 
 //@ cuda_shuffle_f32
 /* What the thread has whose number is t ^ m, of a block that is one warp. */

@@ -75,6 +75,7 @@ static int enter(model_self *self);                      /* the model's device i
 static void leave(model_self *self);
 static int open_module(model_self *self);
 static int check_owner(const model_self *self, uint64_t at, bool *is_ours);     /* memory of the model's device? */
+static int allow_local(const model_self *self, int index);      /* the kernel's launches name so much of a block's memory */
 
 //@ graphs_driver_load own
 /* "cuMemAlloc: out of memory (2)" */
@@ -263,6 +264,7 @@ static struct kernel_node node_of(model_self *self, int index)
         n.groups[d] = self->groups[index][d] > 0 ? (unsigned)self->groups[index][d] : 1;
         n.block[d] = (unsigned)l->block[d];
     }
+    n.shared_bytes = local_of[index];
     return n;
 }
 
@@ -296,6 +298,8 @@ static int record(model_self *self)
     for (int i = 0; i < MODEL_KERNELS && status == MODEL_OK; i++) {
         const struct launch *l = &launch_of[i];
         status = status_of(self, l->function, self->device.get_function(&self->kernel[i], self->device.module, l->function));
+        if (status == MODEL_OK && local_of[i])
+            status = allow_local(self, i);
         for (int k = 0; k < l->count; k++) {
             self->parameter[l->first + k] = &self->value[l->first + k];
             set_argument(self, i, k, argument_of[l->first + k].at);
@@ -343,8 +347,8 @@ static int start_one(model_self *self, int index)
     if (timed && status == MODEL_OK)
         status = TRY(record_event, event[0], d->queue);
     if (status == MODEL_OK)
-        status = TRY(launch, n.function, n.groups[0], n.groups[1], n.groups[2], n.block[0], n.block[1], n.block[2], 0,
-                     d->queue, n.parameters, NULL);
+        status = TRY(launch, n.function, n.groups[0], n.groups[1], n.groups[2], n.block[0], n.block[1], n.block[2],
+                     n.shared_bytes, d->queue, n.parameters, NULL);
     if (timed && status == MODEL_OK)
         status = TRY(record_event, event[1], d->queue);
     if (status == MODEL_OK && (timed || self->options.on_kernel))

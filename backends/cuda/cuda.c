@@ -202,7 +202,7 @@ static const char *cuda_open(struct program *p)
 static const char *const file[] = {"cuda", "cuda_matrix", "number", "math", "vector_lanes", NULL};
 static const struct driver driver = {
     .head = cuda_head,
-    .global = "", .local = "__shared__ ", .restrict_ = "__restrict__",
+    .global = "", .local = "__shared__ ", .restrict_ = "__restrict__", .declared_local = 48 << 10,
     .offset = "uint64_t", .symbol = "int64_t", .count = "unsigned",
     .thread = "threadIdx.x", .threads = "blockDim.x",
     .part = {"blockIdx.x", "blockIdx.x"}, .parts = {"gridDim.x", "gridDim.x"},

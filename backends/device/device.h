@@ -15,6 +15,9 @@ struct driver {
     /* With a blank behind, or "": before the type of what lies in global memory, or in local memory;
      * after the asterisk of a pointer that no other one aliases. */
     const char *global, *local, *restrict_;
+    /* Bytes of local memory that a kernel declares, at most; 0: all that its device has. What has more has its arrays
+     * in memory that the launch names, by the piece NAME_block_array. */
+    int64_t declared_local;
     /* A multiple of 16 bytes, before the type of an array; NULL: __attribute__((aligned(16))) behind it */
     const char *aligned;
     bool keeps_exchanged;        /* backend->shuffle takes local memory, an f32 for each thread, first */
@@ -81,6 +84,10 @@ int device_count_places(const struct program *p);
 int device_image(const struct program *p, const struct buffer *b);
 /* The threads of a block, in each dimension. */
 void device_block(const struct kernel *k, int block[GRID_RANK]);
+/* kernel.c: bytes of local memory that its launch names, 0: the kernel declares it; and where in them one of its
+ * arrays begins. */
+int64_t device_launched_local(const struct driver *d, const struct kernel *k);
+int64_t device_local_at(const struct kernel *k, const struct buffer *b);
 /* The blocks in dimension d, at the bounds of run-time sizes. */
 int64_t device_most_groups(struct program *p, const struct kernel *k, int d);
 /* The axis of the driver's grid that dimension d is, and the other way round: itself, unless a dimension

@@ -3,6 +3,18 @@
  */
 #include "backends/device/device.h"
 
+static void write_local(struct program *p, struct text *out)
+{
+    struct text_list list = {.out = out, .separator = ",", .indent = 4, .tail = 1};
+    text_puts(out, "/* By kernel: bytes of a block's memory that its launch names; 0: the kernel declares what it has. */\n"
+                   "static const unsigned local_of[] = {\n    ");
+    list.line = out->n - 4;
+    for (int i = 0; i < p->s->nkernel; i++)
+        list_put(&list, mem_printf(p->t, "%lld", (long long)device_launched_local(p->backend->driver, p->s->kernel[i])));
+    list_put(&list, "0");
+    text_puts(out, "};\n\n");
+}
+
 /* Whether the host accesses the memory, so that both see it; of which kernels graphs are. */
 void device_graph_tables(struct program *p, struct text *out)
 {
@@ -14,6 +26,7 @@ void device_graph_tables(struct program *p, struct text *out)
     for (int i = 0; i <= p->s->nkernel; i++)
         list_put(&list, mem_printf(p->t, "%d", p->device_part[i]));
     text_puts(out, "};\n\n");
+    write_local(p, out);
     device_write_order(p, out);
 }
 

@@ -105,9 +105,32 @@ static void write_pointer(const struct signature *s, int i, struct text *out)
     text_puts(out, ");\n");
 }
 
+/* Arrays in memory that the launch names begin where a copy in bulk may. */
+int64_t device_local_at(const struct kernel *k, const struct buffer *b)
+{
+    enum { ALIGN = 128 };
+    int64_t at = 0;
+    for (int i = 0; i < k->nscratch && k->scratch[i] != b; i++)
+        if (k->scratch[i]->is_local && scratch_is_on_stack(k->scratch[i]))
+            at += ((int64_t)k->scratch[i]->nbytes + ALIGN - 1) / ALIGN * ALIGN;
+    return at;
+}
+
+int64_t device_launched_local(const struct driver *d, const struct kernel *k)
+{
+    const int64_t nbytes = d->declared_local ? device_local_at(k, NULL) : 0;
+    return nbytes > d->declared_local ? nbytes : 0;
+}
+
 /* An array of the thread's own or of its block's, of which vectors are loaded at once. */
 static void write_array(const struct signature *s, const struct buffer *b, const char *name, struct text *out)
 {
+    if (b->is_local && device_launched_local(s->d, s->f.k)) {
+        snippet_use(&s->f.p->snippets, mem_printf(s->f.p->t, "%s_block_array", s->f.p->backend->name));
+        text_printf(out, "    BLOCK_ARRAY(%s, %s, %zu, %lld);\n", dtype_ctype(b->dtype), name,
+                    b->nbytes / dtype_nbytes(b->dtype), (long long)device_local_at(s->f.k, b));
+        return;
+    }
     bool aligned = b->is_local && (s->f.v || dtype_bits(b->dtype) < 32);
     text_printf(out, "    %s%s%s %s[%zu]%s;\n", aligned && s->d->aligned ? s->d->aligned : "",
                 buffer_space(b) == SPACE_LOCAL ? s->d->local : "", dtype_ctype(b->dtype), name,

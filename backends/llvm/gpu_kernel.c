@@ -67,6 +67,20 @@ static void bind_parameters(struct emit *e, const struct kernel *k, const struct
     }
 }
 
+/* In the memory that the launch names, of which LLVM knows no size; people do by the attribute. */
+static value place_launched(struct emit *e, const struct kernel *k, const struct buffer *b, int64_t nbytes)
+{
+    enum { ALIGN = 128 };
+    const char *name = mem_printf(e->t, "%s_%s$memory", e->name, program_kernel_name(e->gpu->p, k));
+    value g = e->l->GetNamedGlobal(e->module, name);
+    if (!g) {
+        g = e->l->AddGlobalInAddressSpace(e->module, e->l->ArrayType(e->i8, 0), name, SPACE_OF_BLOCK);
+        e->l->SetAlignment(g, ALIGN);
+        function_attribute_text(e, e->function, "tgc-local", mem_printf(e->t, "%lld", (long long)nbytes));
+    }
+    return pointer_at(e, generic_pointer(e, g), e->i8, const_i64(e, device_local_at(k, b)));
+}
+
 /* Of the block, or of the work-item; vectors of it are loaded at once. */
 static value place_scratch(struct emit *e, const struct kernel *k, const struct buffer *b, int i)
 {
@@ -75,6 +89,9 @@ static value place_scratch(struct emit *e, const struct kernel *k, const struct 
     LLVMTypeRef type = e->l->ArrayType(e->i8, (unsigned)(n ? n : ALIGN));
     if (buffer_space(b) != SPACE_LOCAL)
         return on_stack(e, e->l->ArrayType(e->i64, (unsigned)((n ? n : ALIGN) / 8)));
+    const int64_t launched = device_launched_local(e->gpu->p->backend->driver, k);
+    if (launched)
+        return place_launched(e, k, b, launched);
     const char *name = mem_printf(e->t, "%s_%s.tile%d", e->name, program_kernel_name(e->gpu->p, k), i);
     value g = e->l->AddGlobalInAddressSpace(e->module, type, name, SPACE_OF_BLOCK);
     e->l->SetLinkage(g, LLVM_INTERNAL);

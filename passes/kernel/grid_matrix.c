@@ -90,7 +90,7 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
     registers = w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] + w->tiles[1] * size[MATRIX_B];
     if (w->doubled)
         registers += w->step * (side_of(c, w, 0) + side_of(c, w, 1)) / threads;
-    return threads <= most && 4 * registers <= 3 * d->registers && 2 * copied_nbytes(c, w) <= 3 * d->local_nbytes / 2 &&
+    return threads <= most && 4 * registers <= 3 * d->registers && 2 * copied_nbytes(c, w) <= 3 * device_local_nbytes(t) / 2 &&
            w->step < c->nk && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0;
 }
 

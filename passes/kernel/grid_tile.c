@@ -222,7 +222,7 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
         return threads == 1 && !b->local && b->column_lanes % x->vector == 0 && 4 * registers <= 3 * d->registers;
     return threads >= d->wave && threads <= most && 4 * registers <= 3 * d->registers &&
            b->column_lanes % x->vector == 0 &&
-           (!b->local || (x->step && copied <= d->local_nbytes / 2 &&
+           (!b->local || (x->step && copied <= device_local_nbytes(t) / 2 &&
                           x->step * b->row_items * b->row_lanes % threads == 0 &&
                           x->step * b->column_items * b->column_lanes % threads == 0));
 }

@@ -374,11 +374,9 @@ static bool count_items(struct work *w)
     return true;
 }
 
-/* What a block's threads may share, and when, the verifier knows. Local memory is what each device
- * of OpenCL 1.2 has. */
+/* What a block's threads may share, and when, the verifier knows. */
 static bool is_fit_for_blocks(struct work *w)
 {
-    enum { LOCAL_NBYTES = 32 << 10 };
     struct violation found;
     int64_t nbytes = 0;
     for (int i = 0; i < w->kernel->nscratch; i++) {
@@ -386,8 +384,9 @@ static bool is_fit_for_blocks(struct work *w)
         if (b->is_local)
             nbytes = sat_add(nbytes, sat_mul(b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype)));
     }
-    if (nbytes > LOCAL_NBYTES)
-        return work_refuse(w, "a block has no more than 32 KB of local memory");
+    if (nbytes > device_local_nbytes(w->t))
+        return work_refuse(w, mem_printf(w->t, "a block has no more than %lld KB of local memory",
+                                         (long long)device_local_nbytes(w->t) >> 10));
     return kernel_check(w->t, w->ast, &found) || work_refuse(w, found.what);
 }
 

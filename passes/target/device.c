@@ -100,4 +100,18 @@ int device_image_shift(const struct tgc *t, size_t nelem)
     return (size_t)1 << shift <= side ? shift : -1;
 }
 
+int64_t device_local_nbytes(const struct tgc *t)
+{
+    enum { LEAST = 32 << 10 };
+    int64_t least = t->device ? t->device->local_nbytes : LEAST;
+    for (const char *s = t->device ? t->architectures : NULL; s && *s;) {
+        size_t n = strcspn(s, ",");
+        for (int i = 0; i < NROW; i++)
+            if (strncmp(rows[i].text, s, n) == 0 && !rows[i].text[n] && rows[i].local_nbytes < least)
+                least = rows[i].local_nbytes;
+        s += n + (s[n] == ',');
+    }
+    return least;
+}
+
 bool device_has_grid(const struct tgc *t) { return t->device && !t->device->is_processor; }

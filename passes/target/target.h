@@ -144,6 +144,9 @@ bool device_multiplies(const struct tgc *t, enum dtype of);
 /* With --image: log2 of the pixels, of four elements, in a row of a tensor of that many elements, a
  * multiple of the device's pitch; -1: it has too many for an image. */
 int device_image_shift(const struct tgc *t, size_t nelem);
+/* Bytes of a block's local memory: the least of the architectures that the kernels are compiled for; of no device,
+ * what each one of OpenCL 1.2 has. */
+int64_t device_local_nbytes(const struct tgc *t);
 /* Whether kernels are for a device that runs a thread for each place of a grid. */
 bool device_has_grid(const struct tgc *t);
 

@@ -244,6 +244,7 @@ struct kernel_code {
     void (*call)(void *const *argument); /* runs one work-item, on the places of its arguments */
     const uint64_t *nbytes;              /* of each argument */
     size_t local;                        /* bytes of its local arrays */
+    size_t allowed;                      /* bytes of a block's memory that a launch may name, if they are more than usual */
 };
 
 /* Compiles the text; NULL: `log`, of `size` bytes, has the compiler's words. `flags` are more words

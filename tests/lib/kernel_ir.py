@@ -50,11 +50,22 @@ def matrix(found):
     return "\n".join((f"define internal {result} {name}({parameters}) {{", *lines, f"  ret {result} {made}", "}", ""))
 
 
+def launched(text):
+    """Memory that launches name: a kernel's array of as many bytes as its attribute says."""
+    for name in re.findall(r'^@"([\w.]+)\$memory" = ', text, re.M):
+        group = re.search(rf"^define [^\n]*@{re.escape(name)}\([^\n]*\) [^\n]*(#\d+) ", text, re.M)[1]
+        nbytes = re.search(rf'^attributes {group} = .*"tgc-local"="(\d+)"', text, re.M)[1]
+        array, old, new = f"[{nbytes} x i8]", f'@"{name}$memory"', f'@"{name}.memory"'
+        text = re.sub(rf"^{re.escape(old)} = [^\n]*", f"{new} = internal global {array} undef, align 128", text, flags=re.M)
+        text = text.replace(f"[0 x i8], [0 x i8]* {old}", f"{array}, {array}* {new}").replace(f"[0 x i8]* {old}", f"{array}* {new}").replace(old, new)
+    return text
+
+
 def for_host(text):
     """The module without what only its device has."""
     text = re.sub(r"^target (triple|datalayout) = .*\n", "", text, flags=re.M)
     text = re.sub(r"\b(ptx_kernel|amdgpu_kernel) ", "", text)
-    text = re.sub(r",? addrspace\(\d+\)", "", text).replace("addrspacecast", "bitcast")
+    text = launched(re.sub(r",? addrspace\(\d+\)", "", text).replace("addrspacecast", "bitcast"))
     text = re.sub(r"^define linkonce_odr hidden (\{.*?\}) (@gpu\.(\w+))\(([^)]*)\)[^{]*\{.*?^\}\n", matrix, text, flags=re.M | re.S)
     text = re.sub(r"^define linkonce_odr hidden (\w+ @gpu\.[\w.]+)\((\w*)[^)]*\)[^{]*\{.*?^\}\n", r"declare \1(\2)\n", text, flags=re.M | re.S)
     text += MATRIX if "@gpu_matrix(" in text else ""

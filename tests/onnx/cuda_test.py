@@ -192,6 +192,37 @@ def matrices(tgc, folder, text, options, row):
     expect(("mma.sync.aligned" in (folder / "ptx" / "m.ptx").read_text()) == bool(row), "PTX has another instruction")
 
 
+LARGE = """tg 1
+input %a : f16[100, 512]
+input %b : f16[512, 72]
+%y : f16[100, 72] = matmul(%a, %b)
+output %y
+"""
+
+
+def large_blocks(device, tgc, folder):
+    """A block's memory beyond what a kernel may declare: its launches name it, by NVRTC and by LLVM, and a device that has less refuses."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(LARGE)
+    line, = (choice["taken"] for choice in T.info(tgc, folder / "net.tg", "--why", "--target=cuda")["choices"])
+    line, found = re.subn(r"cover 0\.sum0 axis=0 n=\d+(; divide 0\.sum0 axis=1 n=\d+)?", "cover 0.sum0 axis=0 n=256; divide 0.sum0 axis=1 n=16", line)
+    expect(found == 1, f"no product by steps: {line}")
+    (folder / "one.tune").write_text(f"tgc-tune 2\n{line.partition('; double')[0]}\n")
+    (folder / "two.tune").write_text(f"tgc-tune 2\n{line.partition('; double')[0]}; double 0.sum0\n")
+    one, two = (f"--tune={folder / name}" for name in ("one.tune", "two.tune"))
+    twin.check_model(tgc, folder / "net.tg", folder / "run", one)
+    check_assembly(tgc, folder / "net.tg", folder / "ptx", options=[one])
+    check_model_by_llvm(tgc, folder / "net.tg", folder / "llvm", kernel_ir.VERSIONS[0], one)
+    done = T.run([tgc, "net.tg", "-o", "net.c", "--target=cuda", two], cwd=folder)
+    expect(done.status == 1 and "a block has no more than 99 KB of local memory" in done.err, done.describe())
+    twin.emit(tgc, folder / "net.tg", folder, "net", "--cpu=sm_90a", two)
+    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
+    cuda.text_of(folder / "net.cu")
+    nbytes = max(map(int, re.search(r"local_of\[\] = \{([^}]*)", (folder / "net.c").read_text())[1].split(",")))
+    expect(101376 < nbytes <= 232448, f"{nbytes} bytes")
+    device.refuses(folder / "net.so", "arch=120", OTHER_DEVICE, f"a block of net_matmul_0 takes {nbytes} bytes of shared memory, and the device has 101376")
+
+
 def lanes_that_diverge(tgc, folder):
     """Half of a warp's lanes go around the instruction: the emulated device says so."""
     T.scratch(folder)
@@ -327,6 +358,7 @@ def main():
     suite.add("LLVM: an architecture that it does not know", lower_target, tgc, scratch / "lower")
     suite.add("LLVM: a kernel out of bounds", broken_by_llvm, tgc, scratch / "broken-llvm", kernel_ir.VERSIONS[0])
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
+    suite.add("matrices: blocks with more memory than kernels declare", large_blocks, device, tgc, scratch / "matrices-large")
     suite.add("matrices: lanes that diverge", lanes_that_diverge, tgc, scratch / "matrices-diverge")
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)

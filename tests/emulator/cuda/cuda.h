@@ -20,6 +20,9 @@ __attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, v
 }
 #define TGC_MATRIX_MODEL emulator_matrix
 
+/* An array by itself, whose bounds are known. */
+#define BLOCK_ARRAY(type, name, count, at) __attribute__((aligned(128))) static type name[count]
+
 struct emulator_dim {
     unsigned x, y, z;
 };

@@ -140,8 +140,14 @@ static int32_t check_sizes(const struct kernel_node *n, const struct kernel_code
     if (items > (size_t)d->group || (code->signature.bound && items > code->signature.bound))
         return misuse(INVALID_VALUE, "%s: a block of %zu threads, it is bound to %zu and the device to %ld", name,
                       items, code->signature.bound, d->group);
-    if (code->local > (size_t)d->local && code->local > own_shared)
+    if (n->shared_bytes == 0 && code->local > (size_t)d->local && code->local > own_shared)
         return misuse(LAUNCH_OUT_OF_RESOURCES, "%s takes %zu bytes of shared memory", name, code->local);
+    if (n->shared_bytes > own_shared && n->shared_bytes > code->allowed)
+        return misuse(INVALID_VALUE, "%s: the launch names %u bytes of shared memory, and its function was told %zu", name,
+                      n->shared_bytes, code->allowed);
+    if (n->shared_bytes && n->shared_bytes < code->local)
+        return misuse(INVALID_VALUE, "%s: the launch names %u bytes of shared memory, and it has %zu", name, n->shared_bytes,
+                      code->local);
     return all < (size_t)1 << 24 ? SUCCESS : misuse(INVALID_VALUE, "%s: %zu threads are more than are emulated", name, all);
 }
 
@@ -152,7 +158,7 @@ static int32_t prepare(struct launch_of *l, const struct kernel_node *n)
     *l = (struct launch_of){.code = code, .module = find_module(code)};
     if (!l->module)
         return misuse(INVALID_HANDLE, "%p is no function of a module that is loaded", n->function);
-    if (n->extra || !n->parameters || n->shared_bytes)
+    if (n->extra || !n->parameters)
         return misuse(INVALID_VALUE, "%s: parameters as the emulator has not", code->signature.name);
     const int32_t status = check_sizes(n, code);
     memcpy(l->groups, n->groups, sizeof l->groups);

@@ -78,10 +78,33 @@ int32_t cuDeviceGet(int *device, int number)
     return leave(CALL_cuDeviceGet, status);
 }
 
+/* What a launch may name of a block's memory, if its function was told: by the table of compute capabilities. */
+static int most_shared(void)
+{
+    const long arch = device_facts()->arch, kib = arch == 75 ? 64 : arch == 70 || arch == 72 ? 96
+                                                  : arch == 80 || arch == 87                 ? 163
+                                                  : arch >= 90 && arch < 120                 ? 227
+                                                                                             : 99;
+    return (int)kib * 1024;
+}
+
+API int32_t cuFuncSetAttribute(void *function, int what, int value);
+int32_t cuFuncSetAttribute(void *function, int what, int value)
+{
+    enum { SHARED_LAUNCHED = 8 };
+    int32_t status = in_context(CALL_cuFuncSetAttribute);
+    struct kernel_code *code = function;
+    if (status == SUCCESS && (what != SHARED_LAUNCHED || value < 0 || value > most_shared()))
+        status = misuse(INVALID_VALUE, "%s: attribute %d may not be %d", code->signature.name, what, value);
+    if (status == SUCCESS)
+        code->allowed = (size_t)value;
+    return leave(CALL_cuFuncSetAttribute, status);
+}
+
 API int32_t cuDeviceGetAttribute(int *value, int what, int device);
 int32_t cuDeviceGetAttribute(int *value, int what, int device)
 {
-    enum { GROUP = 1, SHARED = 8, UNITS = 16, MAJOR = 75, MINOR = 76 };
+    enum { GROUP = 1, SHARED = 8, UNITS = 16, MAJOR = 75, MINOR = 76, SHARED_MOST = 97 };
     const struct device_facts *d = device_facts();
     int32_t status = enter(CALL_cuDeviceGetAttribute);
     (void)device;
@@ -90,6 +113,7 @@ int32_t cuDeviceGetAttribute(int *value, int what, int device)
     case SHARED: *value = (int)d->local; break;
     case UNITS: *value = (int)d->units; break;
     case MAJOR: *value = (int)d->arch / 10; break;
+    case SHARED_MOST: *value = most_shared(); break;
     case MINOR: *value = (int)d->arch % 10; break;
     default: status = misuse(INVALID_VALUE, "unknown attribute %d", what);
     }
