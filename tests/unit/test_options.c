@@ -155,7 +155,7 @@ static void test_refusals(void **state)
         {"m.onnx -o m.c --target=opencl --cpu=adreno630 --threads=2", "--threads is for processors"},
         {"m.onnx -o m.c --cpu=pocl", "is a device"},
         {"m.onnx -o m.c --target=opencl --cpu=sm_80", "is a device of --target=cuda; --target=opencl has generic-gpu pocl intel-xe adreno630"},
-        {"m.onnx -o m.c --target=cuda --cpu=pocl", "--target=cuda has sm_80 sm_89"},
+        {"m.onnx -o m.c --target=cuda --cpu=pocl", "--target=cuda has sm_80 sm_86 sm_87 sm_89"},
         {"m.onnx -o m.c --target=cuda --cpu=sm_80,pocl", "a list is of architectures of CUDA or AMD, and pocl is none"},
         {"m.onnx -o m.c --target=amd --cpu=gfx1100,sm_80", "gfx1100 is of --target=amd, and sm_80 of --target=cuda"},
         {"m.onnx -o m.c --target=amd --cpu=gfx1100,gfx1", "gfx1 is not known"},
