@@ -380,12 +380,28 @@ static void note_schedule(struct tgc *t, struct kernel *k)
     VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
 }
 
+/* Where no loop's turns are whole vectors, those that are left become a store of their own, scalars in the same grid. */
+static void cut_vectors(struct tgc *t, struct kernel *k, int store, int lanes)
+{
+    struct uop *s = k->ast->src[store];
+    int at = grid_vector_loop(t, s, lanes) < 0 ? grid_vector_part(t, s, lanes) : -1;
+    int64_t n = at < 0 ? 0 : range_fixed_size(s->src[at]);
+    struct kernel trial = *k;
+    struct opt cut = {.op = OPT_CUT, .store = store, .axis = at - store_first_range(s), .n = n - n % lanes,
+                      .from = n - n % lanes, .to = store + 1};
+    if (at >= 0 && !has_sums(t, s) && opt_apply(t, &trial, NULL, &cut, 1, NULL) &&
+        vector_tag(t, trial.ast->src[store], lanes) >= 0)
+        *k = trial;
+}
+
 /* Each element of the kernel's main store is a place, or each vector. */
 static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
 {
     struct kernel trial = *k;
     if (lanes > 1 && has_loops(t, k, AXIS_GROUP))      /* whose bytes may lie apart */
         return false;
+    if (lanes > 1)
+        cut_vectors(t, &trial, main_store(t, k), lanes);
     if (!grid_apply(t, &trial, NULL, 0, lanes))
         return false;
     *k = trial;

@@ -45,6 +45,8 @@ int grid_vector_lanes(const struct tgc *t);
 bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n);
 /* The last loop of which that holds; -1: there is none. */
 int grid_vector_loop(struct tgc *t, struct uop *store, int64_t n);
+/* The last loop of which it holds, but for turns that are left behind the last n; -1: there is none. */
+int grid_vector_part(struct tgc *t, struct uop *store, int64_t n);
 
 /* Of a block, at most. */
 enum { THREADS_MOST = 256 };

@@ -19,7 +19,9 @@
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
 
-enum { STEP_MOST = 16, STEP_LEAST = 4, TILES_MAX = 12 };
+/* Terms of a step: at most, at least, and so many that more would gain little; steps from which on a part of one may be
+ * wasted. */
+enum { STEP_MOST = 16, STEP_LEAST = 4, STEP_FULL = 7, STEPS_COVER = 4, TILES_MAX = 12 };
 
 struct block_tile { int64_t row_items, row_lanes, column_items, column_lanes; bool local, doubled; double ns; };
 
@@ -83,7 +85,8 @@ static bool rows_are_vectors(const struct product *x, int64_t n)
     return range_fixed_size(row) > 0 && range_fixed_size(row) % n == 0;
 }
 
-/* The steps of the sum: its last loop, or a part of it; 0: it has none that are worth it. */
+/* The steps of the sum: its last loop, or a part of it; 0: it has none that are worth it. A long loop that no large
+ * step divides is covered by steps, the last of which has terms of zeros. */
 static void find_step(struct product *x)
 {
     const struct uop *sum = x->m.reduce;
@@ -95,7 +98,11 @@ static void find_step(struct product *x)
     for (int64_t step = STEP_MOST; step >= STEP_LEAST && n && !x->step; step--)
         if (n % step == 0 && (n > step || last > 1))
             x->step = step;
+    if (x->step < STEP_FULL && n >= STEPS_COVER * STEP_MOST && !x->m.bytes)
+        x->step = STEP_MOST;
     x->outer = x->step == n ? last - 2 : last - 1;
+    if (x->step)
+        x->terms = sat_mul(x->terms / n, (n + x->step - 1) / x->step * x->step);
 }
 
 /* Whether the columns of a sum of products of bytes are those of the weights, four bytes of which are a lane. */
@@ -153,13 +160,21 @@ static void pack_operands(struct tgc *t, struct kernel *k, int store)
 static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
 static double floor_div(int64_t a, int64_t b) { return a > b ? (double)(a / b) : 1; }
 
+/* Whether a thread's columns are neighbours, so that it reads them of the copy as a vector, where the result has no
+ * vectors of them: its rows may begin at any element. */
+static bool columns_are_near(const struct tgc *t, const struct product *x, const struct block_tile *b)
+{
+    int lanes = grid_vector_lanes(t);
+    return lanes > 1 && x->vector == 1 && b->local && !x->m.bytes && b->column_lanes % lanes == 0;
+}
+
 /* Loads of a thread for one term of each of its sums: of both operands, as vectors where they are
  * neighbours. */
 static double loads_of(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
     int lanes = grid_vector_lanes(t);
     bool rows = (x->row_vectors || b->local) && b->row_lanes % lanes == 0;
-    return (double)(b->row_lanes / (rows ? lanes : 1)) + (double)(b->column_lanes / x->vector);
+    return (double)(b->row_lanes / (rows ? lanes : 1)) + (double)(b->column_lanes / (columns_are_near(t, x, b) ? lanes : x->vector));
 }
 
 /* Bytes of local memory of a block. */
@@ -283,8 +298,8 @@ static void list_copies(struct place_list *l, const struct product *x, const str
     const struct uop *sum = x->m.reduce, *last = sum->src[x->last];
     int number = opt_number(t, x->m.store, sum);
     if (x->step < range_fixed_size(last)) {
-        struct opt *divide = list_add(l, OPT_DIVIDE, -1);
-        divide->of = OF_SUM, divide->number = number, divide->n = x->step, divide->axis = x->last - 1;
+        struct opt *steps = list_add(l, range_fixed_size(last) % x->step ? OPT_COVER : OPT_DIVIDE, -1);
+        steps->of = OF_SUM, steps->number = number, steps->n = x->step, steps->axis = x->last - 1;
     }
     for (int i = 0; i < x->m.nload; i++) {
         int64_t stride = 0;
@@ -314,7 +329,7 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     int64_t size[LOOPS_MAX], ncolumn = range_fixed_size(s->src[x->column]);
     struct block_of rows = {b->row_items, b->row_lanes, LOOP_ROWS, LOOP_ROW_LANES, LOOP_ROW_ITEMS, lanes > 1},
                     columns = {b->column_items, b->column_lanes / x->vector, LOOP_COLUMNS, LOOP_COLUMN_LANES,
-                               LOOP_COLUMN_ITEMS, false};
+                               LOOP_COLUMN_ITEMS, columns_are_near(t, x, b)};
     list_begin(&l, t, k->ast, store);
     if (x->vector > 1)
         list_vector(&l, column, ncolumn, x->vector);

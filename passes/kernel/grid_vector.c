@@ -60,13 +60,13 @@ static bool data_chooses_loads(struct tgc *t, struct uop *store, const struct uo
     return found;
 }
 
-bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n)
+static bool turns_fit(struct tgc *t, struct uop *store, int at, int64_t n)
 {
     struct nest m;
     int64_t stride;
     struct uop *r = store->src[at];
     if (!nest_find(t, store, &m) || RANGE_AXIS(r->arg.i) != AXIS_LOOP || range_fixed_size(r) < n ||
-        range_fixed_size(r) % n || !index_stride(t, store->src[1], r, &stride) || stride != 1 ||
+        !index_stride(t, store->src[1], r, &stride) || stride != 1 ||
         !offset_fits(t, store->src[0], store->src[1], r, n) || !nest_vectors_fit(&m, r) || data_chooses_loads(t, store, r))
         return false;
     for (int i = 0; i < m.nload; i++)
@@ -76,6 +76,19 @@ bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n)
         if (!load_fits(t, m.other[i], r, n))
             return false;
     return true;
+}
+
+bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n)
+{
+    return turns_fit(t, store, at, n) && range_fixed_size(store->src[at]) % n == 0;
+}
+
+int grid_vector_part(struct tgc *t, struct uop *store, int64_t n)
+{
+    for (int at = store->nsrc - 1; n > 1 && at >= store_first_range(store); at--)
+        if (turns_fit(t, store, at, n))
+            return at;
+    return -1;
 }
 
 int grid_vector_loop(struct tgc *t, struct uop *store, int64_t n)

@@ -25,6 +25,8 @@ suite = Suite("grid", jobs=1)       # the device is one of the process
 NETS = {
     "a product": ("input %a : f32[64, 96]\ninput %b : f32[96, 64]\n%y = matmul(%a, %b)\n", {}, True),
     "a product of odd sizes": ("input %a : f32[37, 50]\ninput %b : f32[50, 29]\n%y = matmul(%a, %b)\n", {}, None),
+    "a product of rows that end anywhere, in steps that its sum does not": ("input %a : f32[200, 131]\ninput %b : f32[131, 203]\n%y = matmul(%a, %b)\n", {}, True),
+    "an elementwise op on elements that are no whole vectors": ("input %a : f32[127, 129]\ninput %b : f32[127, 129]\n%y = mul(%a, %b)\n", {}, False),
     "products of a run's rows": ("input %a : f32[N<=90, 48]\nweight %w : f32[33, 48] = normal(seed=1)\nweight %b : f32[33] = normal(seed=2)\n"
                                  "%y = linear(%a, %w, %b)\n", {"N": 51}, None),
     "a batch of products": ("input %a : f32[3, 2, 24, 16]\ninput %b : f32[3, 2, 16, 40]\n%y = matmul(%a, %b)\n", {}, None),
@@ -67,6 +69,10 @@ BLOCKS = ("attention of more keys than rows fit", "attention in a window", "atte
 # launches: nothing is copied to get a border
 LAUNCHES = {"a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
 
+# what a kernel has of vectors: columns that a thread reads of the copy, elements but for the last ones
+VECTORS = {"a product of rows that end anywhere, in steps that its sum does not": r"load_aligned_f32x4\(local(.|\n)*fmaf\(",
+           "an elementwise op on elements that are no whole vectors": r"store_aligned_f32x4\(global, &y\["}
+
 
 def built(tgc, folder, text, target, *flags):
     place = folder / target
@@ -107,6 +113,7 @@ def check(tgc, scratch, name, row, *flags):
     elif local is not None and row == "generic-gpu":
         expect(("local float " in source) == local and ("barrier(" in source) == local, "local memory, or none")
     expect("in parts" not in name or flags or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
+    expect(flags or re.search(VECTORS.get(name, ""), source), "no vectors")
     launches = source.count("kernel void ")
     expect(flags or LAUNCHES.get(name, launches) == launches, f"{launches} launches")
     expect("in parts" not in name or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
@@ -142,6 +149,22 @@ def random_product(random, k):
                 f"%p{k} = linear(%a{k}, %w{k}, %b{k})\n{end}\n")
     right = f"weight %b{k} : f32[{terms}, {n}] = normal(seed={k + 1})" if random.random() < 0.4 else f"input %b{k} : f32[{dims}{terms}, {n}]"
     return f"input %a{k} : f32[{dims}{m}, {terms}]\n{right}\n%p{k} = matmul(%a{k}, %b{k})\n{end}\n"
+
+
+ODD = [*range(1, 18), 4095, 4097]
+
+
+def random_odd(random, k):
+    """A product of two inputs or by weights, or an elementwise chain, whose rows end anywhere."""
+    while True:
+        m, n, terms = (random.choice(ODD if random.random() < 0.6 else ODD[-2:]) for _ in range(3))
+        if m * n * terms < 1_200_000:
+            break
+    if random.random() < 0.2:
+        return (f"input %a{k} : f32[{m}, {n}, {terms}]\ninput %b{k} : f32[{m}, {n}, {terms}]\nweight %c{k} : f32[{terms}] = normal(seed={k})\n"
+                f"%p{k} = mul(%a{k}, %b{k})\n%y{k} = {random.choice([f'relu(%p{k})', f'add(%p{k}, %c{k})'])}\n")
+    right = f"weight %b{k} : f32[{terms}, {n}] = normal(seed={k + 1})" if random.random() < 0.4 else f"input %b{k} : f32[{terms}, {n}]"
+    return f"input %a{k} : f32[{m}, {terms}]\n{right}\n%y{k} = matmul(%a{k}, %b{k})\n"
 
 
 def random_convolution(random, k):
@@ -247,6 +270,9 @@ def main():
             suite.add(f"{name}, {row}", emulated, device, tgc, scratch, name, row, slow=number % 2 != which)
     for seed in range(60):
         suite.add(f"six at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], slow=seed >= 4)
+    for seed in range(40):
+        suite.add(f"eight whose rows end anywhere, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], (random_odd,), 8,
+                  slow=seed >= 4)
     for seed in range(40):
         row = ("generic-gpu", "adreno630")[seed % 2]
         suite.add(f"three of bytes at random, {seed}", at_random, device, tgc, scratch, seed, row, (random_bytes,), 3, slow=seed >= 4)
