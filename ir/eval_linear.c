@@ -36,6 +36,8 @@ enum code {
     CODE_RAMP,
     CODE_SKIP_UNLESS,
     CODE_BARRIER,
+    CODE_MBAR,                   /* by op: MBAR_INIT, MBAR_ARRIVE, MBAR_WAIT */
+    CODE_BULK,
     CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind the end of the phase */
     CODE_TAKE,                   /* likewise: another thread's value */
     CODE_LANES_INIT,
@@ -62,10 +64,10 @@ struct linstr {
     bool place;                  /* OPEN, CLOSE: iterations are places of a grid, each with memory of its own */
     int64_t item;
     int mask;                    /* TAKE */
-    int64_t bits;                /* MATRIX: its row and the order of its tiles */
+    int64_t bits;                /* MATRIX: its row and the order of its tiles; MBAR: the op's argument */
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
-     * instruction inside; INTRINSIC: index into meaning[]; PICK: the least index that takes the
+     * instruction inside; INTRINSIC: index into meaning[]; BULK: into bulk[]; PICK: the least index that takes the
      * source instead of what dst holds, 0: any */
     int target;
 };
@@ -87,6 +89,9 @@ struct meaning {
     int n;
 };
 
+/* A bulk copy: its memory, and the registers of what it is told. */
+struct bulk { const struct uop *u; int to, barriers, from, offset, number, coordinate[BULK_RANK]; };
+
 struct linear_eval {
     struct tgc *t;
     const struct eval_env *env;
@@ -95,6 +100,7 @@ struct linear_eval {
     struct eval_memory memory;
     struct lanes *lanes; int nlanes; size_t cap_lanes;
     struct meaning *meaning; int nmeaning; size_t cap_meaning;
+    struct bulk *bulk; int nbulk; size_t cap_bulk;
     struct slot { const struct uop *u; int reg; } *table; size_t table_size, table_used;
     const struct uop **of; size_t cap_of;        /* by register */
     /* code positions of loops and guards to be closed */
@@ -384,6 +390,18 @@ static void compile_matrix(struct linear_eval *e, const struct uop *u)
     append(e, in);
 }
 
+static void compile_bulk(struct linear_eval *e, const struct uop *u)
+{
+    struct bulk b = {.u = u, .to = memory_of(e, u), .offset = reg_of(e, u->src[BULK_OFFSET]), .number = reg_of(e, u->src[BULK_NUMBER])};
+    b.barriers = eval_memory_of(&e->memory, uop_buffer_of(u->src[BULK_BARRIERS]));
+    b.from = eval_memory_of(&e->memory, uop_buffer_of(u->src[BULK_FROM]));
+    for (int a = 0; a < bulk_rank(u); a++)
+        b.coordinate[a] = reg_of(e, bulk_axis(u, a).coordinate);
+    if (reserve(e, &e->bulk, &e->cap_bulk, (size_t)e->nbulk + 1, sizeof *e->bulk))
+        e->bulk[e->nbulk] = b;
+    append(e, (struct linstr){.code = CODE_BULK, .target = e->nbulk++, .dst = reg_of(e, u)});
+}
+
 static void compile_one(struct linear_eval *e, const struct uop *u)
 {
     bool table;
@@ -401,6 +419,12 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         break;
     case OP_MATRIX:
         compile_matrix(e, u);
+        break;
+    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:
+        emit(e, (struct linstr){.code = CODE_MBAR, .op = u->op, .bits = u->arg.i, .memory = memory_of(e, u)}, u, 1);
+        break;
+    case OP_BULK:
+        compile_bulk(e, u);
         break;
     case OP_GUARD:
         emit(e, (struct linstr){.code = CODE_SKIP_UNLESS}, u, 0);
@@ -725,6 +749,61 @@ static void run_gather(struct linear_eval *e, const struct linstr *in)
     }
 }
 
+static int64_t *barrier_at(struct linear_eval *e, int memory, int64_t i)
+{
+    const struct memory *m = &e->memory.v[memory];
+    if (i < 0 || i >= m->nelem)
+        TGC_BUG(e->t, "barrier %lld of %lld", (long long)i, (long long)m->nelem);
+    return &m->data[i].i;
+}
+
+/* A thread that waits for what another one has still to do would go on later; passes make none. */
+static void run_mbar(struct linear_eval *e, const struct linstr *in)
+{
+    if (in->op == OP_MBAR_INIT) {
+        for (int64_t i = 0; i < e->memory.v[in->memory].nelem && e->thread == 0; i++)
+            *barrier_at(e, in->memory, i) = mbar_begin(in->bits);
+        return;
+    }
+    int64_t *bar = barrier_at(e, in->memory, e->reg[in->src[0]].i);
+    if (in->op == OP_MBAR_ARRIVE)
+        *bar = mbar_arrive(*bar, in->bits);
+    else if (!mbar_has_ended(*bar, e->reg[in->src[1]].i))
+        TGC_BUG(e->t, "thread %d waits for a phase of parity %lld that does not end", e->thread, (long long)e->reg[in->src[1]].i);
+}
+
+/* What arrives is there at once. */
+static void run_bulk(struct linear_eval *e, const struct bulk *b)
+{
+    const struct memory *to = &e->memory.v[b->to], *from = &e->memory.v[b->from];
+    const int64_t n = bulk_nelem(b->u), offset = e->reg[b->offset].i;
+    int64_t coordinate[BULK_RANK], at, *bar = barrier_at(e, b->barriers, e->reg[b->number].i);
+    for (int a = 0; a < bulk_rank(b->u); a++)
+        coordinate[a] = e->reg[b->coordinate[a]].i;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t element = bulk_element(b->u, i, coordinate, &at);
+        at += offset;
+        if (at < 0 || at >= to->nelem || element >= from->nelem)
+            TGC_BUG(e->t, "a bulk copy of element %lld of buffer %d to element %lld of buffer %d", (long long)element, from->buffer->id,
+                    (long long)at, to->buffer->id);
+        union scalar v = {.i = 0};
+        if (element >= 0) {
+            touch(e, from, element, false);
+            v = eval_memory_get(from, element);
+        }
+        if (to->buffer->dtype != from->buffer->dtype && element >= 0) {
+            uint16_t bits = 0;
+            scalar_store(from->buffer->dtype, &bits, v);
+            v.i = bits;
+        }
+        touch(e, to, at, true);
+        if (to->touch)
+            to->touch[at].writer = 0;        /* who reads it has waited, or not: the emulated device finds that */
+        to->data[at] = v;
+    }
+    *bar = mbar_complete(*bar, n * (int64_t)dtype_nbytes(to->buffer->dtype));
+}
+
 /* STORE's ranges and CLOSE's size are not read as values. */
 static void check_set(const struct linear_eval *e, const struct linstr *in)
 {
@@ -851,6 +930,12 @@ static bool run(struct linear_eval *e)
             e->pc = pc;
             e->phase++;
             return true;
+        case CODE_MBAR:
+            run_mbar(e, in);
+            break;
+        case CODE_BULK:
+            run_bulk(e, &e->bulk[in->target]);
+            break;
         case CODE_SKIP_UNLESS:
             if (!e->reg[in->src[0]].i)
                 pc = in->target;
@@ -882,6 +967,7 @@ static void linear_free(struct linear_eval *e)
         free(e->lanes[i].data);
     free(e->lanes);
     free(e->meaning);
+    free(e->bulk);
     free(e->code);
     free(e->reg);
     free(e->set);

@@ -82,6 +82,10 @@ int op_nsrc(enum op op);
 bool op_is_elementwise(enum op op);                               /* UNARY, BINARY, TERNARY */
 bool op_is_pointwise(enum op op);      /* those, and STACK: of the sources' elements at one place */
 bool op_is_commutative(enum op op);
+/* Whether it computes no value, but does something. */
+bool op_is_statement(enum op op);
+/* Whether operand k is memory: a BUFFER, or a STAGE. INTRINSICs' are what their rows say. */
+bool op_takes_memory(enum op op, int k);
 /* scalar.c: the value of an elementwise op on constants v[nsrc] of dtype `from` (WHERE: v[0] is
  * bool), as a scalar of dtype `to`. false: the IR leaves the result open, or the op has no meaning
  * for the dtype. */
@@ -646,6 +650,29 @@ void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, i
                   int at[MATRIX_NONE + 1]);
 /* The MATRIX among linear[0..n) that multiplies the tile, a LOAD; *factor: 0, it is its a, or 1, its b. */
 const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile, int *factor);
+
+/* --------------------------------------------------------------------------------------- bulk.c */
+/* A BULK's sources, and those of each axis behind them, innermost first. */
+enum { BULK_TO, BULK_OFFSET, BULK_BARRIERS, BULK_NUMBER, BULK_FROM, BULK_FIRST, BULK_AXES, BULK_AXIS = 4 };
+/* The most axes and elements along one; where tensors, their rows and a box's rows begin, in bytes; and its memory. */
+enum { BULK_RANK = 5, BULK_EXTENT = 256, BULK_ALIGNED = 16, BULK_MEMORY_ALIGNED = 1024 };
+struct bulk_axis { struct uop *coordinate; int64_t size, stride, extent; };
+int bulk_rank(const struct uop *u);
+struct bulk_axis bulk_axis(const struct uop *u, int a);
+/* Elements of the box. */
+int64_t bulk_nelem(const struct uop *u);
+/* Where the byte `at` of a box lies that is swizzled by so many bytes, 0: where it is. */
+int64_t bulk_swizzled(int64_t at, int64_t swizzle);
+/* What is wrong with the copy, by its operands; NULL: nothing. */
+const char *bulk_check(const struct uop *u);
+/* Of element i of the box at these coordinates: its element of the tensor, -1: it is beyond, and 0; and in local memory,
+ * from the copy's offset on. */
+int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, int64_t *to);
+/* A barrier as the interpreter keeps it: at first; behind an arrival; behind the arrival of bytes; whether the phase has ended. */
+int64_t mbar_begin(int64_t count);
+int64_t mbar_arrive(int64_t bar, int64_t nbytes);
+int64_t mbar_complete(int64_t bar, int64_t nbytes);
+bool mbar_has_ended(int64_t bar, int64_t parity);
 
 /* ------------------------------------------------------------------------------------- tensor.c */
 /* Builders of graph uops: check, broadcast, infer shapes. Axis arguments are 0..ndim-1. */

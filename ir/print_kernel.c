@@ -188,6 +188,15 @@ static void print_argument(struct text *out, const struct uop *u)
         text_printf(out, " {by=%s, a=%d, b=%d}", matrix_row(MATRIX_ROW(bits))->text, MATRIX_ALONG_K(bits, 0),
                     MATRIX_ALONG_K(bits, 1));
         break;
+    case OP_MBAR_INIT:
+        text_printf(out, " {count=%lld}", bits);
+        break;
+    case OP_MBAR_ARRIVE:
+        text_printf(out, " {nbytes=%lld}", bits);
+        break;
+    case OP_BULK:
+        text_printf(out, " {swizzle=%lld}", bits);
+        break;
     case OP_ACC:
     case OP_GUARD:
     case OP_BARRIER:
@@ -225,8 +234,7 @@ static void print_line(struct printer *p, const struct uop *u)
         text_putc(p->out, '\n');
         return;
     }
-    bool result = u->op != OP_STORE && u->op != OP_PREFETCH && u->op != OP_ASSIGN &&
-                  u->op != OP_ENDGUARD && u->op != OP_BARRIER && u->op != OP_SHUFFLE && u->op != OP_MATRIX;
+    bool result = !op_is_statement(u->op);
     if (result && !map_get(&p->number, u))
         map_set(&p->number, u, (void *)++p->next);
     if (result) {

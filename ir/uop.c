@@ -39,6 +39,29 @@ bool op_is_elementwise(enum op op)
     return c == CLASS_UNARY || c == CLASS_BINARY || c == CLASS_TERNARY;
 }
 
+bool op_is_statement(enum op op)
+{
+    switch (op) {
+    case OP_STORE: case OP_PREFETCH: case OP_ASSIGN: case OP_ENDGUARD: case OP_BARRIER: case OP_SHUFFLE: case OP_MATRIX:
+    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT: case OP_BULK:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool op_takes_memory(enum op op, int k)
+{
+    switch (op) {
+    case OP_LOAD: case OP_STORE: case OP_PREFETCH: case OP_GATHER: case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:
+        return k == 0;
+    case OP_BULK:
+        return k == BULK_TO || k == BULK_BARRIERS || k == BULK_FROM;
+    default:
+        return false;
+    }
+}
+
 bool op_is_commutative(enum op op)
 {
     switch (op) {

@@ -619,6 +619,14 @@ static void check_gather(struct linear_verifier *l, const struct uop *u)
                 "condition or alternative of another dtype, or of other lanes");
 }
 
+static void note_stored(struct linear_verifier *l, const struct buffer *b)
+{
+    for (int k = 0; k < l->nstored; k++)
+        if (l->stored[k] == b)
+            return;
+    SCRATCH_PUSH(l->v.t, l->stored, l->nstored, l->cap_stored, b);
+}
+
 static void check_store(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
@@ -627,10 +635,7 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
             "offset or value of another dtype");
     require(&l->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT,
             "writes to an input or a weight");
-    for (int k = 0; k < l->nstored; k++)
-        if (l->stored[k] == b)
-            return;
-    SCRATCH_PUSH(l->v.t, l->stored, l->nstored, l->cap_stored, b);
+    note_stored(l, b);
 }
 
 static void check_acc_init(struct linear_verifier *l, const struct uop *u)
@@ -813,11 +818,40 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
     }
 }
 
+/* Barriers that were begun, and places among them. */
+static void check_barriers(struct linear_verifier *l, const struct uop *u, int memory)
+{
+    const struct buffer *b = uop_buffer_of(u->src[memory]);
+    bool begun = u->op == OP_MBAR_INIT;
+    require(&l->v, u, b && b->dtype == DTYPE_U64 && buffer_space(b) == SPACE_LOCAL, "barriers that are no u64 of local memory");
+    for (int k = 0; k < l->nstored && !begun; k++)
+        begun = l->stored[k] == b;
+    require(&l->v, u, begun, "of barriers that have not begun");
+    note_stored(l, b);
+    for (int k = memory + 1; k < (u->op == OP_BULK ? memory + 2 : u->nsrc); k++)
+        require(&l->v, u, is_place(u->src[k]), "a number that is no integer");
+}
+
+/* What the engine copies, and that one thread tells it to. */
+static void check_bulk(struct linear_verifier *l, const struct uop *u)
+{
+    const char *what = bulk_check(u);
+    bool of_one = false;
+    if (what)
+        verify_violation(&l->v, u, what);
+    check_barriers(l, u, BULK_BARRIERS);
+    require(&l->v, u, is_place(u->src[BULK_OFFSET]), "an offset that is no integer");
+    for (int a = 0; a < bulk_rank(u); a++)
+        require(&l->v, u, is_place(bulk_axis(u, a).coordinate), "a coordinate that is no integer");
+    for (int r = l->current; r > 0; r = l->region[r].parent)
+        of_one |= l->region[r].opener->op == OP_GUARD;
+    require(&l->v, u, of_one, "each thread copies the same box");
+    note_stored(l, uop_buffer_of(u->src[BULK_TO]));
+}
+
 static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
 {
-    bool unfinished = false,
-         is_memory = u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_PREFETCH ||
-                     u->op == OP_GATHER;
+    bool unfinished = false;
     require(&l->v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
     if (u->op == OP_END || u->op == OP_ENDGUARD) {
         close_region(l, u);
@@ -825,8 +859,8 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     }
     /* an accumulator's lanes, as a store's ranges, are named, not read: they open later, and
      * repeatedly */
-    for (int k = is_memory; k < (u->op == OP_ACC ? 1 : u->nsrc); k++)
-        unfinished |= check_read(l, u, u->src[k]);
+    for (int k = 0; k < (u->op == OP_ACC ? 1 : u->nsrc); k++)
+        unfinished |= !op_takes_memory(u->op, k) && check_read(l, u, u->src[k]);
     verify_bounds(&l->v, u);
     check_lanes(l, u);
     switch (u->op) {
@@ -876,6 +910,12 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         break;
     case OP_BARRIER:
         check_meeting(l, u);
+        return;
+    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:
+        check_barriers(l, u, 0);
+        return;
+    case OP_BULK:
+        check_bulk(l, u);
         return;
     case OP_ACC:
         require(&l->v, u, !unfinished, "starts from a sum that is still under way");

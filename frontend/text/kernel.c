@@ -104,6 +104,8 @@ static int least_sources(enum op op)
         return 3;
     case OP_ACC:
         return 1;
+    case OP_BULK:
+        return BULK_AXES + BULK_AXIS;
     default:
         return 0;
     }
@@ -122,13 +124,12 @@ static bool is_of_kernels(const struct kernel_reader *k, enum op op)
 static bool check_operands(struct kernel_reader *k, const struct token *at, enum op op,
                            enum intrinsic row, struct uop *const *src, int n)
 {
-    bool accesses = op == OP_LOAD || op == OP_STORE || op == OP_PREFETCH || op == OP_GATHER ||
-                    (op == OP_INTRINSIC && intrinsic_shape(row, 0).memory);
+    bool table = op == OP_INTRINSIC && intrinsic_shape(row, 0).memory;
     if (op_nsrc(op) >= 0 ? n != op_nsrc(op) : n < least_sources(op))
         return read_error(&k->r, at, "%s with %d operands", op_name(op), n);
     for (int i = 0; i < n; i++) {
         bool memory = src[i]->op == OP_BUFFER || src[i]->op == OP_STAGE;
-        if (memory != (accesses && i == 0))
+        if (memory != (op_takes_memory(op, i) || (table && i == 0)))
             return read_error(&k->r, at, "operand %d of %s is %s", i + 1, op_name(op),
                               memory ? "memory" : "no memory");
         if (!memory && (src[i]->dtype == DTYPE_VOID) != (op == OP_ENDGUARD))
@@ -532,7 +533,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t a, b, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain;
+    int64_t a, b, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -554,7 +555,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
         int64_t *v;
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
-                 {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain},
+                 {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain}, {"count", &a->count}, {"nbytes", &a->nbytes}, {"swizzle", &a->swizzle},
                  {"a", &a->a}, {"b", &a->b}, {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
@@ -651,6 +652,15 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
         return is_between(a->limit, 1, INT32_MAX);
     case OP_INTRINSIC:
         return pack_params(a, bits);
+    case OP_MBAR_INIT:
+        *bits = a->count;
+        return is_between(a->count, 1, 1024);
+    case OP_MBAR_ARRIVE:
+        *bits = a->nbytes;
+        return is_between(a->nbytes, 0, 1 << 20);
+    case OP_BULK:
+        *bits = a->swizzle;
+        return a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128;
     case OP_ACC:
     case OP_GUARD:
     case OP_BARRIER:
@@ -697,8 +707,7 @@ static bool read_op(struct kernel_reader *k, const struct token *name, enum dtyp
         return false;
     if (op != OP_STAGE && !pack_argument(op, &a, &arg.i))
         return read_error(&k->r, &at, "%s with arguments that are none of its own", op_name(op));
-    bool results = op != OP_STORE && op != OP_PREFETCH && op != OP_ASSIGN && op != OP_ENDGUARD &&
-                   op != OP_BARRIER && op != OP_SHUFFLE && op != OP_MATRIX;
+    bool results = !op_is_statement(op);
     if (results != (name->kind == TOKEN_REF) || (let && !op_is_elementwise(op)))
         return read_error(&k->r, &at, "%s %s", op_name(op),
                           results ? "whose result has no name" : "has no result here");

@@ -201,8 +201,7 @@ static struct uop **without_unread(struct tgc *t, struct uop *const *u, int *n)
     struct uop_map read = {.t = t, .scratch = true};
     int first = *n;
     for (int i = *n - 1; i >= 0; i--) {
-        bool acts = is_opener(u[i]) || stack_is_closer(u[i]) || u[i]->op == OP_STORE ||
-                    u[i]->op == OP_ASSIGN || u[i]->op == OP_SHUFFLE || u[i]->op == OP_MATRIX || u[i]->op == OP_PREFETCH;
+        bool acts = is_opener(u[i]) || stack_is_closer(u[i]) || op_is_statement(u[i]->op);
         if (!acts && !map_get(&read, u[i]))
             continue;
         for (int k = 0; k < u[i]->nsrc; k++)

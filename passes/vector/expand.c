@@ -421,6 +421,15 @@ static void expand_prefetch(struct expander *e, struct uop *u)
     expand_push(e, uop_intern(e->t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
 }
 
+/* A statement that is no other one's lanes: with operands as they are now. */
+static void expand_statement(struct expander *e, struct uop *u)
+{
+    struct uop **src = scratch_array(e->t, (size_t)u->nsrc + 1, sizeof *src);
+    for (int k = 0; k < u->nsrc; k++)
+        src[k] = expand_value_of(e, u->src[k]);
+    expand_push(e, uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg));
+}
+
 int expand_find_end(const struct expander *e, int at)
 {
     for (int i = at + 1; i < e->nin; i++)
@@ -450,6 +459,7 @@ void expand_one(struct expander *e, struct uop *u)
     case OP_STORE: expand_store(e, u); break;
     case OP_STACK: expand_stack(e, u); break;
     case OP_PREFETCH: expand_prefetch(e, u); break;
+    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT: case OP_BULK: expand_statement(e, u); break;
     default: expand_value(e, u);
     }
 }

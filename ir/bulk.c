@@ -1,0 +1,102 @@
+/* bulk.c - bulk copies and the barriers in memory that tell of them: what the ops BULK and MBAR_... mean, as
+ * the verifier, the interpreter and the passes read it.
+ *
+ * A box lies in local memory in its own order, innermost axis first. With a swizzle of S bytes (32, 64, 128),
+ * chunks of 16 bytes change places within each 128 bytes times 8: bits 4.. of a byte's address are xored with
+ * bits 7.., as many as number the chunks of S bytes. So the same chunk of neighbouring rows of S bytes is in
+ * different banks. Memory of boxes begins at a multiple of 1024 bytes.
+ *
+ *      a barrier's u64, as the interpreter keeps it:  expected bytes : 32 | count : 15 | missing : 15 | phase : 1
+ */
+#include "ir/ir.h"
+
+enum { COUNT_MOST = (1 << 15) - 1 };
+
+int bulk_rank(const struct uop *u) { return (u->nsrc - BULK_AXES) / BULK_AXIS; }
+
+struct bulk_axis bulk_axis(const struct uop *u, int a)
+{
+    struct uop *const *src = u->src + BULK_AXES + a * BULK_AXIS;
+    return (struct bulk_axis){src[0], src[1]->arg.i, src[2]->arg.i, src[3]->arg.i};
+}
+
+int64_t bulk_nelem(const struct uop *u)
+{
+    int64_t n = 1;
+    for (int a = 0; a < bulk_rank(u); a++)
+        n = sat_mul(n, bulk_axis(u, a).extent);
+    return n;
+}
+
+int64_t bulk_swizzled(int64_t at, int64_t swizzle)
+{
+    return swizzle ? at ^ ((at >> 7 & (swizzle / 16 - 1)) << 4) : at;
+}
+
+const char *bulk_check(const struct uop *u)
+{
+    const struct buffer *to = uop_buffer_of(u->src[BULK_TO]), *from = uop_buffer_of(u->src[BULK_FROM]);
+    const int64_t swizzle = u->arg.i;
+    if (!to || !from || buffer_space(to) != SPACE_LOCAL || buffer_space(from) == SPACE_LOCAL)
+        return "copies from elsewhere than a tensor, or to elsewhere than local memory";
+    if (to->dtype != from->dtype && (to->dtype != DTYPE_U16 || dtype_bits(from->dtype) != 16))
+        return "copies to another dtype";
+    if ((u->nsrc - BULK_AXES) % BULK_AXIS || bulk_rank(u) < 1 || bulk_rank(u) > BULK_RANK)
+        return "a box of no axes, or of too many";
+    for (int k = BULK_FIRST; k < u->nsrc; k++)
+        if (k < BULK_AXES ? u->src[k]->op != OP_CONST : (k - BULK_AXES) % BULK_AXIS && u->src[k]->op != OP_CONST)
+            return "a box whose sizes, strides or extents are not known";
+    const int64_t nbytes = (int64_t)dtype_nbytes(from->dtype);
+    if (u->src[BULK_FIRST]->arg.i < 0 || u->src[BULK_FIRST]->arg.i * nbytes % BULK_ALIGNED)
+        return "a tensor that begins at no multiple of 16 bytes";
+    for (int a = 0; a < bulk_rank(u); a++) {
+        struct bulk_axis x = bulk_axis(u, a);
+        if (x.size < 1 || x.size > UINT32_MAX || x.extent < 1 || x.extent > BULK_EXTENT)
+            return "an axis without elements, or a box of more than 256 along one";
+        if (a ? x.stride < 1 || x.stride * nbytes % BULK_ALIGNED : x.stride != 1)
+            return "rows that begin at no multiples of 16 bytes, or whose elements are no neighbours";
+    }
+    int64_t row = bulk_axis(u, 0).extent * nbytes;
+    if (row % BULK_ALIGNED || (swizzle && row > swizzle) || (swizzle && swizzle != 32 && swizzle != 64 && swizzle != 128))
+        return "a row of no multiple of 16 bytes, or of more than are swizzled";
+    return NULL;
+}
+
+int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, int64_t *to)
+{
+    const int64_t nbytes = (int64_t)dtype_nbytes(uop_buffer_of(u->src[BULK_TO])->dtype);
+    int64_t from = u->src[BULK_FIRST]->arg.i;
+    bool inside = true;
+    *to = bulk_swizzled(i * nbytes, u->arg.i) / nbytes;
+    for (int a = 0; a < bulk_rank(u); a++) {
+        struct bulk_axis x = bulk_axis(u, a);
+        int64_t at = coordinate[a] + i % x.extent;
+        i /= x.extent;
+        inside &= at >= 0 && at < x.size;
+        from += at * x.stride;
+    }
+    return inside ? from : -1;
+}
+
+/* ------------------------------------------------------------------------------------ barriers */
+
+static int64_t packed(int64_t expected, int64_t count, int64_t missing, int64_t phase)
+{
+    if (missing == 0 && expected == 0)
+        missing = count, phase ^= 1;
+    return (int64_t)((uint64_t)expected << 32) | count << 16 | missing << 1 | phase;
+}
+
+int64_t mbar_begin(int64_t count) { return packed(0, count, count, 0); }
+
+int64_t mbar_arrive(int64_t bar, int64_t nbytes)
+{
+    return packed((bar >> 32) + nbytes, bar >> 16 & COUNT_MOST, (bar >> 1 & COUNT_MOST) - 1, bar & 1);
+}
+
+int64_t mbar_complete(int64_t bar, int64_t nbytes)
+{
+    return packed((bar >> 32) - nbytes, bar >> 16 & COUNT_MOST, bar >> 1 & COUNT_MOST, bar & 1);
+}
+
+bool mbar_has_ended(int64_t bar, int64_t parity) { return (bar & 1) != (parity & 1); }
