@@ -34,13 +34,13 @@ enum { BLOCK_MOST = 256 };
 
 /* ---------------------------------------------------------------------------------- what is made */
 
-static struct buffer *new_scratch(struct online *x, enum dtype d, int64_t n)
+struct buffer *online_new_scratch(struct online *x, enum dtype d, int64_t n)
 {
     struct uop *dim = uop_int(x->t, n);
     return buffer_new(x->t, BUFFER_SCRATCH, d, &dim, 1, NULL);
 }
 
-static struct uop *range_of(struct online *x, struct uop *size, const char *name)
+struct uop *online_range(struct online *x, struct uop *size, const char *name)
 {
     if (uop_is_int(size, 1))
         return uop_int(x->t, 0);
@@ -49,16 +49,16 @@ static struct uop *range_of(struct online *x, struct uop *size, const char *name
     return r;
 }
 
-static struct uop *rows_of(struct online *x) { return range_of(x, uop_int(x->t, x->rows), "row"); }
+struct uop *online_rows(struct online *x) { return online_range(x, uop_int(x->t, x->rows), "row"); }
 
-static struct uop *load(struct online *x, struct buffer *b, struct uop *at)
+struct uop *online_load(struct online *x, struct buffer *b, struct uop *at)
 {
     struct uop *src[2] = {uop_buffer(x->t, b), at};
     return uop_intern(x->t, OP_LOAD, b->dtype, src, 2, (union arg){0});
 }
 
 /* Stores value to b at `at`, over all of the ranges. */
-static void put(struct online *x, enum level level, struct buffer *b, struct uop *at,
+void online_put(struct online *x, enum level level, struct buffer *b, struct uop *at,
                 struct uop *value, struct uop *const *range, int nrange)
 {
     struct uop *src[2 * MAX_RANK + 4];
@@ -93,7 +93,7 @@ static struct uop *as_band(struct online *x, struct uop *size, const struct uop 
 }
 
 /* u of the AST for the query `row` of the tile, clamped to the last query. */
-static struct uop *for_row(struct online *x, struct uop *u, struct uop *row)
+struct uop *online_for_row(struct online *x, struct uop *u, struct uop *row)
 {
     struct uop *i = sym_add(x->t, x->tile, row);
     int64_t n;
@@ -135,18 +135,18 @@ static struct uop *from_both_ends(struct tgc *t, struct uop *r)
 static struct uop *in_tile(struct online *x, struct uop *u, bool most)
 {
     struct tgc *t = x->t;
-    struct uop *r = range_of(x, uop_int(t, x->rows), "row"), *i = sym_add(t, x->tile, r);
+    struct uop *r = online_range(x, uop_int(t, x->rows), "row"), *i = sym_add(t, x->tile, r);
     struct uop *known = visible_extreme(t, uop_substitute(t, u, x->row, i), r, most);
     if (known)
         return known;
     /* u is not monotone: take it over all rows */
-    struct buffer *b = new_scratch(x, DTYPE_INDEX, 1);
-    struct uop *src[2] = {for_row(x, u, r), r};
+    struct buffer *b = online_new_scratch(x, DTYPE_INDEX, 1);
+    struct uop *src[2] = {online_for_row(x, u, r), r};
     src[0] = sym_max(t, sym_min(t, src[0], x->nkey), uop_int(t, 0));
-    put(x, TILE, b, uop_int(t, 0),
-        uop_intern(t, OP_REDUCE, DTYPE_INDEX, src, 2,
-                   (union arg){.i = REDUCE_BITS(most ? OP_MAX : OP_MIN, 0)}), NULL, 0);
-    return load(x, b, uop_int(t, 0));
+    online_put(x, TILE, b, uop_int(t, 0),
+               uop_intern(t, OP_REDUCE, DTYPE_INDEX, src, 2,
+                          (union arg){.i = REDUCE_BITS(most ? OP_MAX : OP_MIN, 0)}), NULL, 0);
+    return online_load(x, b, uop_int(t, 0));
 }
 
 static struct uop *align_down(struct tgc *t, struct uop *u, int64_t n)
@@ -220,43 +220,43 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     enum { NONE = 110 };
     const double rounding = 1.001;
     struct tgc *t = x->t;
-    struct uop *e = x->dot->src[1], *row = range_of(x, uop_int(t, x->rows), "row"), *src[2], *gap;
+    struct uop *e = x->dot->src[1], *row = online_range(x, uop_int(t, x->rows), "row"), *src[2], *gap;
     union arg add = {.i = REDUCE_BITS(OP_ADD, 0)}, max = {.i = REDUCE_BITS(OP_MAX, 0)};
-    struct buffer *least = new_scratch(x, DTYPE_F32, 1);
-    gap = uop_binary(t, OP_ADD, load(x, seen, row), uop_constf(t, DTYPE_F32, -x->visible.value));
+    struct buffer *least = online_new_scratch(x, DTYPE_F32, 1);
+    gap = uop_binary(t, OP_ADD, online_load(x, seen, row), uop_constf(t, DTYPE_F32, -x->visible.value));
     if (x->visible.factor > 0) {
-        struct buffer *keys = new_scratch(x, DTYPE_F32, e->src[0]->arg.i),
-                      *reach = new_scratch(x, DTYPE_F32, x->rows);
-        struct uop *j = range_of(x, x->nkey, "j"), *f = range_of(x, e->src[0], "e"),
-                   *r = rows_of(x);
+        struct buffer *keys = online_new_scratch(x, DTYPE_F32, e->src[0]->arg.i),
+                      *reach = online_new_scratch(x, DTYPE_F32, x->rows);
+        struct uop *j = online_range(x, x->nkey, "j"), *f = online_range(x, e->src[0], "e"),
+                   *r = online_rows(x);
         src[0] = uop_substitute(t, uop_substitute(t, x->keys, x->key, j), e, f);
         src[0] = uop_unary(t, OP_ABS, src[0]);
         src[1] = j;
         /* threads that share tiles each have their own */
-        put(x, t->threads > 1 ? TILE : HEAD, keys, f,
-            uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, max), &f, 1);
-        src[1] = f = range_of(x, e->src[0], "e");
-        src[0] = uop_unary(t, OP_ABS, load(x, query, sym_add(t, sym_muli(t, f, x->rows), r)));
-        src[0] = uop_binary(t, OP_MUL, src[0], load(x, keys, f));
+        online_put(x, t->threads > 1 ? TILE : HEAD, keys, f,
+                   uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, max), &f, 1);
+        src[1] = f = online_range(x, e->src[0], "e");
+        src[0] = uop_unary(t, OP_ABS, online_load(x, query, sym_add(t, sym_muli(t, f, x->rows), r)));
+        src[0] = uop_binary(t, OP_MUL, src[0], online_load(x, keys, f));
         src[0] = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, add);
-        put(x, TILE, reach, r,
-            uop_binary(t, OP_MUL, src[0],
-                       uop_constf(t, DTYPE_F32, x->visible.factor * rounding)), &r, 1);
-        gap = uop_binary(t, OP_SUB, gap, load(x, reach, row));
+        online_put(x, TILE, reach, r,
+                   uop_binary(t, OP_MUL, src[0],
+                              uop_constf(t, DTYPE_F32, x->visible.factor * rounding)), &r, 1);
+        gap = uop_binary(t, OP_SUB, gap, online_load(x, reach, row));
     }
     src[0] = gap;
     src[1] = row;
     x->pass = uop_axis(t, uop_int(t, 3), AXIS_BAND, WORKER_EACH);
     uop_name_axes(t, x->pass, "pass");
-    put(x, PASS, least, uop_int(t, 0),
-        uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(OP_MIN, 0)}),
-        NULL, 0);
-    return uop_binary(t, OP_LT, uop_constf(t, DTYPE_F32, NONE), load(x, least, uop_int(t, 0)));
+    online_put(x, PASS, least, uop_int(t, 0),
+               uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(OP_MIN, 0)}),
+               NULL, 0);
+    return uop_binary(t, OP_LT, uop_constf(t, DTYPE_F32, NONE), online_load(x, least, uop_int(t, 0)));
 }
 
 /* Compares a key's index with a bound that depends on the query, as floats, so that vectors run
  * along the queries. */
-static struct uop *compare_bounds(struct online *x, struct uop *scores, struct uop *row,
+struct uop *online_compare_bounds(struct online *x, struct uop *scores, struct uop *row,
                                   struct uop *key)
 {
     struct tgc *t = x->t;
@@ -264,12 +264,12 @@ static struct uop *compare_bounds(struct online *x, struct uop *scores, struct u
         const struct bound *b = &x->visible.bound[k];
         if (!uop_depends_on(t, b->at, x->row))
             continue;
-        struct uop *r = rows_of(x), *at = for_row(x, b->at, r);
-        struct buffer *kept = new_scratch(x, DTYPE_F32, x->rows);
+        struct uop *r = online_rows(x), *at = online_for_row(x, b->at, r);
+        struct buffer *kept = online_new_scratch(x, DTYPE_F32, x->rows);
         /* clamping to the range of keys changes no comparison, and is exact in a float */
         at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
-        put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
-        struct uop *less = uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), load(x, kept, row));
+        online_put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
+        struct uop *less = uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), online_load(x, kept, row));
         scores = uop_substitute(t, scores, b->cond, b->below ? less : uop_not(t, less));
     }
     return scores;
@@ -277,7 +277,7 @@ static struct uop *compare_bounds(struct online *x, struct uop *scores, struct u
 
 /* Whether a mask that depends on the query hides the keys behind the last one, which the last group
  * may include. */
-static bool ends_by_mask(const struct online *x)
+bool online_ends_by_mask(const struct online *x)
 {
     return x->visible.end && !x->visible.is_finite && uop_depends_on(x->t, x->visible.end, x->row);
 }
@@ -286,53 +286,53 @@ static bool ends_by_mask(const struct online *x)
 static struct buffer *put_query(struct online *x)
 {
     struct tgc *t = x->t;
-    struct uop *e = x->dot->src[1], *copy[2] = {rows_of(x), range_of(x, e->src[0], "e")};
-    struct buffer *query = new_scratch(x, DTYPE_F32, x->rows * e->src[0]->arg.i);
-    struct uop *q = uop_substitute(t, for_row(x, x->query, copy[0]), e, copy[1]);
-    put(x, TILE, query, sym_add(t, sym_muli(t, copy[1], x->rows), copy[0]), q, copy, 2);
+    struct uop *e = x->dot->src[1], *copy[2] = {online_rows(x), online_range(x, e->src[0], "e")};
+    struct buffer *query = online_new_scratch(x, DTYPE_F32, x->rows * e->src[0]->arg.i);
+    struct uop *q = uop_substitute(t, online_for_row(x, x->query, copy[0]), e, copy[1]);
+    online_put(x, TILE, query, sym_add(t, sym_muli(t, copy[1], x->rows), copy[0]), q, copy, 2);
     return query;
 }
 
 /* Whether all blocks, or groups, are whole. */
-static bool is_whole(const struct online *x)
+bool online_is_whole(const struct online *x)
 {
     int64_t n;
     return uop_const_int(x->nkey, &n) && n % x->align == 0;
 }
 
 /* u, which is computed from the key and the query of the AST, of those of the tile and the block. */
-static struct uop *for_key(struct online *x, struct uop *u, struct uop *place, struct uop *row)
+struct uop *online_for_key(struct online *x, struct uop *u, struct uop *place, struct uop *row)
 {
     struct tgc *t = x->t;
     struct uop *key = sym_add(t, x->at, place), *last = sym_addi(t, x->nkey, -1);
-    if (is_whole(x))
-        return for_row(x, uop_substitute(t, u, x->key, key), row);
+    if (online_is_whole(x))
+        return online_for_row(x, uop_substitute(t, u, x->key, key), row);
     if (x->whole)                /* nothing is read behind the last key, nor is that read twice */
-        return loads_if(t, for_row(x, uop_substitute(t, u, x->key, key), row),
+        return loads_if(t, online_for_row(x, uop_substitute(t, u, x->key, key), row),
                         sym_lt(t, key, x->nkey), place, place);
-    return for_row(x, uop_substitute(t, u, x->key, sym_min(t, key, last)), row);
+    return online_for_row(x, uop_substitute(t, u, x->key, sym_min(t, key, last)), row);
 }
 
 /* s[j][r], a group of keys at a time. */
 static struct buffer *put_scores(struct online *x, struct buffer *query)
 {
     struct tgc *t = x->t;
-    struct buffer *scores = new_scratch(x, DTYPE_F32, x->rows * x->most_keys);
-    struct uop *range[3] = {range_of(x, sym_ceildiv(t, x->n, x->align), "j"),
-                            range_of(x, uop_int(t, x->align), "key"), rows_of(x)};
+    struct buffer *scores = online_new_scratch(x, DTYPE_F32, x->rows * x->most_keys);
+    struct uop *range[3] = {online_range(x, sym_ceildiv(t, x->n, x->align), "j"),
+                            online_range(x, uop_int(t, x->align), "key"), online_rows(x)};
     struct uop *place = sym_add(t, sym_muli(t, range[0], x->align), range[1]),
                *key = sym_add(t, x->at, place);
     struct uop *e = x->dot->src[1];
-    struct uop *factor = load(x, query, sym_add(t, sym_muli(t, e, x->rows), range[2]));
+    struct uop *factor = online_load(x, query, sym_add(t, sym_muli(t, e, x->rows), range[2]));
     struct uop *product[2] = {uop_binary(t, OP_MUL, factor, x->keys), e};
     struct uop *dot = uop_intern(t, OP_REDUCE, x->dot->dtype, product, 2, x->dot->arg);
-    struct uop *value = compare_bounds(x, x->scores->src[0], range[2], key);
+    struct uop *value = online_compare_bounds(x, x->scores->src[0], range[2], key);
     value = uop_substitute(t, value, x->dot, dot);
-    value = for_key(x, value, place, range[2]);
-    if (!is_whole(x) && !ends_by_mask(x))
+    value = online_for_key(x, value, place, range[2]);
+    if (!online_is_whole(x) && !online_ends_by_mask(x))
         value = uop_where(t, sym_lt(t, key, x->nkey), value,
                           uop_constf(t, DTYPE_F32, -(double)INFINITY));
-    put(x, KEYS, scores, sym_add(t, sym_muli(t, place, x->rows), range[2]), value, range, 3);
+    online_put(x, KEYS, scores, sym_add(t, sym_muli(t, place, x->rows), range[2]), value, range, 3);
     return scores;
 }
 
@@ -340,22 +340,22 @@ static struct buffer *put_scores(struct online *x, struct buffer *query)
 static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores, struct uop *row)
 {
     struct tgc *t = x->t;
-    struct buffer *parts = new_scratch(x, DTYPE_F32, x->group * x->rows);
-    struct uop *range[2] = {range_of(x, uop_int(t, x->group), "key"), rows_of(x)};
-    struct uop *j = range_of(x, sym_ceildiv(t, x->n, x->group), "j"), *src[2];
+    struct buffer *parts = online_new_scratch(x, DTYPE_F32, x->group * x->rows);
+    struct uop *range[2] = {online_range(x, uop_int(t, x->group), "key"), online_rows(x)};
+    struct uop *j = online_range(x, sym_ceildiv(t, x->n, x->group), "j"), *src[2];
     struct uop *place = sym_add(t, sym_muli(t, j, x->group), range[0]);
     union arg arg = {.i = REDUCE_BITS(op, 0)};
-    src[0] = load(x, scores, sym_add(t, sym_muli(t, place, x->rows), range[1]));
+    src[0] = online_load(x, scores, sym_add(t, sym_muli(t, place, x->rows), range[1]));
     src[1] = j;
-    put(x, KEYS, parts, sym_add(t, sym_muli(t, range[0], x->rows), range[1]),
-        j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg) : src[0], range, 2);
-    src[1] = range_of(x, uop_int(t, x->group), "key");
-    src[0] = load(x, parts, sym_add(t, sym_muli(t, src[1], x->rows), row));
+    online_put(x, KEYS, parts, sym_add(t, sym_muli(t, range[0], x->rows), range[1]),
+               j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg) : src[0], range, 2);
+    src[1] = online_range(x, uop_int(t, x->group), "key");
+    src[0] = online_load(x, parts, sym_add(t, sym_muli(t, src[1], x->rows), row));
     return uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg);
 }
 
 /* The store's columns, on which the scores do not depend. */
-static int columns_of(const struct online *x, struct uop **column, int64_t *n)
+int online_columns(const struct online *x, struct uop **column, int64_t *n)
 {
     int ncolumn = 0;
     *n = 1;
@@ -386,23 +386,23 @@ static void put_result(struct online *x, struct uop *const *column, int n, struc
     struct tgc *t = x->t;
     struct uop *range[MAX_RANK + 1], *rest = sym_sub(t, x->nrow, x->tile), *to = x->store->src[0];
     int64_t ncolumns, nrow;
-    (void)columns_of(x, range, &ncolumns);
-    struct uop *row = x->whole ? rows_of(x)
-                               : range_of(x, sym_min(t, rest, uop_int(t, x->rows)), "row");
+    (void)online_columns(x, range, &ncolumns);
+    struct uop *row = x->whole ? online_rows(x)
+                               : online_range(x, sym_min(t, rest, uop_int(t, x->rows)), "row");
     bool some = x->whole && !(uop_const_int(x->nrow, &nrow) && nrow % x->rows == 0);
     range[0] = row;
     for (int k = 0; k < n; k++)
         range[k + 1] = column[k];
     struct uop *at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
     struct uop *value = x->store->src[2];
-    value = uop_substitute(t, value, x->product, load(x, product, at));
-    value = uop_substitute(t, value, x->sum, load(x, sum, row));
-    value = uop_substitute(t, value, x->most, load(x, most, row));
-    value = x->whole ? for_row(x, value, row)
+    value = uop_substitute(t, value, x->product, online_load(x, product, at));
+    value = uop_substitute(t, value, x->sum, online_load(x, sum, row));
+    value = uop_substitute(t, value, x->most, online_load(x, most, row));
+    value = x->whole ? online_for_row(x, value, row)
                      : uop_substitute(t, value, x->row, sym_add(t, x->tile, row));
     x->valid = some ? sym_lt(t, row, rest) : NULL;
-    put(x, BEHIND, (struct buffer *)(uintptr_t)uop_buffer_of(to),
-        uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, row)), value, range, n + 1);
+    online_put(x, BEHIND, (struct buffer *)(uintptr_t)uop_buffer_of(to),
+               uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, row)), value, range, n + 1);
 }
 
 /* What a tile keeps from block to block, of each query: the maximum so far, with a block's scores
@@ -411,22 +411,22 @@ static void put_result(struct online *x, struct uop *const *column, int n, struc
  * where a mask is finite (seen). */
 struct running { struct buffer *most, *now, *less, *sum, *product, *seen; };
 
-static void put_rows(struct online *x, enum level level, struct buffer *b, int64_t n, struct uop *value)
+void online_put_rows(struct online *x, enum level level, struct buffer *b, int64_t n, struct uop *value)
 {
-    struct uop *row = range_of(x, uop_int(x->t, n), "row");
-    put(x, level, b, row, value, &row, 1);
+    struct uop *row = online_range(x, uop_int(x->t, n), "row");
+    online_put(x, level, b, row, value, &row, 1);
 }
 
 static struct running put_first(struct online *x, int64_t ncolumns, struct uop *low)
 {
     int64_t rows = x->rows;
-    struct running b = {.most = new_scratch(x, DTYPE_F32, rows), .now = new_scratch(x, DTYPE_F32, rows),
-                     .less = new_scratch(x, DTYPE_F32, rows), .sum = new_scratch(x, DTYPE_F32, rows),
-                     .product = new_scratch(x, DTYPE_F32, rows * ncolumns)};
+    struct running b = {.most = online_new_scratch(x, DTYPE_F32, rows), .now = online_new_scratch(x, DTYPE_F32, rows),
+                     .less = online_new_scratch(x, DTYPE_F32, rows), .sum = online_new_scratch(x, DTYPE_F32, rows),
+                     .product = online_new_scratch(x, DTYPE_F32, rows * ncolumns)};
     struct uop *zero = uop_constf(x->t, DTYPE_F32, 0);
-    put_rows(x, TILE, b.most, rows, low);
-    put_rows(x, TILE, b.sum, rows, zero);
-    put_rows(x, TILE, b.product, rows * ncolumns, zero);
+    online_put_rows(x, TILE, b.most, rows, low);
+    online_put_rows(x, TILE, b.sum, rows, zero);
+    online_put_rows(x, TILE, b.product, rows * ncolumns, zero);
     return b;
 }
 
@@ -434,7 +434,7 @@ static struct running put_first(struct online *x, int64_t ncolumns, struct uop *
 static struct uop *load_top(struct online *x, const struct running *b, struct uop *row, struct uop *low)
 {
     struct tgc *t = x->t;
-    struct uop *top = load(x, b->now, row);
+    struct uop *top = online_load(x, b->now, row);
     return uop_where(t, uop_binary(t, OP_EQ, top, low), uop_constf(t, DTYPE_F32, 0), top);
 }
 
@@ -442,17 +442,17 @@ static struct uop *load_top(struct online *x, const struct running *b, struct uo
 static void put_maximum(struct online *x, const struct running *b, struct buffer *scores, struct uop *low)
 {
     struct tgc *t = x->t;
-    struct uop *row = rows_of(x);
-    struct uop *all = uop_binary(t, OP_MAX, load(x, b->most, row), fold_keys(x, OP_MAX, scores, row));
-    put(x, KEYS, b->now, row, all, &row, 1);
-    row = rows_of(x);
-    struct uop *gap = uop_binary(t, OP_SUB, load(x, b->most, row), load_top(x, b, row, low));
-    put(x, KEYS, b->less, row, uop_unary(t, OP_EXP, gap), &row, 1);
-    row = rows_of(x);
-    put(x, KEYS, b->most, row, load(x, b->now, row), &row, 1);
-    row = rows_of(x);
+    struct uop *row = online_rows(x);
+    struct uop *all = uop_binary(t, OP_MAX, online_load(x, b->most, row), fold_keys(x, OP_MAX, scores, row));
+    online_put(x, KEYS, b->now, row, all, &row, 1);
+    row = online_rows(x);
+    struct uop *gap = uop_binary(t, OP_SUB, online_load(x, b->most, row), load_top(x, b, row, low));
+    online_put(x, KEYS, b->less, row, uop_unary(t, OP_EXP, gap), &row, 1);
+    row = online_rows(x);
+    online_put(x, KEYS, b->most, row, online_load(x, b->now, row), &row, 1);
+    row = online_rows(x);
     if (b->seen)
-        put(x, KEYS, b->seen, row, load(x, b->now, row), &row, 1);
+        online_put(x, KEYS, b->seen, row, online_load(x, b->now, row), &row, 1);
 }
 
 /* What was summed before this block, made smaller, and this block's. */
@@ -460,23 +460,23 @@ static struct uop *add_block(struct online *x, struct uop *before, const struct 
                              struct uop *more)
 {
     struct tgc *t = x->t;
-    return uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, before, load(x, b->less, row)), more);
+    return uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, before, online_load(x, b->less, row)), more);
 }
 
 /* The exponentials in place of the scores; l[r] */
 static void put_powers(struct online *x, const struct running *b, struct buffer *scores, struct uop *low)
 {
     struct tgc *t = x->t;
-    struct uop *range[2] = {range_of(x, sym_muli(t, sym_ceildiv(t, x->n, x->group), x->group), "j"),
-                            rows_of(x)};
+    struct uop *range[2] = {online_range(x, sym_muli(t, sym_ceildiv(t, x->n, x->group), x->group), "j"),
+                            online_rows(x)};
     struct uop *at = sym_add(t, sym_muli(t, range[0], x->rows), range[1]),
                *top = load_top(x, b, range[1], low);
-    struct uop *e = uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, load(x, scores, at), top));
+    struct uop *e = uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, online_load(x, scores, at), top));
     if (x->scale != 1)
         e = uop_binary(t, OP_MUL, e, uop_constf(t, DTYPE_F32, x->scale));
-    put(x, KEYS, scores, at, e, range, 2);
-    struct uop *row = rows_of(x), *more = fold_keys(x, OP_ADD, scores, row);
-    put(x, KEYS, b->sum, row, add_block(x, load(x, b->sum, row), b, row, more), &row, 1);
+    online_put(x, KEYS, scores, at, e, range, 2);
+    struct uop *row = online_rows(x), *more = fold_keys(x, OP_ADD, scores, row);
+    online_put(x, KEYS, b->sum, row, add_block(x, online_load(x, b->sum, row), b, row, more), &row, 1);
 }
 
 /* a[r][f] */
@@ -484,32 +484,32 @@ static void put_products(struct online *x, const struct running *b, struct buffe
                          struct uop *const *column, int n, int64_t ncolumns)
 {
     struct tgc *t = x->t;
-    struct uop *range[MAX_RANK + 1], *row = range[0] = rows_of(x);
+    struct uop *range[MAX_RANK + 1], *row = range[0] = online_rows(x);
     for (int k = 0; k < n; k++)
         range[k + 1] = column[k];
     struct uop *at = sym_add(t, sym_muli(t, row, ncolumns), column_place(x, column, n));
-    struct uop *j = range_of(x, x->n, "j"), *key = sym_add(t, x->at, j), *src[2];
+    struct uop *j = online_range(x, x->n, "j"), *key = sym_add(t, x->at, j), *src[2];
     struct uop *values = uop_substitute(t, x->values, x->product->src[1], key);
-    if (x->whole && !is_whole(x))
+    if (x->whole && !online_is_whole(x))
         values = loads_if(t, values, sym_lt(t, key, x->nkey), j, j);
-    struct uop *weight = load(x, scores, sym_add(t, sym_muli(t, j, x->rows), row));
+    struct uop *weight = online_load(x, scores, sym_add(t, sym_muli(t, j, x->rows), row));
     src[0] = uop_binary(t, OP_MUL, uop_substitute(t, x->weight, x->read, weight), values);
     src[1] = j;
     struct uop *more = j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg)
                                          : src[0];
-    put(x, KEYS, b->product, at, add_block(x, load(x, b->product, at), b, row, more), range, n + 1);
+    online_put(x, KEYS, b->product, at, add_block(x, online_load(x, b->product, at), b, row, more), range, n + 1);
 }
 
 static void put_attention(struct online *x)
 {
     struct uop *column[MAX_RANK], *low = uop_constf(x->t, DTYPE_F32, -(double)INFINITY);
     int64_t ncolumns;
-    int n = columns_of(x, column, &ncolumns);
+    int n = online_columns(x, column, &ncolumns);
     struct running b = put_first(x, ncolumns, low);
     struct buffer *query = put_query(x);
     if (x->visible.is_finite) {
-        b.seen = new_scratch(x, DTYPE_F32, x->rows);
-        put_rows(x, TILE, b.seen, x->rows, low);
+        b.seen = online_new_scratch(x, DTYPE_F32, x->rows);
+        online_put_rows(x, TILE, b.seen, x->rows, low);
     }
     open_blocks(x, b.seen ? outweighs_mask(x, query, b.seen) : NULL);
     struct buffer *scores = put_scores(x, query);
@@ -529,7 +529,7 @@ struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_sh
     struct online by = {.t = t, .store = open_bands(&x), .rows = shape->rows, .group = shape->groups,
                         .step = shape->keys, .whole = shape->whole,
                         .align = shape->whole ? shape->keys : shape->groups};
-    if (!online_parts(&by) || columns_of(&by, column, &n) < 0)
+    if (!online_parts(&by) || online_columns(&by, column, &n) < 0)
         return NULL;
     open_tile(&by);
     put_attention(&by);

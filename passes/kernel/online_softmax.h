@@ -1,4 +1,4 @@
-/* online_softmax.h - private to online_softmax.c, online_find.c, mask_bounds.c: online softmax,
+/* online_softmax.h - private to online_*.c, mask_bounds.c, grid_attention.c: online softmax,
  * attention by blocks of keys. */
 #ifndef TGC_ONLINE_SOFTMAX_H
 #define TGC_ONLINE_SOFTMAX_H
@@ -65,6 +65,26 @@ struct online_shape { int rows, groups, keys; bool whole; };
 /* The AST, of one segment whose stages hold rows of scores and of their exponentials, with blocks of keys; NULL: it is no
  * attention of the known form. */
 struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_shape *shape);
+
+/* What the forms of the kernel are made of. New scratch; a range, or 0 for one turn; one of the tile's queries. */
+struct buffer *online_new_scratch(struct online *x, enum dtype d, int64_t n);
+struct uop *online_range(struct online *x, struct uop *size, const char *name);
+struct uop *online_rows(struct online *x);
+struct uop *online_load(struct online *x, struct buffer *b, struct uop *at);
+/* Stores value to b at `at`, over all of the ranges, in the bands of the level; the second: for each of n elements. */
+void online_put(struct online *x, enum level level, struct buffer *b, struct uop *at, struct uop *value,
+                struct uop *const *range, int nrange);
+void online_put_rows(struct online *x, enum level level, struct buffer *b, int64_t n, struct uop *value);
+/* u of the AST for the query `row` of the tile, clamped to the last query; and for the key `place` of the block. */
+struct uop *online_for_row(struct online *x, struct uop *u, struct uop *row);
+struct uop *online_for_key(struct online *x, struct uop *u, struct uop *place, struct uop *row);
+/* The scores with comparisons of the key by floats of each query; whether all blocks, or groups, are whole; whether a
+ * mask hides what is behind the last key. */
+struct uop *online_compare_bounds(struct online *x, struct uop *scores, struct uop *row, struct uop *key);
+bool online_is_whole(const struct online *x);
+bool online_ends_by_mask(const struct online *x);
+/* The store's columns, on which the scores do not depend, and how many elements they have; -1: not as many in each run. */
+int online_columns(const struct online *x, struct uop **column, int64_t *n);
 
 /* online_parts.c. Finds the parts of x->store; false: it is not attention of the known form. */
 bool online_parts(struct online *x);
