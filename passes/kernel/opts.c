@@ -320,6 +320,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_DOUBLE: return apply_double(w, o);
     case OPT_MATRIX: return apply_matrix(w, o);
     case OPT_TREE: return apply_tree(w, o);
+    case OPT_SLICE: return apply_slice(w, o);
     case OPT_SHUFFLE: return apply_shuffle(w, o);
     case OPT_FIRST: return apply_first(w, o);
     case OPT_INLINE: return apply_inline(w, o);

@@ -4,6 +4,7 @@
  *      cover 0 axis=0 n=64                     i < 100           i = 64*q + p, nothing where i >= 100
  *      tree 0.sum0 axis=0 n=64                 sum over k        part[p] = sum over q of 64*q + p; sum over p
  *      shuffle 0.sum0 axis=0 n=64              sum over k        sum over thread p, q: threads exchange their sums
+ *      slice 0.sum0 axis=0 n=8 to=1            c < 32, sum over k    part[p][c] = sum over q of 8*q + p, 256 threads; c: sum over p
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -293,6 +294,57 @@ bool apply_tree(struct work *w, const struct opt *opt)
     src[0] = uop_intern(t, OP_LOAD, x.sum->dtype, load, 2, (union arg){0});
     src[1] = x.thread;
     put_sum(w, opt, x.sum, uop_intern(t, OP_REDUCE, x.sum->dtype, src, 2, x.sum->arg));
+    return true;
+}
+
+/* Whether the store's loop becomes the block's threads': it is nothing else yet, and no other loop is theirs. */
+static bool may_be_sliced(struct work *w, const struct uop *store, int to, int64_t n)
+{
+    int first = store_first_range(store);
+    if (to < 0 || first + to >= store->nsrc)
+        return work_refuse(w, "the store has no such loop for threads");
+    const struct uop *columns = store->src[first + to];
+    for (int i = first; i < store->nsrc; i++)
+        if (range_is_item(store->src[i]) || range_is_shared(store->src[i]) || range_is_of_block(store->src[i]))
+            return work_refuse(w, "threads share a loop of the nest already");
+    if (RANGE_AXIS(columns->arg.i) != AXIS_LOOP || RANGE_WORKER(columns->arg.i) != WORKER_EACH || range_fixed_size(columns) < 2)
+        return work_refuse(w, "the loop is a lane, or only the run knows how many turns it has");
+    return range_fixed_size(columns) * n <= BLOCK_MAX || work_refuse(w, "a block has no more than 256 threads");
+}
+
+bool apply_slice(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct shared_sum x;
+    struct uop *src[MAX_RANK + 9], *load[2], *stage[3];
+    if (!take_shared_sum(w, opt, &x))
+        return false;
+    struct uop *store = w->ast->src[opt->store];
+    if (!may_be_sliced(w, store, opt->to, opt->n) || !may_be_placed(w))
+        return false;
+    struct uop *column = store->src[store_first_range(store) + opt->to];
+    if (!uop_depends_on(t, x.sum, column))
+        return work_refuse(w, "the sum is the same in all turns of the loop");
+    int64_t n = range_fixed_size(column), threads = n * opt->n;
+    struct uop *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
+               *item = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_ITEM);
+    work_name_like(t, item, column);
+    src[0] = x.value;
+    memcpy(src + 1, x.loop, (size_t)x.nloop * sizeof *src);
+    struct uop *part = x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
+    part = uop_substitute(t, part, x.thread, sym_div(t, thread, uop_int(t, n)));
+    stage[0] = uop_substitute(t, part, column, sym_mod(t, thread, uop_int(t, n)));
+    stage[1] = stage[2] = thread;
+    union arg memory = {.p = work_new_memory(w, x.sum->dtype, threads, SPACE_LOCAL)};
+    load[0] = uop_intern(t, OP_STAGE, x.sum->dtype, stage, 3, memory);
+    load[1] = sym_add(t, sym_muli(t, x.thread, n), column);
+    src[0] = uop_intern(t, OP_LOAD, x.sum->dtype, load, 2, (union arg){0});
+    src[1] = x.thread;
+    put_sum(w, opt, x.sum, uop_intern(t, OP_REDUCE, x.sum->dtype, src, 2, x.sum->arg));
+    struct uop *now = uop_substitute(t, w->ast->src[opt->store], column, item), *first = sym_lt(t, item, uop_int(t, n));
+    now = store_if(t, loads_if(t, now, first, item, item), first);
+    work_put_stores(w, opt->store, &now, 1);
+    w->is_placed = true;
     return true;
 }
 

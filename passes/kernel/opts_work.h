@@ -88,6 +88,7 @@ bool apply_first(struct work *w, const struct opt *opt);
 bool apply_cover(struct work *w, const struct opt *opt);
 bool apply_local(struct work *w, const struct opt *opt);
 bool apply_tree(struct work *w, const struct opt *opt);
+bool apply_slice(struct work *w, const struct opt *opt);
 bool apply_shuffle(struct work *w, const struct opt *opt);
 bool apply_inline(struct work *w, const struct opt *opt);
 bool apply_share(struct work *w, const struct opt *opt);
