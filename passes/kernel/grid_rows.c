@@ -12,6 +12,8 @@
  */
 #include "passes/kernel/grid.h"
 
+#include <string.h>
+
 enum { STEP = 16 };
 
 /* A store whose sums do not depend on some of its loops, or has few results. */
@@ -128,33 +130,81 @@ static int share_sums(struct tgc *t, struct kernel *k, int at, int threads)
     }
 }
 
+/* The store's sum that changes along r, none of a stage's, by n groups of threads; `to`: r's place among the loops. false:
+ * there is no such sum. */
+static bool find_slice(struct tgc *t, struct uop *store, const struct uop *r, int64_t n, struct opt *slice)
+{
+    int nuop, number = 0;
+    struct uop **order = uop_toposort(t, &store, 1, &nuop);
+    for (int i = 0; i < nuop; i++) {
+        if (order[i]->op != OP_REDUCE)
+            continue;
+        *slice = (struct opt){.op = OPT_SLICE, .of = OF_SUM, .number = number++, .axis = longest_loop(order[i]), .n = n};
+        if (uop_depends_on(t, order[i], r))
+            return true;
+    }
+    return false;
+}
+
+/* The loops that repeat no sum, as places of blocks: all but the columns. */
+static void list_blocks(struct place_list *l, struct tgc *t, const struct rows *x)
+{
+    int tag[LOOPS_MAX], n = 0;
+    int64_t size[LOOPS_MAX];
+    for (int i = 0; x->first + i < x->store->nsrc && n < LOOPS_MAX; i++)
+        if (!grid_repeats(t, x->store, x->store->src[x->first + i])) {
+            tag[n] = LOOP_GIVEN + i;
+            size[n++] = x->store->src[x->first + i]->src[0]->vmax;
+        }
+    list_grid(l, tag, size, n);
+}
+
+/* A row with few columns, whose sums are long: attention's result. There are several threads for each of the columns. */
+static bool grid_few_columns(struct tgc *t, struct kernel *k, int at, const struct rows *x)
+{
+    struct place_list l;
+    struct kernel trial = *k;
+    struct opt slice;
+    int64_t n = x->columns < 0 ? 0 : range_fixed_size(x->store->src[x->columns]);
+    int most = choose_threads(t, x);
+    if (n < 2 || 2 * n > most || !find_slice(t, x->store, x->store->src[x->columns], most / n, &slice))
+        return false;
+    int threads = (int)(most / n * n);
+    list_begin(&l, t, k->ast, at);
+    list_blocks(&l, t, x);
+    if (l.failed || !place_stages(t, &l, x->store) || l.n == LIST_MAX)
+        return false;
+    memmove(l.opt + 1, l.opt, (size_t)l.n++ * sizeof *l.opt);
+    slice.store = at, slice.to = x->columns - x->first;
+    l.opt[0] = slice;
+    if (!grid_apply(t, &trial, &l, threads, 1))
+        return false;
+    (void)share_sums(t, &trial, at, threads);
+    *k = trial;
+    return true;
+}
+
 bool grid_rows(struct tgc *t, struct kernel *k, int at)
 {
     struct rows x;
     struct place_list l;
     struct kernel trial = *k;
     struct uop *store = k->ast->src[at];
-    int tag[LOOPS_MAX], n = 0;
-    int64_t size[LOOPS_MAX];
     if (!find_rows(t, store, &x) ||
         (x.columns < 0 && (x.results >= cost_full_threads(t->device) || x.terms < RATIO_GRID_SUM * t->device->wave)))
         return false;
+    if (grid_few_columns(t, k, at, &x))
+        return true;
     int threads = choose_threads(t, &x);
     struct block_of block = {threads, 1, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};
     list_begin(&l, t, k->ast, at);
-    for (int i = 0; i < l.nloop; i++)
-        if (!grid_repeats(t, store, store->src[x.first + i])) {
-            tag[n] = LOOP_GIVEN + i;
-            size[n++] = store->src[x.first + i]->src[0]->vmax;
-        }
-    if (x.columns >= 0) {
+    if (x.columns >= 0)
         list_cover(&l, range_fixed_size(store->src[x.columns]), LOOP_GIVEN + x.columns - x.first, &block);
-        list_grid(&l, tag, size, n);
+    list_blocks(&l, t, &x);
+    if (x.columns >= 0)
         list_add(&l, OPT_ITEM, LOOP_COLUMN_ITEMS);
-    } else {
-        list_grid(&l, tag, size, n);
+    else
         list_add(&l, OPT_FIRST, -1)->n = threads;
-    }
     if (l.failed || !place_stages(t, &l, store) || !grid_apply(t, &trial, &l, threads, 1))
         return false;
     (void)share_sums(t, &trial, at, threads);
