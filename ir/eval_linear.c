@@ -21,6 +21,7 @@ enum code {
     CODE_ALU,
     CODE_LOAD,
     CODE_STORE,
+    CODE_TRANSFER,               /* COPY, at once: that is one of the times at which it may be there */
     CODE_OPEN,
     CODE_CLOSE,
     CODE_COPY,
@@ -66,6 +67,7 @@ struct linstr {
     int mask;                    /* TAKE */
     int64_t bits;                /* MATRIX: its row and the order of its tiles; MBAR: the op's argument */
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
+    int from;                    /* TRANSFER: likewise, what is copied */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
      * instruction inside; INTRINSIC: index into meaning[]; BULK: into bulk[]; PICK: the least index that takes the
      * source instead of what dst holds, 0: any */
@@ -402,11 +404,22 @@ static void compile_bulk(struct linear_eval *e, const struct uop *u)
     append(e, (struct linstr){.code = CODE_BULK, .target = e->nbulk++, .dst = reg_of(e, u)});
 }
 
+static void compile_transfer(struct linear_eval *e, const struct uop *u)
+{
+    struct linstr in = {.code = CODE_TRANSFER, .memory = memory_of(e, u), .dst = reg_of(e, u), .lanes = COPY_LANES(u->arg.i),
+                        .from = eval_memory_of(&e->memory, uop_buffer_of(u->src[2])),
+                        .src = {reg_of(e, u->src[1]), reg_of(e, u->src[3])}, .nsrc = u->nsrc - 2};
+    if (u->nsrc > 4)
+        in.src[2] = reg_of(e, u->src[4]);
+    append(e, in);
+}
+
 static void compile_one(struct linear_eval *e, const struct uop *u)
 {
     bool table;
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK: case OP_PREFETCH:
+    case OP_COMMIT: case OP_WAIT:
         break;
     case OP_RANGE:
         compile_range(e, u);
@@ -491,6 +504,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         break;
     case OP_STORE:
         emit(e, (struct linstr){.code = CODE_STORE, .memory = memory_of(e, u)}, u, 1);
+        break;
+    case OP_COPY:
+        compile_transfer(e, u);
         break;
     case OP_STACK:
         for (int k = 1; k < u->nsrc; k++)
@@ -600,6 +616,23 @@ static void run_store(struct linear_eval *e, const struct linstr *in)
         int64_t at = offset + lane_at(in, l);
         touch(e, &e->memory.v[in->memory], at, true);
         e->memory.v[in->memory].data[at] = e->reg[in->src[1] + l * in->step[1]];
+    }
+}
+
+static void run_transfer(struct linear_eval *e, const struct linstr *in)
+{
+    const struct memory *to = &e->memory.v[in->memory], *from = &e->memory.v[in->from];
+    int64_t at = e->reg[in->src[0]].i, source = e->reg[in->src[1]].i;
+    bool valid = in->nsrc < 3 || e->reg[in->src[2]].i;
+    if (at < 0 || at > to->nelem - in->lanes || (valid && (source < 0 || source > from->nelem - in->lanes)))
+        TGC_BUG(e->t, "copy of %d at element %lld of buffer %d with %lld to element %lld of buffer %d with %lld", in->lanes,
+                (long long)source, from->buffer->id, (long long)from->nelem, (long long)at, to->buffer->id, (long long)to->nelem);
+    for (int l = 0; l < in->lanes; l++) {
+        if (valid)
+            touch(e, from, source + l, false);
+        touch(e, to, at + l, true);
+        union scalar v = valid ? eval_memory_get(from, source + l) : (union scalar){0};
+        to->data[at + l] = v;
     }
 }
 
@@ -856,6 +889,9 @@ static bool run(struct linear_eval *e)
             break;
         case CODE_STORE:
             run_store(e, in);
+            break;
+        case CODE_TRANSFER:
+            run_transfer(e, in);
             break;
         case CODE_COPY:
             for (int l = 0; l < in->lanes; l++)

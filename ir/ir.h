@@ -139,6 +139,14 @@ enum space {
     SPACE_COUNT
 };
 const char *space_name(enum space s);
+enum transfer {
+#define TRANSFER(name, text) TRANSFER_##name,
+#include "ir/transfers.def"
+#undef TRANSFER
+    TRANSFER_COUNT
+};
+const char *transfer_name(enum transfer of);
+enum { RING_MAX = 8 };
 struct buffer {
     enum buffer_kind kind;
     enum dtype dtype;
@@ -166,7 +174,10 @@ struct buffer {
     struct uop *base_offset;
     bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
     bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
-    bool is_doubled;             /* the same: it has two halves, of which one is used at a time */
+    /* the same: it has so many equal parts, which the steps of a sum use in turn, and how what they copy
+     * comes there; 0: it has none */
+    int ring;
+    enum transfer transfer;
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
      * it */
@@ -389,6 +400,12 @@ enum matrix_unit {
 #define MATRIX_BITS(row, a_k, b_k) ((int64_t)(row) | (int64_t)(a_k) << 8 | (int64_t)(b_k) << 9)
 #define MATRIX_ROW(bits) ((enum matrix_unit)((bits) & 255))
 #define MATRIX_ALONG_K(bits, factor) (((bits) >> (8 + (factor)) & 1) != 0)
+/* COPY: how many elements, of 4, 8 or 16 bytes together. */
+#define COPY_LANES(bits) ((int)(bits))
+enum { COPY_NBYTES_LEAST = 4, COPY_NBYTES_MOST = 16 };
+#define WAIT_GROUPS(bits) ((int)((bits) & 255))
+#define WAIT_ID(bits) ((int)((bits) >> 8))
+#define WAIT_BITS(n, id) ((int64_t)(n) | (int64_t)(id) << 8)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)

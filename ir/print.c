@@ -488,6 +488,23 @@ static void print_linear_line(struct lines *x, const struct uop *u)
         text_puts(out, " and ");
         print_operand(x, u->src[2]);
         break;
+    case OP_COPY:
+        print_operand(x, u->src[0]);
+        text_putc(out, '[');
+        print_operand(x, u->src[1]);
+        text_printf(out, "..%d] <- ", COPY_LANES(u->arg.i));
+        print_operand(x, u->src[2]);
+        text_putc(out, '[');
+        print_operand(x, u->src[3]);
+        text_putc(out, ']');
+        if (u->nsrc > 4) {
+            text_puts(out, " if ");
+            print_operand(x, u->src[4]);
+        }
+        break;
+    case OP_WAIT:
+        text_printf(out, "wait until %d groups are left", WAIT_GROUPS(u->arg.i));
+        break;
     case OP_PREFETCH:
         text_puts(out, "prefetch ");
         print_operand(x, u->src[0]);

@@ -197,9 +197,16 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_BULK:
         text_printf(out, " {swizzle=%lld}", bits);
         break;
+    case OP_COPY:
+        text_printf(out, " {lanes=%d}", COPY_LANES(bits));
+        break;
+    case OP_WAIT:
+        text_printf(out, " {id=%d, n=%d}", WAIT_ID(bits), WAIT_GROUPS(bits));
+        break;
     case OP_ACC:
     case OP_GUARD:
     case OP_BARRIER:
+    case OP_COMMIT:
         text_printf(out, " {id=%lld}", bits);
         break;
     default:
@@ -319,7 +326,9 @@ static void print_memory(struct printer *p, const struct buffer *b)
     }
     text_puts(p->out, b->ndim ? "]" : "");
     if (buffer_space(b) == SPACE_LOCAL)
-        text_printf(p->out, " %s%s", space_name(SPACE_LOCAL), b->is_doubled ? " doubled" : "");
+        text_printf(p->out, " %s", space_name(SPACE_LOCAL));
+    if (b->ring)
+        text_printf(p->out, " ring %d %s", b->ring, transfer_name(b->transfer));
     if (b->kind == BUFFER_WEIGHT && b->storage)
         print_storage(p, b->storage);
     if (b->base) {

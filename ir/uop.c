@@ -44,6 +44,7 @@ bool op_is_statement(enum op op)
     switch (op) {
     case OP_STORE: case OP_PREFETCH: case OP_ASSIGN: case OP_ENDGUARD: case OP_BARRIER: case OP_SHUFFLE: case OP_MATRIX:
     case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT: case OP_BULK:
+    case OP_COPY: case OP_COMMIT: case OP_WAIT:
         return true;
     default:
         return false;
@@ -55,6 +56,8 @@ bool op_takes_memory(enum op op, int k)
     switch (op) {
     case OP_LOAD: case OP_STORE: case OP_PREFETCH: case OP_GATHER: case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:
         return k == 0;
+    case OP_COPY:
+        return k == 0 || k == 2;
     case OP_BULK:
         return k == BULK_TO || k == BULK_BARRIERS || k == BULK_FROM;
     default:
@@ -427,6 +430,16 @@ const char *space_name(enum space s)
 #undef SPACE
     };
     return text[s];
+}
+
+const char *transfer_name(enum transfer of)
+{
+    static const char *const text[TRANSFER_COUNT] = {
+#define TRANSFER(name, text) text,
+#include "ir/transfers.def"
+#undef TRANSFER
+    };
+    return text[of];
 }
 
 enum space buffer_space(const struct buffer *b)

@@ -638,6 +638,22 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
     note_stored(l, b);
 }
 
+/* Neighbours of global memory to neighbours of local memory, as many bytes as a device copies at once. */
+static void check_copy(struct linear_verifier *l, const struct uop *u)
+{
+    require(&l->v, u, u->nsrc == 4 || u->nsrc == 5, "wrong sources");
+    const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
+    require(&l->v, u, to && from && to->dtype == from->dtype && dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
+            "no copy of elements as they are");
+    size_t nbytes = (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype);
+    require(&l->v, u, buffer_space(to) == SPACE_LOCAL && from->kind != BUFFER_SCRATCH, "no copy from global to local memory");
+    require(&l->v, u, nbytes >= COPY_NBYTES_LEAST && nbytes <= COPY_NBYTES_MOST && !(nbytes & (nbytes - 1)),
+            "copies other than 4, 8 or 16 bytes");
+    require(&l->v, u, is_place(u->src[1]) && is_place(u->src[3]) && (u->nsrc == 4 || u->src[4]->dtype == DTYPE_BOOL),
+            "offset or condition of another dtype");
+    note_stored(l, to);
+}
+
 static void check_acc_init(struct linear_verifier *l, const struct uop *u)
 {
     require(&l->v, u, u->nsrc >= 1 && u->src[0]->dtype == u->dtype,
@@ -927,6 +943,12 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     case OP_LOAD:
         check_load(l, u);
         break;
+    case OP_COPY:
+        require(&l->v, u, !unfinished, "copies where a sum says that is still under way");
+        check_copy(l, u);
+        return;
+    case OP_COMMIT: case OP_WAIT:
+        return;
     case OP_PREFETCH:
         require(&l->v, u, uop_buffer_of(u->src[0]) && is_place(u->src[1]), "wrong sources");
         return;

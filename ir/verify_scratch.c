@@ -749,7 +749,7 @@ void scratch_verify(struct tgc *t, struct uop *const *u, int n, const char *afte
             continue;
         struct mem_mark inner = scratch_mark(t);
         if (find_group(&v, i, taken, &g)) {
-            bool proved = !v.access[i].buffer->is_doubled && prove_group(&v, &g);
+            bool proved = !v.access[i].buffer->ring && prove_group(&v, &g);
             *(proved ? &proof->proved : &proof->open) += g.nload;
         }
         scratch_release(t, inner);

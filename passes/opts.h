@@ -26,7 +26,8 @@ struct opt {
     enum space space;            /* PACK, STAGE: of the copy, of the sums */
     enum axis kind;              /* LANES: of the lane */
     bool column;                 /* LANES: it runs along a tile's columns, not its rows */
-    enum matrix_unit by;              /* MATRIX: a row of ir/matrix.def */
+    enum matrix_unit by;         /* MATRIX: a row of ir/matrix.def */
+    enum transfer how;           /* PIPELINE: a row of ir/transfers.def */
 };
 struct opts { struct opt *v; int n; size_t cap; };
 

@@ -186,7 +186,7 @@ bool device_has_doubles(const struct kernel *k) { return has_doubles(k->linear, 
 bool device_loads_early(const struct kernel *k)
 {
     for (int i = 0; i < k->nscratch; i++)
-        if (k->scratch[i]->is_doubled)
+        if (k->scratch[i]->ring)
             return true;
     return false;
 }

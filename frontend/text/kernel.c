@@ -102,6 +102,8 @@ static int least_sources(enum op op)
     case OP_GATHER:
     case OP_MATRIX:
         return 3;
+    case OP_COPY:
+        return 4;
     case OP_ACC:
         return 1;
     case OP_BULK:
@@ -431,6 +433,26 @@ static bool read_elements(struct kernel_reader *k, struct buffer *b)
     return true;
 }
 
+/* "ring 3 async" */
+static bool read_ring(struct kernel_reader *k, struct buffer *b)
+{
+    int64_t n;
+    if (!b->is_local || !accept_word(&k->r, "ring"))
+        return true;
+    struct token at = k->r.token;
+    if (!read_int(k, &n))
+        return false;
+    if (n < 2 || n > RING_MAX)
+        return read_error(&k->r, &at, "a ring of %lld parts; it has 2 to %d", (long long)n, RING_MAX);
+    b->ring = (int)n;
+    for (int i = 0; i < TRANSFER_COUNT; i++)
+        if (accept_word(&k->r, transfer_name((enum transfer)i))) {
+            b->transfer = (enum transfer)i;
+            return true;
+        }
+    return found(k, "a transfer of transfers.def");
+}
+
 static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const char *word)
 {
     struct token at = k->r.token;
@@ -456,8 +478,7 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     b->is_local = accept_word(&k->r, space_name(SPACE_LOCAL));
     if (b->is_local && kind != BUFFER_SCRATCH)
         return read_error(&k->r, &space, "only scratch is local");
-    b->is_doubled = b->is_local && accept_word(&k->r, "doubled");
-    if (!read_order(k, b))
+    if (!read_ring(k, b) || !read_order(k, b))
         return false;
     if (accept_word(&k->r, "in")) {
         struct uop *base =
@@ -533,7 +554,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t a, b, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle;
+    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -556,7 +577,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
                  {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain}, {"count", &a->count}, {"nbytes", &a->nbytes}, {"swizzle", &a->swizzle},
-                 {"a", &a->a}, {"b", &a->b}, {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
+                 {"n", &a->n}, {"a", &a->a}, {"b", &a->b}, {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
     if (!accept(&k->r, '{'))
@@ -661,9 +682,16 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_BULK:
         *bits = a->swizzle;
         return a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128;
+    case OP_COPY:
+        *bits = a->lanes;
+        return is_between(a->lanes, 1, COPY_NBYTES_MOST);
+    case OP_WAIT:
+        *bits = WAIT_BITS(a->n, a->id);
+        return is_between(a->n, 0, RING_MAX) && is_between(a->id, 0, ID_MAX);
     case OP_ACC:
     case OP_GUARD:
     case OP_BARRIER:
+    case OP_COMMIT:
         *bits = a->id;
         return is_between(a->id, 0, ID_MAX);
     default:

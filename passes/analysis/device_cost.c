@@ -34,6 +34,11 @@ static void walk(const struct kernel *k, struct device_use *use)
             trips /= open[--depth];
             items -= range_is_item(u->src[0]);
         }
+        if (u->op == OP_COPY) {
+            const double copied = trips * COPY_LANES(u->arg.i) * (double)dtype_nbytes(uop_buffer_of(u->src[0])->dtype);
+            use->local_asked += copied;
+            use->asked += copied;
+        }
         if (u->op != OP_LOAD && u->op != OP_STORE && u->op != OP_GATHER)
             continue;
         const struct buffer *b = uop_buffer_of(u->src[0]);

@@ -215,7 +215,7 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         o->n = pad_of(c), o->operand = i, o->to = 1;
     }
     if (w->doubled)
-        add_of_sum(&l, OPT_DOUBLE, number, 0);
+        add_of_sum(&l, OPT_PIPELINE, number, 0)->n = 2;
     if (l.failed || !grid_apply(t, &trial, &l, (int)threads_of(c, w), 1))
         return false;
     *k = trial;

@@ -314,8 +314,8 @@ static void list_copies(struct place_list *l, const struct product *x, const str
         local->to = (int)x->unit * (copies_vectors(x, b, x->m.load[i], along) ? lanes : 1);
     }
     if (b->doubled) {
-        struct opt *twice = list_add(l, OPT_DOUBLE, -1);
-        twice->of = OF_SUM, twice->number = number;
+        struct opt *twice = list_add(l, OPT_PIPELINE, -1);
+        twice->of = OF_SUM, twice->number = number, twice->n = 2;
     }
 }
 

@@ -317,7 +317,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_GRID: case OPT_ITEM: return apply_place(w, o);
     case OPT_COVER: return apply_cover(w, o);
     case OPT_LOCAL: return apply_local(w, o);
-    case OPT_DOUBLE: return apply_double(w, o);
+    case OPT_PIPELINE: return apply_pipeline(w, o);
     case OPT_MATRIX: return apply_matrix(w, o);
     case OPT_TREE: return apply_tree(w, o);
     case OPT_SLICE: return apply_slice(w, o);

@@ -53,17 +53,37 @@ static bool device_has(const struct device_row *d, enum matrix_unit of)
     return false;
 }
 
+/* The next row of those that the kernels are compiled for, from *s on; NULL: there are no more. */
+static const struct device_row *next_row(const char **s)
+{
+    while (*s && **s) {
+        const char *at = *s;
+        size_t n = strcspn(at, ",");
+        *s += n + (at[n] == ',');
+        for (int i = 0; i < NROW; i++)
+            if (strncmp(rows[i].text, at, n) == 0 && !rows[i].text[n])
+                return &rows[i];
+    }
+    return NULL;
+}
+
 /* Whether all architectures that the kernels are compiled for have it. */
 static bool all_have(const struct tgc *t, enum matrix_unit of)
 {
-    for (const char *s = t->architectures; s && *s;) {
-        size_t n = strcspn(s, ",");
-        for (int i = 0; i < NROW; i++)
-            if (strncmp(rows[i].text, s, n) == 0 && !rows[i].text[n] && !device_has(&rows[i], of))
-                return false;
-        s += n + (s[n] == ',');
-    }
+    const char *s = t->architectures;
+    for (const struct device_row *d; (d = next_row(&s));)
+        if (!device_has(d, of))
+            return false;
     return true;
+}
+
+bool device_copies(const struct tgc *t, int64_t nbytes)
+{
+    const char *s = t->architectures;
+    for (const struct device_row *d; (d = next_row(&s));)
+        if (d->async < nbytes)
+            return false;
+    return t->device && t->device->async >= nbytes;
 }
 
 bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops)

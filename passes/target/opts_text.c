@@ -19,7 +19,8 @@ enum field {
     F_OPERAND = 64,
     F_SPACE = 128,
     F_BY = 256,
-    NFIELD = 9
+    F_HOW = 512,
+    NFIELD = 10
 };
 static const struct { const char *text; int fields; } ops[OPT_COUNT] = {
 #define OPT(name, text, fields) {text, fields},
@@ -51,6 +52,8 @@ void opt_print(struct text *out, const struct opt *o)
         text_printf(out, " space=%s", space_name(o->space));
     if (has & F_BY)
         text_printf(out, " by=%s", matrix_row(o->by)->text);
+    if (has & F_HOW)
+        text_printf(out, " how=%s", transfer_name(o->how));
 }
 
 /* -------------------------------------------------------------------------------------- reading */
@@ -92,11 +95,12 @@ static const char *kind_text(int i) { return axis_name((enum axis)i); }
 static const char *field_text(int i)
 {
     static const char *const text[] = {"axis", "n", "from", "to", "kind", "as", "operand", "space",
-                                       "by"};
+                                       "by", "how"};
     return text[i];
 }
 static const char *as_text(int i) { return i ? "column" : "row"; }
 static const char *space_text(int i) { return space_name((enum space)i); }
+static const char *how_text(int i) { return transfer_name((enum transfer)i); }
 
 /* The instruction at s, whose name has digits, too; -1: none. */
 static int find_matrix(const char *s, size_t *length)
@@ -142,6 +146,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
     case F_AS: found = find_word(*at, &length, as_text, 2); break;
     case F_SPACE: found = find_word(*at, &length, space_text, SPACE_COUNT); break;
     case F_BY: found = find_matrix(*at, &length); break;
+    case F_HOW: found = find_word(*at, &length, how_text, TRANSFER_COUNT); break;
     default:
         if (!read_number(r, at, field == 1 || field == 2 ? INT64_MAX / 16 : INT32_MAX, &n))
             return false;
@@ -151,6 +156,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
         return wrong(r, *at, 1 << field == F_KIND ? "a kind of loop is expected"
                              : 1 << field == F_AS ? "'row' or 'column' is expected"
                              : 1 << field == F_BY ? "an instruction of matrix.def is expected"
+                             : 1 << field == F_HOW ? "a transfer of transfers.def is expected"
                                                   : "a space of spaces.def is expected");
     *at += length;
     switch (1 << field) {
@@ -162,6 +168,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
     case F_OPERAND: o->operand = (int)n; break;
     case F_SPACE: o->space = (enum space)found; break;
     case F_BY: o->by = (enum matrix_unit)found; break;
+    case F_HOW: o->how = (enum transfer)found; break;
     default: o->column = found; break;
     }
     return true;
@@ -235,7 +242,7 @@ bool opts_are_equal(const struct opts *a, const struct opts *b)
                 x->number == y->number && x->axis == y->axis && x->n == y->n &&
                 x->from == y->from && x->to == y->to && x->operand == y->operand &&
                 x->space == y->space && x->kind == y->kind && x->column == y->column &&
-                x->by == y->by;
+                x->by == y->by && x->how == y->how;
     }
     return equal;
 }

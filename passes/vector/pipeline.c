@@ -1,5 +1,5 @@
-/* pipeline.c - copies in local memory with two halves (DOUBLE): the loads of the next step are issued
- * before the arithmetic of this one, and there is one barrier a step.
+/* pipeline.c - copies in local memory that have several parts (PIPELINE): those of later steps come while
+ * a block's threads compute with this one's, and there is one barrier a step.
  *
  *      for k                                  copy[0] = x of step 0
  *        barrier                              for k
@@ -8,11 +8,22 @@
  *        sum += copy ...                        sum += copy[k % 2] ...
  *                                               copy[(k + 1) % 2] = next
  *
- * Software pipelining (Lam, PLDI 1988) by one step. The half that is stored was read last before the
- * barrier. Each thread copies its own elements, so that its registers hold them meanwhile. The last
- * step loads itself again, so that no thread has a branch of its own. Steps that are several nested
- * loops are numbered in their order, by k. opts_double.c has the conditions.
+ *      asynchronously, of n parts:            copy[0], commit, ... copy[n - 2], commit
+ *                                             for k
+ *                                               wait until n - 2 groups are left: that of step k is there
+ *                                               barrier
+ *                                               if k + n - 1 is a step: copy[(k + n - 1) % n]
+ *                                               commit
+ *                                               sum += copy[k % n] ...
+ *
+ * Software pipelining (Lam, PLDI 1988). The part that is stored was read last before the barrier, which
+ * also says that the other threads' copies are there: each of them has waited for its own. Each thread
+ * copies its own elements, so that its registers hold them meanwhile. Through registers the last
+ * step loads itself again, so that no thread has a branch of its own. Behind the last steps groups are empty, so
+ * that each step waits for as many. Steps that are several nested loops are numbered in their order, by k.
+ * opts_pipeline.c has the conditions.
  */
+#include "passes/analysis/copied.h"
 #include "passes/vector/expand.h"
 
 enum { LOOPS = 8 };
@@ -24,18 +35,23 @@ struct steps {
     struct uop *loop[LOOPS]; int nloop;
     int first, begin, end, second;
     int64_t count;
+    int parts; enum transfer how;
     struct uop_map now;          /* of the program -> of the new one */
     struct uop *thread;          /* number in its block */
-    struct copied { struct uop *store, *acc, *at, *turn[LOOPS], *own[LOOPS], *thread; int nturn; } copy[LOOPS];
+    struct of_step { struct uop *store, *acc, *at, *turn[LOOPS], *own[LOOPS], *thread; int nturn; } copy[LOOPS];
     int ncopy;
 };
 
-static bool is_doubled(const struct uop *u)
+static bool has_parts(const struct uop *u)
 {
-    return (u->op == OP_LOAD || u->op == OP_STORE) && uop_buffer_of(u->src[0])->is_doubled;
+    return (u->op == OP_LOAD || u->op == OP_STORE) && uop_buffer_of(u->src[0])->ring;
 }
 
-static int64_t half_of(const struct uop *memory) { return uop_buffer_of(memory)->dim[0]->vmax / 2; }
+static int64_t part_of(const struct uop *memory)
+{
+    const struct buffer *b = uop_buffer_of(memory);
+    return b->dim[0]->vmax / b->ring;
+}
 
 static bool is_step(const struct uop *u)
 {
@@ -54,8 +70,10 @@ static void find_copies(struct steps *s)
         depth -= u->op == OP_END;
         if (u->op != OP_STORE)
             continue;
-        struct copied *c = &s->copy[s->ncopy++];
-        *c = (struct copied){.store = u};
+        struct of_step *c = &s->copy[s->ncopy++];
+        *c = (struct of_step){.store = u};
+        s->parts = uop_buffer_of(u->src[0])->ring;
+        s->how = uop_buffer_of(u->src[0])->transfer;
         for (int k = 0; k < depth; k++)
             if (range_is_of_block(open[k]))
                 c->thread = open[k];
@@ -64,7 +82,7 @@ static void find_copies(struct steps *s)
     }
 }
 
-/* Whether the loop at `at` is the outermost one of steps with two halves. */
+/* Whether the loop at `at` is the outermost one of steps whose copies have parts. */
 static bool find_steps(struct steps *s, int at)
 {
     struct expander *e = s->e;
@@ -83,7 +101,7 @@ static bool find_steps(struct steps *s, int at)
     s->begin = at;
     bool copies = false;
     for (int i = at + 1; i < s->end && s->second < 0; i++) {
-        copies |= e->in[i]->op == OP_STORE && is_doubled(e->in[i]);
+        copies |= e->in[i]->op == OP_STORE && has_parts(e->in[i]);
         s->second = e->in[i]->op == OP_BARRIER ? i : -1;
     }
     if (copies)
@@ -138,7 +156,7 @@ static void close_loop(struct expander *e, struct uop *r)
 }
 
 /* A copy's loops, with ranges of their own: a thread's turns are lanes, so that registers hold them. */
-static void own_loops(struct steps *s, struct copied *c)
+static void own_loops(struct steps *s, struct of_step *c)
 {
     struct tgc *t = s->e->t;
     for (int k = 0; k < c->nturn; k++) {
@@ -150,8 +168,8 @@ static void own_loops(struct steps *s, struct copied *c)
 
 enum phase { COPY, LOAD, STORE };
 
-/* What the copy does in this phase of step n; half: where it is stored. */
-static void write_copy(struct steps *s, struct copied *c, enum phase phase, struct uop *n, struct uop *half)
+/* What the copy does in this phase of step n; part: where it is stored. */
+static void write_copy(struct steps *s, struct of_step *c, enum phase phase, struct uop *n, struct uop *part)
 {
     struct expander *e = s->e;
     struct uop_map by = {.t = e->t, .scratch = true};
@@ -161,7 +179,7 @@ static void write_copy(struct steps *s, struct copied *c, enum phase phase, stru
         map_set(&by, c->turn[k], open_loop(e, c->own[k]));
     struct uop *value = phase == STORE ? c->acc : uop_substitute_all(e->t, c->store->src[2], &by);
     struct uop *place = sym_add(e->t, uop_substitute_all(e->t, c->store->src[1], &by),
-                                sym_muli(e->t, half, half_of(c->store->src[0])));
+                                sym_muli(e->t, part, part_of(c->store->src[0])));
     if (phase != STORE)
         expand_need(e, value);
     if (phase != LOAD)
@@ -174,7 +192,7 @@ static void write_copy(struct steps *s, struct copied *c, enum phase phase, stru
 }
 
 /* Registers for what the copy loads: one for each of a thread's turns. */
-static void declare_registers(struct steps *s, struct copied *c)
+static void declare_registers(struct steps *s, struct of_step *c)
 {
     struct expander *e = s->e;
     struct uop *src[LOOPS + 1] = {uop_consti(e->t, c->store->src[2]->dtype, 0)};
@@ -193,12 +211,12 @@ static void copy(struct expander *e, struct uop *u)
         expand_copy(e, u);
 }
 
-/* u with operands as they are now; a load from a copy is of this step's half. */
-static void write_other(struct steps *s, struct uop *u, struct uop *half)
+/* u with operands as they are now; a load from a copy is of this step's part. */
+static void write_other(struct steps *s, struct uop *u, struct uop *part)
 {
     struct expander *e = s->e;
     struct uop **src = scratch_array(e->t, (size_t)u->nsrc + 1, sizeof *src);
-    bool changed = is_doubled(u);
+    bool changed = has_parts(u);
     for (int k = 0; k < u->nsrc; k++) {
         struct uop *now = map_get(&s->now, u->src[k]);
         src[k] = now ? now : u->src[k];
@@ -208,8 +226,8 @@ static void write_other(struct steps *s, struct uop *u, struct uop *half)
         copy(e, u);
         return;
     }
-    if (is_doubled(u)) {
-        src[1] = sym_add(e->t, src[1], sym_muli(e->t, half, half_of(u->src[0])));
+    if (has_parts(u)) {
+        src[1] = sym_add(e->t, src[1], sym_muli(e->t, part, part_of(u->src[0])));
         expand_need(e, src[1]);
     }
     struct uop *now = uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg);
@@ -218,15 +236,78 @@ static void write_other(struct steps *s, struct uop *u, struct uop *half)
     copy(e, now);
 }
 
-/* The loops over steps, pipelined; returns where the program goes on. */
-static int write_steps(struct steps *s)
+/* ---------------------------------------------------------------------------------- asynchronously */
+
+static void push_id(struct expander *e, enum op op, int64_t bits)
+{
+    expand_push(e, uop_intern(e->t, op, DTYPE_VOID, NULL, 0, (union arg){.i = bits}));
+}
+
+/* The copies of step n to a part of their own. */
+static void write_transfers(struct steps *s, struct uop *n, struct uop *part)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    for (int i = 0; i < s->ncopy; i++) {
+        struct of_step *c = &s->copy[i];
+        struct uop_map by = {.t = t, .scratch = true};
+        struct copied x;
+        if (!copied_read(t, c->store->src[2], c->store->src[1], c->turn, c->nturn, &x))
+            TGC_BUG(t, "what comes asynchronously is no copy");
+        own_loops(s, c);
+        map_step(s, &by, n);
+        map_set(&by, c->thread, s->thread);
+        for (int k = 0; k < c->nturn; k++)
+            if (!range_is_lane(c->turn[k]) && !range_is(c->turn[k], AXIS_GROUP))
+                map_set(&by, c->turn[k], open_loop(e, c->own[k]));
+        struct uop *src[5] = {c->store->src[0], uop_substitute_all(t, x.at, &by), x.memory, uop_substitute_all(t, x.from, &by),
+                              x.valid ? uop_substitute_all(t, x.valid, &by) : NULL};
+        src[1] = sym_add(t, src[1], sym_muli(t, part, part_of(src[0])));
+        for (int k = 1; k < 5; k++)
+            if (src[k] && k != 2)
+                expand_need(e, src[k]);
+        expand_push(e, uop_intern(t, OP_COPY, DTYPE_VOID, src, x.valid ? 5 : 4, (union arg){.i = x.lanes}));
+        for (int k = c->nturn - 1; k >= 0; k--)
+            if (!range_is_lane(c->turn[k]) && !range_is(c->turn[k], AXIS_GROUP))
+                close_loop(e, c->own[k]);
+    }
+}
+
+static void write_asynchronous(struct steps *s)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *step = step_number(s), *parts = uop_int(t, s->parts), *ahead = sym_addi(t, step, s->parts - 1);
+    for (int k = 0; k < s->parts - 1; k++) {
+        write_transfers(s, uop_int(t, k), uop_int(t, k));
+        push_id(e, OP_COMMIT, e->next_acc++);
+    }
+    for (int i = s->first; i < s->begin; i++)
+        copy(e, e->in[i]);
+    push_id(e, OP_WAIT, WAIT_BITS(s->parts - 2, e->next_acc++));
+    copy(e, e->in[s->begin]);
+    struct uop *more = sym_lt(t, ahead, uop_int(t, s->count));
+    expand_need(e, more);
+    struct uop *guard = uop_intern(t, OP_GUARD, DTYPE_VOID, &more, 1, (union arg){.i = e->next_acc++});
+    expand_push(e, guard);
+    expand_enter(e);
+    write_transfers(s, ahead, sym_mod(t, ahead, parts));
+    expand_push(e, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
+    expand_leave(e);
+    push_id(e, OP_COMMIT, e->next_acc++);
+    for (int i = s->second + 1; i < s->end; i++)
+        write_other(s, e->in[i], sym_mod(t, step, parts));
+}
+
+/* -------------------------------------------------------------------------------- through registers */
+
+static void write_through_registers(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
     struct uop *step = step_number(s), *zero = uop_int(t, 0), *one = uop_int(t, 1),
                *next = sym_min(t, sym_addi(t, step, 1), uop_int(t, s->count - 1)),
-               *half = sym_mod(t, step, uop_int(t, 2)), *other = sym_sub(t, one, half);
-    s->thread = thread_number(s);
+               *part = sym_mod(t, step, uop_int(t, 2)), *other = sym_sub(t, one, part);
     for (int k = 0; k < s->ncopy; k++) {
         own_loops(s, &s->copy[k]);
         write_copy(s, &s->copy[k], COPY, zero, zero);
@@ -240,9 +321,19 @@ static int write_steps(struct steps *s)
     for (int k = 0; k < s->ncopy; k++)
         write_copy(s, &s->copy[k], LOAD, next, zero);
     for (int i = s->second + 1; i < s->end; i++)
-        write_other(s, e->in[i], half);
+        write_other(s, e->in[i], part);
     for (int k = 0; k < s->ncopy; k++)
         write_copy(s, &s->copy[k], STORE, next, other);
+}
+
+/* The loops over steps, pipelined; returns where the program goes on. */
+static int write_steps(struct steps *s)
+{
+    s->thread = thread_number(s);
+    if (s->how == TRANSFER_REGISTERS)
+        write_through_registers(s);
+    else
+        write_asynchronous(s);
     return s->end;
 }
 
@@ -254,7 +345,7 @@ static void pipeline_program(struct tgc *t, struct uop ***linear, int *nlinear)
     *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < e->nin; i++)                 /* registers are behind all sums */
-        if ((e->in[i]->op == OP_ACC || e->in[i]->op == OP_BARRIER) && e->in[i]->arg.i >= e->next_acc)
+        if ((e->in[i]->op == OP_ACC || e->in[i]->op == OP_BARRIER || e->in[i]->op == OP_GUARD) && e->in[i]->arg.i >= e->next_acc)
             e->next_acc = (int)e->in[i]->arg.i + 1;
     for (int i = 0; i < e->nin; i++) {
         struct steps *s = scratch_array(t, 1, sizeof *s);
@@ -277,7 +368,7 @@ bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k)
     bool any = false;
     (void)s;
     for (int i = 0; i < k->nscratch; i++)
-        any |= k->scratch[i]->is_doubled;
+        any |= k->scratch[i]->ring != 0;
     if (!any)
         return true;
     pipeline_program(t, &k->linear, &k->nlinear);

@@ -1,7 +1,7 @@
 """OptOps: what passes do to a kernel's loops is a list that can be printed, read and done again.
 
-golden/opts/OPT/ holds, for each opt, `kernel.tgk`, `legal.opts`, a list that has the opt and that may be applied to it, with what comes of
-that in `legal.expected` (--bless rewrites it), and `forbidden*.opts`, lists whose last opt a legality condition refuses: their first line
+golden/opts/OPT/ holds, for each opt, `kernel.tgk`, `legal*.opts`, lists that have the opt and that may be applied to it, with what comes of
+them in `legal*.expected` (--bless rewrites it), and `forbidden*.opts`, lists whose last opt a legality condition refuses: their first line
 says the reason; `# kernel: OPT` is a second one, with the kernel of another folder. What a legal list makes of a kernel computes the same. For the texts of golden/passes, too, the list that the passes print,
 applied to the kernel, makes what the passes make.
 """
@@ -38,16 +38,17 @@ def values(text):
             for line in output("eval", "-", text=text.encode()).splitlines()}
 
 
-def legal(folder):
+def legal(path):
+    folder = path.parent
     before = (folder / "kernel.tgk").read_text()
-    after = output("apply", folder / "legal.opts", folder / "kernel.tgk")
-    expected = folder / "legal.expected"
+    after = output("apply", path, folder / "kernel.tgk")
+    expected = path.with_suffix(".expected")
     if suite.options.bless:
         expected.write_text(after)
     expect(expected.exists(), f"{expected.name} is missing; --bless writes it")
     expect(after == expected.read_text(), f"differs from {expected.name}:\n{after}")
-    listed = [line.split()[0] for line in (folder / "legal.opts").read_text().splitlines() if line and line[0] != "#"]
-    expect(folder.name in listed, f"legal.opts lacks {folder.name}")
+    listed = [line.split()[0] for line in path.read_text().splitlines() if line and line[0] != "#"]
+    expect(folder.name in listed, f"{path.name} lacks {folder.name}")
     compare(values(before), values(after), after)
 
 
@@ -110,6 +111,7 @@ ERRORS = [
     ("\n\nlanes 0 axis=0 n=4 kind=wide as=row\n", "3:25: a kind of loop is expected"),
     ("divide 0 axis=0 n=99999999999999999999\n", "1:19: a number of at most"),
     ("pack 0.sum0 axis=0 n=4 operand=1 space=far\n", "1:40: a space of spaces.def is expected"),
+    ("pipeline 0.sum0 n=2 how=early\n", "1:25: a transfer of transfers.def is expected"),
     ("divide 7 axis=0 n=2\n", "the kernel has no such store"),
     ("divide 0 axis=99 n=2\n", "the nest has no such loop"),
     ("lanes 0.stage3 axis=0 n=2 kind=lane as=row\n", "the store has no such stage"),
@@ -186,7 +188,8 @@ def all_have_texts():
 def main():
     suite.parse(lambda parser: parser.add_argument("--bless", action="store_true", help="rewrite what is expected"))
     for folder in sorted(OPTS.iterdir()):
-        suite.add(f"{folder.name}: legal", legal, folder)
+        for path in sorted(folder.glob("legal*.opts")):
+            suite.add(f"{folder.name}: {path.stem}", legal, path)
         suite.add(f"{folder.name}: nests of many loops", deep, folder)
         suite.add(f"{folder.name}: lists next to the legal one", near, folder)
         for path in sorted(folder.glob("forbidden*.opts")):

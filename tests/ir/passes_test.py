@@ -134,6 +134,7 @@ def read_again(path):
 
 VECTORS = ('linear\ninput %input0 : i32[8]\ninput %input1 : u8[32]\ninput %input2 : i8[32]\n%0 : i32 = load(%input0, 0) {lanes=8, part=0, stride=1, groups=0}\n'
            '%1 : u8 = load(%input1, 0) {lanes=32, part=0, stride=1, groups=1}\n%2 : i8 = load(%input2, 0) {lanes=32, part=0, stride=1, groups=1}\n')
+LOCAL = "linear\ninput %input1 : f32[8]\nscratch %scratch0 : f32[8] local\n"
 ERRORS = [
     ("kernel\n", "2:1: a kernel that stores nothing"),
     ("kernel\nrange r0 < 4\n", "a kernel that stores nothing"),
@@ -167,6 +168,12 @@ ERRORS = [
     (f"{VECTORS}%3 : u8 = lookup(%1, %1) {{n=32}}\n", "8:11: operand 1 of intrinsic is no memory"),
     (f"{VECTORS}%3 : u8 = lookup(%input1, %1) {{n=32}}\n", "8:11: lookup: no table of as many elements as its row says"),
     (f"{VECTORS}%3 : i32 = intrinsic(%0)\n", "8:12: 'intrinsic' is no op of a linear program"),
+    (f"{LOCAL}copy(%scratch0, 0, %input1, 0) {{lanes=3}}\n", "4:1: copy: copies other than 4, 8 or 16 bytes"),
+    (f"{LOCAL}copy(%scratch0, 0, %scratch0, 4) {{lanes=4}}\n", "4:1: copy: no copy from global to local memory"),
+    (f"{LOCAL}copy(%scratch0, 0, %input1, 0, 1) {{lanes=4}}\n", "4:1: copy: offset or condition of another dtype"),
+    (f"{LOCAL}wait() {{id=1, n=99}}\n", "4:1: wait with arguments that are none of its own"),
+    ("linear\nscratch %scratch0 : f32[8] local ring 1 async\n", "2:39: a ring of 1 parts; it has 2 to 8"),
+    ("linear\nscratch %scratch0 : f32[8] local ring 2 slow\n", "2:41: found 'slow', expected a transfer of transfers.def"),
     ("kernel\nweight %weight0 : i8[2] = 1 200\n", "2:29: i8 does not hold this number"),
     ("kernel\n%0 : i64 = add(" + "(" * 500 + "\n", "more than 64 expressions in each other"),
 ]

@@ -1,20 +1,26 @@
-/* opts_double.c - DOUBLE: a sum's copies in local memory have two halves, so that a block's threads load
- * the next step's while they compute with this one's (passes/vector/pipeline.c).
+/* opts_pipeline.c - PIPELINE: a sum's copies in local memory have several parts, so that those of later steps
+ * come while a block's threads compute with this one's (passes/vector/pipeline.c).
  *
- *      double 0.sum0        for k: barrier · copy a, b · barrier · sum
- *                      ->   copy a, b of 0 · for k: barrier · load a, b of k + 1 · sum · store them
+ *      pipeline 0.sum0 n=2 how=registers
+ *                      for k: barrier · copy a, b · barrier · sum
+ *                  ->  copy a, b of 0 · for k: barrier · load a, b of k + 1 · sum · store them
+ *      pipeline 0.sum0 n=3 how=async
+ *                  ->  copy a, b of 0; of 1 · for k: wait · barrier · copy a, b of k + 2 · sum
  *
- * The copies' memory is twice as large. That loads may be made earlier follows from the conditions:
+ * The copies' memory is n times as large. That copies may be made earlier follows from the conditions:
  * what is loaded does not change while the kernel runs (a block's threads, by ITEM, are only where the
  * kernel reads nothing that it stores), no loop of a thread stands around the sum, and the steps are
- * counted when the kernel is written.
+ * counted when the kernel is written. Through registers a step is loaded one step early; asynchronously
+ * elements are copied as they are, or zeros, 4, 8 or 16 bytes of neighbours at a time.
  */
+#include "passes/analysis/copied.h"
 #include "passes/kernel/opts_work.h"
+#include "passes/target/target.h"
 
-/* Elements of a half: a multiple of 16 bytes. */
-static int64_t half_of(const struct buffer *b)
+/* Elements of a part: a multiple of 16 bytes. */
+static int64_t part_of(const struct buffer *b)
 {
-    int64_t n = 16 / (int64_t)dtype_nbytes(b->dtype);
+    int64_t n = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(b->dtype);
     return (b->dim[0]->vmax + n - 1) / n * n;
 }
 
@@ -49,19 +55,35 @@ static bool may_be_early(struct work *w, const struct uop *store, const struct u
     return (load->op == OP_LOAD && load->src[0]->op == OP_BUFFER) || work_refuse(w, "more is computed for a copy than its operand");
 }
 
-/* Whether all threads go through the sum's steps once. There are two of them at least: no range has one turn. */
-static bool steps_are_known(struct work *w, const struct uop *store, const struct uop *sum, struct uop *stage)
+/* Whether all threads go through the sum's steps once, of which there are as many as parts. There are two of them at
+ * least: no range has one turn. */
+static bool steps_are_known(struct work *w, const struct uop *store, const struct uop *sum, struct uop *stage, int64_t parts)
 {
+    int64_t count = 1;
     for (int i = store_first_range(store); i < store->nsrc; i++)
         if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
             return work_refuse(w, "a loop of each thread stands around the sum");
-    for (int i = 1; i < sum->nsrc; i++)
-        if (uop_depends_on(w->t, stage, sum->src[i]) && range_fixed_size(sum->src[i]) < 1)
+    for (int i = 1; i < sum->nsrc; i++) {
+        if (!uop_depends_on(w->t, stage, sum->src[i]))
+            continue;
+        count = sat_mul(count, range_fixed_size(sum->src[i]));
+        if (range_fixed_size(sum->src[i]) < 1)
             return work_refuse(w, "only the run knows how many steps the sum has");
-    return true;
+    }
+    return count >= parts || work_refuse(w, "the sum has fewer steps than the copies have parts");
 }
 
-bool apply_double(struct work *w, const struct opt *opt)
+static bool may_come(struct work *w, const struct opt *opt, const struct uop *stage)
+{
+    struct copied c;
+    if (opt->how == TRANSFER_REGISTERS)
+        return true;
+    if (!copied_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, &c))
+        return work_refuse(w, "what is copied is not 4, 8 or 16 bytes as they are, of aligned neighbours");
+    return !w->t->device || device_copies(w->t, c.nbytes) || work_refuse(w, "the device does not copy so many bytes asynchronously");
+}
+
+bool apply_pipeline(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop *sum;
@@ -69,18 +91,21 @@ bool apply_double(struct work *w, const struct opt *opt)
     int n, found = 0;
     if (!work_take_sum(w, opt, 0, &sum))
         return false;
+    if (opt->n < 2 || opt->n > (opt->how == TRANSFER_REGISTERS ? 2 : RING_MAX))
+        return work_refuse(w, "the copies have 2 parts through registers, else 2 to 8");
     struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &sum, 1, &n);
     for (int i = 0; i < n; i++) {
         struct uop *stage = order[i];
         if (!is_copy(w, sum, stage))
             continue;
         const struct buffer *was = uop_buffer_of(stage);
-        if (was->is_doubled)
-            return work_refuse(w, "the copies have two halves");
-        if (!may_be_early(w, store, stage) || !steps_are_known(w, store, sum, stage))
+        if (was->ring)
+            return work_refuse(w, "the copies have parts");
+        if (!may_be_early(w, store, stage) || !steps_are_known(w, store, sum, stage, opt->n) || !may_come(w, opt, stage))
             return false;
-        struct buffer *b = work_new_memory(w, stage->dtype, 2 * half_of(was), SPACE_LOCAL);
-        b->is_doubled = true;
+        struct buffer *b = work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was)), SPACE_LOCAL);
+        b->ring = (int)opt->n;
+        b->transfer = opt->how;
         map_set(&by, stage, uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
         found++;
     }
