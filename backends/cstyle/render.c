@@ -145,6 +145,24 @@ static void write_prefetch(struct writer *w, const struct uop *u)
         false);
 }
 
+/* Copies that no thread waits for: functions of runtime/ in the device's language. */
+static void write_transfer(struct writer *w, const struct uop *u)
+{
+    const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
+    struct expr src[5] = {{0}, {0}, {0}, {0}, {.s = "true"}};
+    const char *places[2] = {use_place(w, to), use_place(w, from)};
+    const char *function = mem_printf(w->t, "copy_async%zu", (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype));
+    writer_operands(w, u, u->nsrc, src);
+    const char *args = mem_printf(w->t, "&%s[%s], &%s[%s], %s", places[0], src[1].s, places[1], src[3].s, src[4].s);
+    writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);
+}
+
+static void write_wait(struct writer *w, const struct uop *u)
+{
+    snippet_use(&w->p->snippets, u->op == OP_WAIT ? "wait_copies" : "commit_copies");
+    writer_put(w, u->op == OP_WAIT ? mem_printf(w->t, "wait_copies<%d>();", WAIT_GROUPS(u->arg.i)) : "commit_copies();", false);
+}
+
 /* ------------------------------------------------------------------------------------- the walk */
 
 static void define_as(struct writer *w, const struct uop *u, struct expr e)
@@ -281,6 +299,8 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_LOAD: write_load(w, u); break;
     case OP_STORE: write_store(w, u); break;
     case OP_PREFETCH: write_prefetch(w, u); break;
+    case OP_COPY: write_transfer(w, u); break;
+    case OP_COMMIT: case OP_WAIT: write_wait(w, u); break;
     case OP_BARRIER:
         if (w->p->backend->barrier)
             writer_put(w, w->p->backend->barrier, false);

@@ -222,6 +222,7 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
  *      i32 gpu.block.x()             of the grid
  *      void gpu.barrier()            the block's threads wait for each other, and see what they stored
  *      float gpu.shuffle.M(float)    that of the thread of the wave whose number is this one's ^ M, M 1, 2, ... 32
+ *      void gpu.copy.N(to, from, n)  N bytes to local memory, zeros if n is 0, meanwhile; addresses are i64; gpu.commit(), gpu.wait.N()
  *      { sums } gpu.ROW(a, b, sums)  of ir/matrix.def: see gpu_matrix.c */
 struct gpu_language {
     const char *triple;
@@ -253,6 +254,9 @@ value gpu_lane(const struct emit *e, int lanes);
 bool gpu_range(struct emit *e, const struct uop *u);
 void gpu_barrier(struct emit *e);
 void gpu_shuffle(struct emit *e, const struct uop *u);
+/* COPY; COMMIT and WAIT. */
+void gpu_copy(struct emit *e, const struct uop *u);
+void gpu_wait(struct emit *e, const struct uop *u);
 /* gpu_matrix.c */
 void gpu_matrix_load(struct emit *e, const struct uop *u);
 void gpu_matrix_product(struct emit *e, const struct uop *u);

@@ -31,6 +31,18 @@
     "i32 %b1, " sum " %s0, " sum " %s1, " sum " %s2, " sum " %s3) convergent nounwind\n"           \
     "  ret { " sum ", " sum ", " sum ", " sum " } %r\n}\n"
 
+/* The addresses are generic ones, as numbers; level: of the caches that it goes through; so many bytes are no zeros. */
+#define NVPTX_COPY(nbytes, level)                                                                  \
+    "define linkonce_odr hidden void @gpu.copy." #nbytes "(i64 %to, i64 %from, i32 %n) alwaysinline convergent nounwind {\n"    \
+    "  call void asm sideeffect \"{ .reg .u64 to, from; cvta.to.shared.u64 to, $0; cvta.to.global.u64 from, $1; "             \
+    "cp.async." level ".shared.global [to], [from], " #nbytes ", $2; }\", \"l,l,r,~{memory}\"(i64 %to, i64 %from, i32 %n)\n"   \
+    "  ret void\n}\n"
+#define NVPTX_STATEMENT(name, text)                                                                \
+    "define linkonce_odr hidden void @gpu." name "() alwaysinline convergent nounwind {\n"         \
+    "  call void asm sideeffect \"" text ";\", \"~{memory}\"()\n"                                 \
+    "  ret void\n}\n"
+#define NVPTX_WAIT(n) NVPTX_STATEMENT("wait." #n, "cp.async.wait_group " #n)
+
 static const char *const nvptx[] = {
     NUMBER("thread.x", "llvm.nvvm.read.ptx.sreg.tid.x"), NUMBER("thread.y", "llvm.nvvm.read.ptx.sreg.tid.y"),
     NUMBER("thread.z", "llvm.nvvm.read.ptx.sreg.tid.z"), NUMBER("block.x", "llvm.nvvm.read.ptx.sreg.ctaid.x"),
@@ -41,6 +53,8 @@ static const char *const nvptx[] = {
     "  ret void\n}\n"
     "declare float @llvm.nvvm.shfl.sync.bfly.f32(i32, float, i32, i32)\n",
     NVPTX_SHUFFLE(1), NVPTX_SHUFFLE(2), NVPTX_SHUFFLE(4), NVPTX_SHUFFLE(8), NVPTX_SHUFFLE(16),
+    NVPTX_COPY(4, "ca"), NVPTX_COPY(8, "ca"), NVPTX_COPY(16, "cg"), NVPTX_STATEMENT("commit", "cp.async.commit_group"),
+    NVPTX_WAIT(0), NVPTX_WAIT(1), NVPTX_WAIT(2), NVPTX_WAIT(3), NVPTX_WAIT(4), NVPTX_WAIT(5), NVPTX_WAIT(6),
     NVPTX_MATRIX("m16n8k16_f16", "m16n8k16.row.col.f32.f16.f16.f32", "float", "f"),
     NVPTX_MATRIX("m16n8k16_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "float", "f"),
     NVPTX_MATRIX("m16n8k8_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", "float", "f"),

@@ -45,6 +45,28 @@ void gpu_shuffle(struct emit *e, const struct uop *u)
     store_as(e, apply(e, op, (value[]){own, call(e, f, &own, 1)}), acc_place(e, acc), 0);
 }
 
+static value address_at(struct emit *e, struct uop *const *memory)
+{
+    const struct buffer *b = uop_buffer_of(memory[0]);
+    return e->l->BuildPtrToInt(e->at, pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), offset_wide(e, memory[1])), e->i64, "");
+}
+
+void gpu_copy(struct emit *e, const struct uop *u)
+{
+    int nbytes = COPY_LANES(u->arg.i) * (int)dtype_nbytes(uop_buffer_of(u->src[0])->dtype);
+    LLVMTypeRef type[3] = {e->i64, e->i64, e->i32};
+    value all = const_int(e, e->i32, nbytes), arg[3] = {address_at(e, u->src), address_at(e, u->src + 2), all};
+    if (u->nsrc > 4)
+        arg[2] = e->l->BuildSelect(e->at, operand(e, u->src[4]), all, const_int(e, e->i32, 0), "");
+    call(e, gpu_function(e, mem_printf(e->t, "gpu.copy.%d", nbytes), e->nothing, type, 3), arg, 3);
+}
+
+void gpu_wait(struct emit *e, const struct uop *u)
+{
+    const char *name = u->op == OP_WAIT ? mem_printf(e->t, "gpu.wait.%d", WAIT_GROUPS(u->arg.i)) : "gpu.commit";
+    call(e, gpu_function(e, name, e->nothing, NULL, 0), NULL, 0);
+}
+
 /* ------------------------------------------------------------------------------------------ places */
 
 /* The number along dimension d of the grid: of the block, or of the work-item, where blocks are no

@@ -199,7 +199,8 @@ static void begin_block(struct launch *l, uint32_t block)
 {
     for (uint32_t i = 0; i < l->nitem; i++) {
         struct item *item = &l->item[i];
-        *item = (struct item){.number = block * l->nitem + i, .in_block = i};
+        *item = (struct item){.number = block * l->nitem + i, .in_block = i, .transfers = item->transfers};
+        transfers_begin(item);
         item->local[0] = i % l->block[0];
         item->local[1] = i / l->block[0] % l->block[1];
         item->local[2] = i / l->block[0] / l->block[1];
@@ -236,9 +237,11 @@ static bool run_block(struct launch *l, uint32_t block)
 /* What items of a launch that was ended have left. */
 static void end_items(struct launch *l)
 {
-    for (uint32_t i = 0; i < l->nitem; i++)
+    for (uint32_t i = 0; i < l->nitem; i++) {
         if (l->item[i].fiber)
             fiber_end(l->item[i].fiber);
+        transfers_free(&l->item[i]);
+    }
     free(l->item);
 }
 

@@ -14,6 +14,7 @@
  *      blocks.c              a launch: work-items are fibers, barriers end their phases
  *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
  *      report.c              one line for each finding
+ *      transfer.c            asynchronous copies, which arrive when they are waited for
  *      calls.c               calls of any driver: counted, listed, failing on demand
  *
  * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side; Metal's
@@ -219,6 +220,10 @@ uint32_t shadow_epoch(const struct order *o);
 void shadow_transfer(struct memory *m, size_t from, size_t nbytes, bool writes, const struct order *o);
 /* Of an access by the work-item that runs; ends the launch if it is out of bounds. */
 void shadow_access(const void *at, size_t nbytes, enum access kind);
+/* The same of one that must be at a multiple of its size. */
+void shadow_aligned(const void *at, size_t nbytes, enum access kind);
+/* From now on nobody has written these bytes. */
+void shadow_forget(const void *at, size_t nbytes);
 
 /* ------------------------------------------------------------------------------------ build.c */
 
@@ -294,6 +299,7 @@ struct item {
     unsigned char given[2][32];
     unsigned turn;
     uint32_t subphase; /* barriers of its sub-group, since the block's last */
+    struct transfers *transfers; /* NULL: it has copied nothing asynchronously */
 };
 
 /* One launch, as it runs. */
@@ -317,6 +323,10 @@ struct launch {
     const void *reported[32]; /* at which places of the code */
     int nreported;
 };
+
+/* transfer.c: a block begins; the launch has ended. */
+void transfers_begin(struct item *item);
+void transfers_free(struct item *item);
 
 /* Runs a launch to its end; false: something was reported. */
 bool launch_run(struct launch *l);

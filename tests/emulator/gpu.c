@@ -43,6 +43,32 @@ SHUFFLE(8)
 SHUFFLE(16)
 SHUFFLE(32)
 
+/* Asynchronous copies: the addresses as numbers, and how many bytes are no zeros. */
+API void emulator_copy(void *to, const void *from, uint32_t nbytes, uint32_t valid);
+API void emulator_commit(void);
+API void emulator_wait(uint32_t n);
+#define COPY(nbytes)                                                                               \
+    API void gpu_copy_##nbytes(uint64_t to, uint64_t from, uint32_t read) __asm__("gpu.copy." #nbytes);                \
+    void gpu_copy_##nbytes(uint64_t to, uint64_t from, uint32_t read)                              \
+    {                                                                                              \
+        emulator_copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, nbytes, read > 0);     \
+    }
+COPY(4)
+COPY(8)
+COPY(16)
+API void gpu_commit(void) __asm__("gpu.commit");
+void gpu_commit(void) { emulator_commit(); }
+#define WAIT(n)                                                                                    \
+    API void gpu_wait_##n(void) __asm__("gpu.wait." #n);                                           \
+    void gpu_wait_##n(void) { emulator_wait(n); }
+WAIT(0)
+WAIT(1)
+WAIT(2)
+WAIT(3)
+WAIT(4)
+WAIT(5)
+WAIT(6)
+
 /* An instruction of ir/matrix.def: the words of both factors and of the sums one by one, then the row, then the
  * sums. Between the row and the last sum the item does not wait, so no other one's come between. */
 enum { WORDS = 16, SUMS = 2 };

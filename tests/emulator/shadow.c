@@ -328,6 +328,15 @@ void shadow_access(const void *address, size_t nbytes, enum access kind)
     check_access(address, nbytes, 1, kind);
 }
 
+void shadow_aligned(const void *address, size_t nbytes, enum access kind) { check_access(address, nbytes, nbytes, kind); }
+
+void shadow_forget(const void *address, size_t nbytes)
+{
+    const struct window *w = find(launch_now(), (uintptr_t)address, nbytes, true);
+    if (w)
+        memset(w->memory->known + ((uintptr_t)address - (uintptr_t)w->memory->at), 0, nbytes);
+}
+
 /* --------------------------------------------------------------------------------------- hooks */
 
 /* An access of a number or of a vector up to 16 bytes is aligned to its size. */

@@ -19,6 +19,14 @@ uint32_t emulator_subgroup(uint32_t what);
 __attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
 }
 #define TGC_MATRIX_MODEL emulator_matrix
+extern "C" {
+void emulator_copy(void *to, const void *from, uint32_t nbytes, uint32_t valid);
+void emulator_commit(void);
+void emulator_wait(uint32_t n);
+}
+#define TGC_COPY_MODEL emulator_copy
+#define TGC_COMMIT_MODEL emulator_commit
+#define TGC_WAIT_MODEL emulator_wait
 
 /* An array by itself, whose bounds are known. */
 #define BLOCK_ARRAY(type, name, count, at) __attribute__((aligned(128))) static type name[count]
