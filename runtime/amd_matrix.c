@@ -2,8 +2,8 @@
 /* amd_matrix.c - AMD's instructions of ir/matrix.def: a wave's loads of tiles from a block's memory, and its products, by
  * clang's built-ins.
  *
- * Lane l of the wave holds, of a factor, row l % 16 (of b: column l % 16) and neighbours of k, two in a word: all 16, or
- * those of its part of the wave. A tile's rows are `stride` elements apart. NAME_across: they are rows of k.
+ * Lane l of the wave holds, of a factor, row l % 16 (of b: column l % 16) and neighbours of k, as words: all that there are,
+ * or those of its part of the wave. A tile's rows are `stride` elements apart. a_across, b_across: they are rows of k.
  *
  * TGC_MATRIX_MODEL(row, sums, a, b), if it is defined, does what the instruction does.
  */
@@ -12,148 +12,72 @@
 //@ amd_words
 template <int N> struct words { uint32_t x[N]; };
 
+//@ amd_matrix_product amd_words
+/* A row's function: the wave's sums plus a times b, N words each. made: of A and B, factors of that type, and S, the sums. */
+template <class E, int N> using vector_of = E __attribute__((ext_vector_type(N)));
+#define VECTOR(type, n) vector_of<type, n>
+#ifdef TGC_MATRIX_MODEL
+#define MATRIX_PRODUCT(row, N, factor, sum, nsum, made) \
+    static inline void row(sum *sums, words<N> a, words<N> b) { TGC_MATRIX_MODEL(#row, sums, &a, &b); }
+#else
+#define MATRIX_PRODUCT(row, N, factor, sum, nsum, made) \
+    static inline void row(sum *sums, words<N> a, words<N> b) \
+    { \
+        const factor A = __builtin_bit_cast(factor, a), B = __builtin_bit_cast(factor, b); \
+        VECTOR(sum, nsum) S; \
+        __builtin_memcpy(&S, sums, sizeof S); \
+        S = made; \
+        __builtin_memcpy(sums, &S, sizeof S); \
+    }
+#endif
+
+//@ amd_mfma16x16x16_f16 amd_matrix_product
+MATRIX_PRODUCT(mfma16x16x16_f16, 2, VECTOR(_Float16, 4), float, 4, __builtin_amdgcn_mfma_f32_16x16x16f16(A, B, S, 0, 0, 0))
+
+//@ amd_mfma16x16x16_bf16 amd_matrix_product
+MATRIX_PRODUCT(mfma16x16x16_bf16, 2, VECTOR(short, 4), float, 4, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(A, B, S, 0, 0, 0))
+
+//@ amd_wmma16x16x16_f16 amd_matrix_product
+MATRIX_PRODUCT(wmma16x16x16_f16, 8, VECTOR(_Float16, 16), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(A, B, S))
+
+//@ amd_wmma16x16x16_bf16 amd_matrix_product
+MATRIX_PRODUCT(wmma16x16x16_bf16, 8, VECTOR(short, 16), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(A, B, S))
+
+//@ amd_wmma16x16x16gfx12_f16 amd_matrix_product
+MATRIX_PRODUCT(wmma16x16x16gfx12_f16, 4, VECTOR(_Float16, 8), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(A, B, S))
+
+//@ amd_wmma16x16x16gfx12_bf16 amd_matrix_product
+MATRIX_PRODUCT(wmma16x16x16gfx12_bf16, 4, VECTOR(short, 8), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(A, B, S))
+
 //@ amd_fragment amd_words
-/* 2 N neighbours of k, which are `step` apart, for each part of 16 lanes those behind the last part's. lanes: after how
- * many the parts begin again. */
-template <int N> static inline words<N> fragment(const uint16_t *p, int side, int step, int lanes)
+/* N words of neighbours of k, which are `step` apart, for each part of 16 lanes those behind the last part's. LANES: after
+ * how many the parts begin again. */
+template <int N, int LANES, class E> static inline words<N> fragment(const E *p, int side, int step)
 {
-    const int lane = (int)__builtin_amdgcn_workitem_id_x() % lanes;
+    enum { EACH = 4 / sizeof(E), BITS = 8 * sizeof(E) };
+    const int lane = (int)__builtin_amdgcn_workitem_id_x() % LANES;
     words<N> w;
-    p += lane % 16 * side + lane / 16 * (2 * N) * step;
+    p += lane % 16 * side + lane / 16 * (N * EACH) * step;
 #pragma unroll
-    for (int i = 0; i < N; i++, p += 2 * step)
-        w.x[i] = step == 1 ? *(const uint32_t *)p : p[0] | (uint32_t)p[step] << 16;
+    for (int i = 0; i < N; i++, p += EACH * step) {
+        w.x[i] = step == 1 ? *(const uint32_t *)p : 0;
+#pragma unroll
+        for (int j = 0; j < EACH && step != 1; j++)
+            w.x[i] |= ((uint32_t)p[j * step] & 0xffffffffu >> (32 - BITS)) << j * BITS;
+    }
     return w;
 }
 
-//@ amd_mfma16x16x16_b16_a amd_fragment
-static inline words<2> mfma16x16x16_b16_a(const uint16_t *p, int stride) { return fragment<2>(p, stride, 1, 64); }
+//@for mfma16x16x16_f16:2,64 mfma16x16x16_bf16:2,64 wmma16x16x16_f16:8,16 wmma16x16x16_bf16:8,16 wmma16x16x16gfx12_f16:4,32 wmma16x16x16gfx12_bf16:4,32
 
-//@ amd_mfma16x16x16_b16_a_across amd_fragment
-static inline words<2> mfma16x16x16_b16_a_across(const uint16_t *p, int stride) { return fragment<2>(p, 1, stride, 64); }
+//@ amd_a_T amd_fragment
+#define a_T(p, stride) fragment<T>(p, stride, 1)
 
-//@ amd_mfma16x16x16_b16_b amd_fragment
-static inline words<2> mfma16x16x16_b16_b(const uint16_t *p, int stride) { return fragment<2>(p, stride, 1, 64); }
+//@ amd_a_across_T amd_fragment
+#define a_across_T(p, stride) fragment<T>(p, 1, stride)
 
-//@ amd_mfma16x16x16_b16_b_across amd_fragment
-static inline words<2> mfma16x16x16_b16_b_across(const uint16_t *p, int stride) { return fragment<2>(p, 1, stride, 64); }
+//@ amd_b_T amd_fragment
+#define b_T(p, stride) fragment<T>(p, stride, 1)
 
-//@ amd_wmma16x16x16_b16_a amd_fragment
-static inline words<8> wmma16x16x16_b16_a(const uint16_t *p, int stride) { return fragment<8>(p, stride, 1, 16); }
-
-//@ amd_wmma16x16x16_b16_a_across amd_fragment
-static inline words<8> wmma16x16x16_b16_a_across(const uint16_t *p, int stride) { return fragment<8>(p, 1, stride, 16); }
-
-//@ amd_wmma16x16x16_b16_b amd_fragment
-static inline words<8> wmma16x16x16_b16_b(const uint16_t *p, int stride) { return fragment<8>(p, stride, 1, 16); }
-
-//@ amd_wmma16x16x16_b16_b_across amd_fragment
-static inline words<8> wmma16x16x16_b16_b_across(const uint16_t *p, int stride) { return fragment<8>(p, 1, stride, 16); }
-
-//@ amd_wmma16x16x16gfx12_b16_a amd_fragment
-static inline words<4> wmma16x16x16gfx12_b16_a(const uint16_t *p, int stride) { return fragment<4>(p, stride, 1, 32); }
-
-//@ amd_wmma16x16x16gfx12_b16_a_across amd_fragment
-static inline words<4> wmma16x16x16gfx12_b16_a_across(const uint16_t *p, int stride) { return fragment<4>(p, 1, stride, 32); }
-
-//@ amd_wmma16x16x16gfx12_b16_b amd_fragment
-static inline words<4> wmma16x16x16gfx12_b16_b(const uint16_t *p, int stride) { return fragment<4>(p, stride, 1, 32); }
-
-//@ amd_wmma16x16x16gfx12_b16_b_across amd_fragment
-static inline words<4> wmma16x16x16gfx12_b16_b_across(const uint16_t *p, int stride) { return fragment<4>(p, 1, stride, 32); }
-
-//@ amd_mfma16x16x16_f16 amd_words
-/* The wave's sums, 16 x 16, plus a, 16 x 16, times b, 16 x 16. */
-static inline void mfma16x16x16_f16(float *sum, words<2> a, words<2> b)
-{
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("mfma16x16x16_f16", sum, &a, &b);
-#else
-    typedef _Float16 factor __attribute__((ext_vector_type(4)));
-    typedef float sums __attribute__((ext_vector_type(4)));
-    sums s;
-    __builtin_memcpy(&s, sum, sizeof s);
-    s = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(factor, a), __builtin_bit_cast(factor, b), s, 0, 0, 0);
-    __builtin_memcpy(sum, &s, sizeof s);
-#endif
-}
-
-//@ amd_mfma16x16x16_bf16 amd_words
-/* The wave's sums, 16 x 16, plus a, 16 x 16, times b, 16 x 16. */
-static inline void mfma16x16x16_bf16(float *sum, words<2> a, words<2> b)
-{
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("mfma16x16x16_bf16", sum, &a, &b);
-#else
-    typedef short factor __attribute__((ext_vector_type(4)));
-    typedef float sums __attribute__((ext_vector_type(4)));
-    sums s;
-    __builtin_memcpy(&s, sum, sizeof s);
-    s = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(factor, a), __builtin_bit_cast(factor, b), s, 0, 0, 0);
-    __builtin_memcpy(sum, &s, sizeof s);
-#endif
-}
-
-//@ amd_wmma16x16x16_f16 amd_words
-/* The wave's sums, 16 x 16, plus a, 16 x 16, times b, 16 x 16. */
-static inline void wmma16x16x16_f16(float *sum, words<8> a, words<8> b)
-{
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("wmma16x16x16_f16", sum, &a, &b);
-#else
-    typedef _Float16 factor __attribute__((ext_vector_type(16)));
-    typedef float sums __attribute__((ext_vector_type(8)));
-    sums s;
-    __builtin_memcpy(&s, sum, sizeof s);
-    s = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(__builtin_bit_cast(factor, a), __builtin_bit_cast(factor, b), s);
-    __builtin_memcpy(sum, &s, sizeof s);
-#endif
-}
-
-//@ amd_wmma16x16x16_bf16 amd_words
-/* The wave's sums, 16 x 16, plus a, 16 x 16, times b, 16 x 16. */
-static inline void wmma16x16x16_bf16(float *sum, words<8> a, words<8> b)
-{
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("wmma16x16x16_bf16", sum, &a, &b);
-#else
-    typedef short factor __attribute__((ext_vector_type(16)));
-    typedef float sums __attribute__((ext_vector_type(8)));
-    sums s;
-    __builtin_memcpy(&s, sum, sizeof s);
-    s = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(__builtin_bit_cast(factor, a), __builtin_bit_cast(factor, b), s);
-    __builtin_memcpy(sum, &s, sizeof s);
-#endif
-}
-
-//@ amd_wmma16x16x16gfx12_f16 amd_words
-/* The wave's sums, 16 x 16, plus a, 16 x 16, times b, 16 x 16. */
-static inline void wmma16x16x16gfx12_f16(float *sum, words<4> a, words<4> b)
-{
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("wmma16x16x16gfx12_f16", sum, &a, &b);
-#else
-    typedef _Float16 factor __attribute__((ext_vector_type(8)));
-    typedef float sums __attribute__((ext_vector_type(8)));
-    sums s;
-    __builtin_memcpy(&s, sum, sizeof s);
-    s = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(factor, a), __builtin_bit_cast(factor, b), s);
-    __builtin_memcpy(sum, &s, sizeof s);
-#endif
-}
-
-//@ amd_wmma16x16x16gfx12_bf16 amd_words
-/* The wave's sums, 16 x 16, plus a, 16 x 16, times b, 16 x 16. */
-static inline void wmma16x16x16gfx12_bf16(float *sum, words<4> a, words<4> b)
-{
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("wmma16x16x16gfx12_bf16", sum, &a, &b);
-#else
-    typedef short factor __attribute__((ext_vector_type(8)));
-    typedef float sums __attribute__((ext_vector_type(8)));
-    sums s;
-    __builtin_memcpy(&s, sum, sizeof s);
-    s = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(factor, a), __builtin_bit_cast(factor, b), s);
-    __builtin_memcpy(sum, &s, sizeof s);
-#endif
-}
+//@ amd_b_across_T amd_fragment
+#define b_across_T(p, stride) fragment<T>(p, 1, stride)

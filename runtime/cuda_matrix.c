@@ -3,8 +3,8 @@
  * products, as PTX.
  *
  * Lane l of the warp holds, of a factor, row l / 4 (of b: column l / 4) and the neighbours of k from l % 4 times
- * a word's on: words of two or four elements, as many words as the matrix has parts of eight rows and of four
- * words. A tile's rows are `stride` elements apart. NAME_across: they are rows of k, whose words are put
+ * a word's on: words of one, two or four elements, as many words as the matrix has parts of eight rows and of four
+ * words. A tile's rows are `stride` elements apart. a_across, b_across: they are rows of k, whose words are put
  * together from several of them.
  *
  * TGC_MATRIX_MODEL(row, sums, a, b), if it is defined, does what the instruction does.
@@ -27,189 +27,75 @@ static inline uint32_t dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
 }
 
 //@ cuda_words
-struct words2 { uint32_t x[2]; };
-struct words4 { uint32_t x[4]; };
+template <int N> struct words { uint32_t x[N]; };
 
-//@ cuda_word_of
-/* Neighbours of less than 32 bits as a word. */
-template <class T> static inline uint32_t word_of(const T *p) { return *(const uint32_t *)p; }
-
-//@ cuda_word_across
-/* Elements that are `stride` apart as a word. */
-static inline uint32_t word_across(const uint16_t *p, int stride)
-{
-    return p[0] | (uint32_t)p[stride] << 16;
-}
-template <class T> static inline uint32_t word_across(const T *p, int stride)
-{
-    return (uint8_t)p[0] | (uint32_t)(uint8_t)p[stride] << 8 | (uint32_t)(uint8_t)p[2 * stride] << 16 |
-           (uint32_t)(uint8_t)p[3 * stride] << 24;
-}
-
-//@ cuda_m16n8k16_b16_a cuda_words cuda_word_of
-static inline words4 m16n8k16_b16_a(const uint16_t *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane / 4 * stride + lane % 4 * 2;
-    return {word_of(p), word_of(p + 8 * stride), word_of(p + 8), word_of(p + 8 * stride + 8)};
-}
-
-//@ cuda_m16n8k16_b16_a_across cuda_words cuda_word_across
-static inline words4 m16n8k16_b16_a_across(const uint16_t *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane % 4 * 2 * stride + lane / 4;
-    return {word_across(p, stride), word_across(p + 8, stride), word_across(p + 8 * stride, stride),
-            word_across(p + 8 * stride + 8, stride)};
-}
-
-//@ cuda_m16n8k16_b16_b cuda_words cuda_word_of
-static inline words2 m16n8k16_b16_b(const uint16_t *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane / 4 * stride + lane % 4 * 2;
-    return {word_of(p), word_of(p + 8)};
-}
-
-//@ cuda_m16n8k16_b16_b_across cuda_words cuda_word_across
-static inline words2 m16n8k16_b16_b_across(const uint16_t *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane % 4 * 2 * stride + lane / 4;
-    return {word_across(p, stride), word_across(p + 8 * stride, stride)};
-}
-
-//@ cuda_m16n8k8_b32_a cuda_words
-static inline words4 m16n8k8_b32_a(const float *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane / 4 * stride + lane % 4;
-    return {__float_as_uint(p[0]), __float_as_uint(p[8 * stride]), __float_as_uint(p[4]), __float_as_uint(p[8 * stride + 4])};
-}
-
-//@ cuda_m16n8k8_b32_a_across cuda_words
-static inline words4 m16n8k8_b32_a_across(const float *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane % 4 * stride + lane / 4;
-    return {__float_as_uint(p[0]), __float_as_uint(p[8]), __float_as_uint(p[4 * stride]), __float_as_uint(p[4 * stride + 8])};
-}
-
-//@ cuda_m16n8k8_b32_b cuda_words
-static inline words2 m16n8k8_b32_b(const float *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane / 4 * stride + lane % 4;
-    return {__float_as_uint(p[0]), __float_as_uint(p[4])};
-}
-
-//@ cuda_m16n8k8_b32_b_across cuda_words
-static inline words2 m16n8k8_b32_b_across(const float *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane % 4 * stride + lane / 4;
-    return {__float_as_uint(p[0]), __float_as_uint(p[4 * stride])};
-}
-
-//@ cuda_m16n8k32_b8_a cuda_words cuda_word_of
-template <class T> static inline words4 m16n8k32_b8_a(const T *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane / 4 * stride + lane % 4 * 4;
-    return {word_of(p), word_of(p + 8 * stride), word_of(p + 16), word_of(p + 8 * stride + 16)};
-}
-
-//@ cuda_m16n8k32_b8_a_across cuda_words cuda_word_across
-template <class T> static inline words4 m16n8k32_b8_a_across(const T *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane % 4 * 4 * stride + lane / 4;
-    return {word_across(p, stride), word_across(p + 8, stride), word_across(p + 16 * stride, stride),
-            word_across(p + 16 * stride + 8, stride)};
-}
-
-//@ cuda_m16n8k32_b8_b cuda_words cuda_word_of
-template <class T> static inline words2 m16n8k32_b8_b(const T *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane / 4 * stride + lane % 4 * 4;
-    return {word_of(p), word_of(p + 16)};
-}
-
-//@ cuda_m16n8k32_b8_b_across cuda_words cuda_word_across
-template <class T> static inline words2 m16n8k32_b8_b_across(const T *p, int stride)
-{
-    const int lane = threadIdx.x % 32;
-    p += lane % 4 * 4 * stride + lane / 4;
-    return {word_across(p, stride), word_across(p + 16 * stride, stride)};
-}
-
-//@ cuda_m16n8k16_f16 cuda_words
-/* The warp's sums, 16 x 8, plus a, 16 x 16, times b, 16 x 8. */
-static inline void m16n8k16_f16(float *sum, words4 a, words2 b)
-{
+//@ cuda_matrix_product cuda_words
+/* A row's function: the warp's sums, 16 x 8, plus a times b; of: its types as PTX names them, letter: of a sum's register. */
 #ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("m16n8k16_f16", sum, &a, &b);
+#define MATRIX_PRODUCT(row, of, sum, letter) \
+    static inline void row(sum *sums, words<4> a, words<2> b) { TGC_MATRIX_MODEL(#row, sums, &a, &b); }
 #else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
+#define MATRIX_PRODUCT(row, of, sum, letter) \
+    static inline void row(sum *sums, words<4> a, words<2> b) \
+    { \
+        asm volatile("mma.sync.aligned." of " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                     : "+" letter(sums[0]), "+" letter(sums[1]), "+" letter(sums[2]), "+" letter(sums[3]) \
+                     : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1])); \
+    }
 #endif
+
+//@ cuda_m16n8k16_f16 cuda_matrix_product
+MATRIX_PRODUCT(m16n8k16_f16, "m16n8k16.row.col.f32.f16.f16.f32", float, "f")
+
+//@ cuda_m16n8k16_bf16 cuda_matrix_product
+MATRIX_PRODUCT(m16n8k16_bf16, "m16n8k16.row.col.f32.bf16.bf16.f32", float, "f")
+
+//@ cuda_m16n8k8_tf32 cuda_matrix_product
+MATRIX_PRODUCT(m16n8k8_tf32, "m16n8k8.row.col.f32.tf32.tf32.f32", float, "f")
+
+//@ cuda_m16n8k32_i8 cuda_matrix_product
+MATRIX_PRODUCT(m16n8k32_i8, "m16n8k32.row.col.s32.s8.s8.s32", int32_t, "r")
+
+//@ cuda_m16n8k32_u8i8 cuda_matrix_product
+MATRIX_PRODUCT(m16n8k32_u8i8, "m16n8k32.row.col.s32.u8.s8.s32", int32_t, "r")
+
+//@ cuda_fragment cuda_words
+/* The lane's word whose first element is at p, and those `step` apart behind it. */
+template <class E> static inline uint32_t word_at(const E *p, int step)
+{
+    enum { EACH = 4 / sizeof(E), BITS = 8 * sizeof(E) };
+    uint32_t word = 0;
+    if (step == 1 || EACH == 1)
+        return *(const uint32_t *)p;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        word |= ((uint32_t)p[i * step] & 0xffffffffu >> (32 - BITS)) << i * BITS;
+    return word;
 }
 
-//@ cuda_m16n8k16_bf16 cuda_words
-/* The warp's sums, 16 x 8, plus a, 16 x 16, times b, 16 x 8. */
-static inline void m16n8k16_bf16(float *sum, words4 a, words2 b)
+/* The words of eight rows, `side` apart, and of the next eight if there are 16 rows, and the same of k's second half. */
+template <int N, class E> static inline words<N> fragment(const E *p, int side, int step)
 {
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("m16n8k16_bf16", sum, &a, &b);
-#else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
-#endif
+    enum { EACH = 4 / sizeof(E), PARTS = N / 2 };
+    const int lane = threadIdx.x % 32;
+    words<N> w;
+    p += lane / 4 * side + lane % 4 * EACH * step;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        w.x[i] = word_at(p + i % PARTS * 8 * side + i / PARTS * 4 * EACH * step, step);
+    return w;
 }
 
-//@ cuda_m16n8k8_tf32 cuda_words
-/* The warp's sums, 16 x 8, plus a, 16 x 8, times b, 8 x 8. */
-static inline void m16n8k8_tf32(float *sum, words4 a, words2 b)
-{
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("m16n8k8_tf32", sum, &a, &b);
-#else
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
-#endif
-}
+//@for m16n8k16_f16: m16n8k16_bf16: m16n8k8_tf32: m16n8k32_i8: m16n8k32_u8i8:
 
-//@ cuda_m16n8k32_i8 cuda_words
-/* The warp's sums, 16 x 8, plus a, 16 x 32, times b, 32 x 8. */
-static inline void m16n8k32_i8(int32_t *sum, words4 a, words2 b)
-{
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("m16n8k32_i8", sum, &a, &b);
-#else
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
-                 : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
-#endif
-}
+//@ cuda_a_T cuda_fragment
+#define a_T(p, stride) fragment<4>(p, stride, 1)
 
-//@ cuda_m16n8k32_u8i8 cuda_words
-/* The warp's sums, 16 x 8, plus a, 16 x 32 without signs, times b, 32 x 8. */
-static inline void m16n8k32_u8i8(int32_t *sum, words4 a, words2 b)
-{
-#ifdef TGC_MATRIX_MODEL
-    TGC_MATRIX_MODEL("m16n8k32_u8i8", sum, &a, &b);
-#else
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
-                 : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
-#endif
-}
+//@ cuda_a_across_T cuda_fragment
+#define a_across_T(p, stride) fragment<4>(p, 1, stride)
+
+//@ cuda_b_T cuda_fragment
+#define b_T(p, stride) fragment<2>(p, stride, 1)
+
+//@ cuda_b_across_T cuda_fragment
+#define b_across_T(p, stride) fragment<2>(p, 1, stride)

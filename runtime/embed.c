@@ -21,7 +21,7 @@
 
 static const char OPENCL[] = "opencl_";
 
-struct type { char suffix[16], word[32]; };
+struct type { char suffix[32], word[32]; };
 
 static bool is_word(char c)
 {
@@ -29,7 +29,7 @@ static bool is_word(char c)
 }
 
 /* With --code: the names of the pieces so far, those that are functions marked. */
-enum { MOST_PIECES = 1024, MOST_NAME = 64 };
+enum { MOST_PIECES = 1024, MOST_NAME = 64, MOST_TYPES = 16 };
 static struct { char name[MOST_NAME]; bool is_function; } piece_list[MOST_PIECES];
 static int npiece;
 
@@ -242,14 +242,14 @@ static void embed_section(FILE *out, const char *file, const char *text, const c
 
 static void embed_text(FILE *out, const char *file, const char *text, bool code)
 {
-    struct type type[8];
+    struct type type[MOST_TYPES];
     int ntype = 0;
     while (*text) {
         const char *next = strstr(text, "//@for "), *end = next ? next : text + strlen(text);
         for (int k = 0; k < (ntype > 0 ? ntype : 1); k++)
             embed_section(out, file, text, end, ntype > 0 ? &type[k] : NULL, code);
         if (next)
-            ntype = read_types(next + strlen("//@for "), type, 8);
+            ntype = read_types(next + strlen("//@for "), type, MOST_TYPES);
         text = end + (next ? strcspn(next, "\n") : 0);
     }
 }

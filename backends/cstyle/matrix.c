@@ -1,11 +1,11 @@
 /* matrix.c - a wave's products in a kernel's text: tiles that all threads of the wave load together, and
  * the instruction that adds their product to the sums that each thread has.
  *
- *      const auto a = m16n8k16_b16_a(&tile[at], 40);
+ *      const auto a = a_m16n8k16_f16(&tile[at], 40);
  *      m16n8k16_f16(sum[row][column][0], a, b);
  *
  * The functions are pieces of runtime/ in the device's language: a product has its row's name (ir/matrix.def),
- * a load the row's shape, the bits of an element, and the factor.
+ * a load the factor's and the row's.
  */
 #include "backends/cstyle/writer.h"
 
@@ -22,8 +22,7 @@ void matrix_load(struct writer *w, const struct uop *u)
     if (!product)
         TGC_BUG(w->t, "kernel %s: a tile without a product", w->f->k->name);
     const char *row = matrix_row(MATRIX_ROW(product->arg.i))->text, *name = writer_local(w, factor ? "b" : "a");
-    const char *function = mem_printf(t, "%.*s_b%d_%c%s", (int)strcspn(row, "_"), row, dtype_bits(u->dtype),
-                                      factor ? 'b' : 'a', MATRIX_ALONG_K(product->arg.i, factor) ? "" : "_across");
+    const char *function = mem_printf(t, "%s%s_%s", factor ? "b" : "a", MATRIX_ALONG_K(product->arg.i, factor) ? "" : "_across", row);
     writer_operands(w, u, 2, src);
     w->f->is_used[writer_place(w, b)] = true;
     const char *args = mem_printf(t, "&%s[%s], %lld", writer_place_name(w, b), src[1].s,

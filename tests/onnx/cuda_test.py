@@ -235,7 +235,7 @@ def lanes_that_diverge(tgc, folder):
     (folder / "net.c").write_text(of_text((folder / "net.c").read_text(), text, broken))
     T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
     done = T.run([folder / "net", "--selftest"], env=twin.environment_of(folder, "net"))
-    expect(done.status != 0 and re.search(r"emulator: net_\w+: divergent operation of a sub-group: .*TGC_MATRIX_MODEL", done.err), done.describe())
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: divergent operation of a sub-group: .*MATRIX_PRODUCT", done.err), done.describe())
 
 
 def shuffles(tgc, folder):
