@@ -233,6 +233,11 @@ class Graph:
                                         1e-6 if oracle.is_rough(node) else 0.0) for a in arrays]
         return arrays
 
+    @functools.cached_property
+    def doubted(self):
+        """doubt(), once."""
+        return self.doubt()
+
     def doubt(self):
         """More tracks of everything. Whether shapes are the same in them, too."""
         for value in self.values.values():

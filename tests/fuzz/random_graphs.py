@@ -40,11 +40,13 @@ import amd
 import cuda
 import emulator
 import generate
+import joined
 import oracle
 import tgc as T
 from suite import Failure, Suite
 
 GROUP = 4  # graphs a case
+TOGETHER = 128  # --joined: graphs a case, of which those of one opset are a program
 FULL = 32  # --fast: one graph of so many is built with sanitizers and optimization, too
 TCC = shutil.which("tcc")
 ARRAYS = ("--weights=array",) if TCC else ()        # on a device: tcc has no u"" strings
@@ -56,12 +58,15 @@ LEVELS = ((), ("-O0",))
 OTHERS = (("--threads=2",), ("--cache=0",), ("--weights=array",), ("--weights=incbin", "--cache=0", "--cpu=generic"),
           ("-O3",), ("--cpu=generic",), ("--threads=3", "--weights=array", "--cache=0"))
 EMULATED = {"opencl": ((), ("--cpu=pocl",), ("--cpu=adreno630",), ("-O0",), ("--cache=0", "--cpu=pocl"), ("--cache=0",),
-                       ("--cpu=adreno630", "--image", "--no-locals"), ("--image",), ("--cpu=intel-xe",)),
-            "cuda": (("--cpu=sm_80",), ("--cpu=sm_90a",), ("--no-locals",), ("-O0",), ("--cache=0",)),
-            "amd": (("--cpu=gfx1100",), ("--cpu=gfx90a",), ("--no-locals",), ("-O0",), ("--cache=0",)),
-            "metal": ((), ("--no-locals",), ("-O0",), ("--cache=0",))}
+                       ("--cpu=adreno630", "--image", "--no-locals"), ("--image",), ("--cpu=intel-xe",), ("--vectors=always",),
+                       ("--cpu=adreno630", "--vectors=always", "--image")),
+            "cuda": (("--cpu=sm_80",), ("--cpu=sm_90a",), ("--no-locals",), ("-O0",), ("--cache=0",), ("--cpu=sm_90a", "--vectors=always")),
+            "amd": (("--cpu=gfx1100",), ("--cpu=gfx90a",), ("--cpu=gfx942",), ("--cpu=gfx1201",), ("--no-locals",), ("-O0",), ("--cache=0",),
+                    ("--cpu=gfx90a", "--vectors=always"), ("--vectors=always",)),
+            "metal": ((), ("--no-locals",), ("-O0",), ("--cache=0",), ("--cpu=m4",), ("--vectors=always",))}
 TEXTS = {"cuda": "cu", "amd": "hip"}       # the kernels' text, which the emulator needs
-DEVICES = {"--cpu=sm_90a": "arch=90", "--cpu=gfx90a": "version=gfx90a"}
+DEVICES = {"sm_90a": "arch=90", "gfx90a": "version=gfx90a", "gfx942": "version=gfx942", "gfx1201": "version=gfx1201",
+           "intel-xe": "local=65536 subgroup=16"}
 TALLY = collections.Counter()
 LOCK = threading.Lock()
 
@@ -93,6 +98,14 @@ class Trial:
                 dims[axis] = "n" if axis in getattr(value, "dynamic", ()) else None
         return helper.make_tensor_value_info(name, oracle.proto_type(value.array), dims)
 
+    def bounds(self):
+        """Of the run-time dimension, as --dim has it."""
+        moves = any(getattr(self.graph.values[name], "dynamic", ()) for name in self.inputs)
+        return [f"n<={self.graph.sizes[0]}"] if moves else []
+
+    def dims(self):
+        return [f"--dim={dim}" for dim in self.bounds()]
+
     def model(self):
         values = self.graph.values
         graph = helper.make_graph(
@@ -117,12 +130,12 @@ class Trial:
 
 
 class Tester:
-    def __init__(self, tgc, folder, emulated=False):
-        self.tgc, self.folder, self.emulated = tgc, folder, emulated
+    def __init__(self, tgc, folder, emulated=None, turn=None):
+        """emulated: the target; turn: which of its ways, if not that of the graph's seed."""
+        self.tgc, self.folder, self.emulated, self.turn = tgc, folder, emulated, turn
         kernels = folder / "kernels"
         self.env = None
         if emulated == "cuda":
-            cuda.need_nvrtc()
             self.env = emulator.cuda_environment(OPTIONS.build, folder / "net.cu", cache=kernels)
         elif emulated == "amd":
             amd.need_compiler()
@@ -132,10 +145,21 @@ class Tester:
         elif emulated:
             self.env = emulator.environment(OPTIONS.build, cache=kernels)
 
+    def tools(self, seed):
+        """The environment in which tgc compiles. The emulated device runs kernels from their text: NVRTC itself compiles one graph's of so many."""
+        if self.emulated != "cuda":
+            return None
+        if seed % FULL == 0:
+            cuda.need_nvrtc()
+            return None
+        return {"TGC_NVRTC": str(emulator.nvrtc(OPTIONS.build))}
+
     def levels(self, seed):
+        if self.emulated:
+            ways = EMULATED[self.emulated]
+            return ((f"--target={self.emulated}", *ARRAYS, *ways[(seed if self.turn is None else self.turn) % len(ways)]),)
         if OPTIONS.emulator:
-            ways = EMULATED[OPTIONS.emulator]
-            return ((f"--target={OPTIONS.emulator}", *ARRAYS, *ways[seed % len(ways)]) if self.emulated else (),)
+            return ((),)
         if OPTIONS.level:
             return tuple(tuple(level.split()) for level in OPTIONS.level)
         if not OPTIONS.fast or seed % FULL == 0:
@@ -188,10 +212,9 @@ class Tester:
         model = self.folder / "model.onnx"
         onnx.save(trial.model(), model)
         graph = trial.graph
-        moving = any(getattr(graph.values[n], "dynamic", ()) for n in trial.inputs)
-        dims = ("--dim", f"n<={graph.sizes[0]}") if moving else ()
+        dims = trial.dims()
         for level in () if OPTIONS.run else self.levels(graph.seed):
-            done = T.run([self.tgc, model, "-o", self.folder / "net.c", *dims, *level], timeout=60)
+            done = T.run([self.tgc, model, "-o", self.folder / "net.c", *dims, *level], timeout=PATIENCE, env=self.tools(graph.seed))
             if done.status == 1 and not done.timed_out and done.err.strip():
                 raise Refused(done.err.strip())
             if done.status != 0 or done.timed_out:
@@ -199,13 +222,13 @@ class Tester:
             if OPTIONS.only_compile:
                 continue
             if self.emulated in TEXTS:
-                T.must(T.run([self.tgc, model, "-o", self.folder / f"net.{TEXTS[self.emulated]}", *dims, *level], timeout=60))
+                T.must(T.run([self.tgc, model, "-o", self.folder / f"net.{TEXTS[self.emulated]}", *dims, *level], timeout=PATIENCE))
             try:
                 self.build(level, graph.seed)
             except Failure as why:
                 return f"cc of {' '.join(level) or 'default'}: {why}"
-            if self.emulated in TEXTS:
-                self.env["TGC_EMULATOR_DEVICE"] = DEVICES.get(next((word for word in level if word.startswith("--cpu=")), ""), "")
+            if self.emulated:
+                self.env["TGC_EMULATOR_DEVICE"] = next((DEVICES.get(word[6:], "") for word in level if word.startswith("--cpu=")), "")
             wrong = None if self.emulated else self.selftest(trial)
             if wrong:
                 return f"selftest of {' '.join(level) or 'default'}: {wrong}"
@@ -213,7 +236,7 @@ class Tester:
             for s, size in enumerate(graph.sizes):
                 try:
                     got = program.run([graph.values[n].tracks[s][0] for n in trial.inputs],
-                                      timeout=30)
+                                      timeout=PATIENCE)
                 except Failure as why:
                     return f"run of {' '.join(level) or 'default'} at n={size}: {why}"
                 if "emulator: " in program.said:
@@ -250,7 +273,7 @@ class Tester:
 
     def settle(self, trial):
         """Drops what tgc refuses; what remains and the verdict on it."""
-        while trial.outputs:
+        while trial and trial.outputs:
             try:
                 return trial, self.check(trial)
             except Refused as why:
@@ -378,7 +401,7 @@ def describe(trial, verdict):
 def in_doubt(tester, trial, verdict):
     """The verdict where more tracks of noise do not part, either, or cannot be computed."""
     try:
-        return tester.still_wrong(trial) if trial.graph.doubt() else None
+        return tester.still_wrong(trial) if trial.graph.doubted else None
     except generate.Rejected:
         return verdict
 
@@ -388,26 +411,80 @@ def wrong_by_c(trial, folder):
     return Tester(TGC, folder).still_wrong(trial)
 
 
+def verdict_of(tester, trial):
+    """What is wrong with the trial, less what tgc refuses, and what not only rounding or the C target is."""
+    trial, verdict = tester.settle(trial)
+    if verdict:
+        verdict = in_doubt(tester, trial, verdict)
+    if verdict and tester.emulated and wrong_by_c(trial, tester.folder):
+        verdict = None
+    return trial, verdict
+
+
 def one_graph(seed, keep=False):
     graph = generate.make(seed)
     outputs = choose_outputs(graph)
-    if not outputs:
-        return 0
     folder = T.scratch(SCRATCH / str(seed))
-    tester = Tester(TGC, folder, OPTIONS.emulator)
-    trial = Trial(graph, graph.nodes, outputs)
-    trial, verdict = tester.settle(without_doubles(trial) if OPTIONS.emulator == "metal" else trial)
-    if verdict:
-        verdict = in_doubt(tester, trial, verdict)
-    if verdict and OPTIONS.emulator and wrong_by_c(trial, folder):
-        verdict = None
+    for target in OPTIONS.emulator or [None] if outputs else ():
+        one_trial(Tester(TGC, folder, target), suited(Trial(graph, graph.nodes, outputs), target))
+    if not keep:
+        shutil.rmtree(folder)
+
+
+def suited(trial, target):
+    return without_doubles(trial) if target == "metal" else trial
+
+
+def one_trial(tester, trial):
+    trial, verdict = verdict_of(tester, trial)
     if verdict:
         trial, verdict = tester.shrink(trial, verdict)
         tester.still_wrong(trial)
-        raise Failure(f"seed {seed}: {describe(trial, verdict)}\nsee {folder}")
-    if not keep:
-        shutil.rmtree(folder)
-    return len(trial.nodes)
+        raise Failure(f"seed {trial.graph.seed}, {tester.emulated or 'C'}: {describe(trial, verdict)}\nsee {tester.folder}")
+
+
+def joined_graphs(seeds):
+    """The graphs of these seeds, several as one program, by each target. Where one is wrong each of its graphs is looked at alone."""
+    made = []
+    for seed in seeds:
+        graph = generate.make(seed)
+        outputs = choose_outputs(graph)
+        if outputs:
+            made.append(Trial(graph, graph.nodes, outputs))
+    failures = []
+    for group in joined.groups(made):
+        for target in OPTIONS.emulator:
+            failures += joined_group(target, [suited(trial, target) for trial in group])
+    if failures:
+        raise Failure("\n\n".join(failures))
+
+
+def joined_group(target, trials):
+    """What fails."""
+    whole, failures = joined.Joined.of(trials), []
+    if not whole:
+        return []
+    turn = whole.graph.seed
+    tester = Tester(TGC, T.scratch(SCRATCH / f"{target}-{turn}"), target, turn)
+    whole, verdict = tester.settle(whole)
+    for trial in whole.trials if verdict else ():
+        try:
+            one_trial(Tester(TGC, T.scratch(SCRATCH / f"{target}-{trial.graph.seed}-alone"), target, turn), trial)
+        except Failure as why:
+            failures.append(str(why))
+    if verdict and not failures and still_wrong_together(tester, whole):
+        failures = [f"{target}, seeds {', '.join(str(trial.graph.seed) for trial in whole.trials)}, as one program alone: {verdict}\nsee {tester.folder}"]
+    if not failures and not OPTIONS.keep:
+        shutil.rmtree(tester.folder)
+    return failures
+
+
+def still_wrong_together(tester, whole):
+    """Not by noise, which more tracks of it may tell."""
+    try:
+        return all([trial.graph.doubted for trial in whole.trials]) and tester.still_wrong(joined.Joined(whole.trials))
+    except generate.Rejected:
+        return True
 
 
 def graphs(first, count, keep=False):
@@ -421,6 +498,13 @@ def graphs(first, count, keep=False):
         raise Failure("\n\n".join(failures))
 
 
+def targets(text):
+    chosen = text.split(",")
+    if not set(chosen) <= set(EMULATED):
+        raise ValueError
+    return chosen
+
+
 def options(parser):
     parser.add_argument("--seed", type=int)
     parser.add_argument("--count", type=int, default=1)
@@ -428,18 +512,24 @@ def options(parser):
     parser.add_argument("--level", action="append", help="tgc's options, instead of the usual ones; more than once: each in turn")
     parser.add_argument("--run", action="append", help="tgc's options for `tgc run`, instead of the usual ways; more than once: each in turn")
     parser.add_argument("--only-compile", action="store_true", help="by tgc, not by a C compiler; nothing runs")
-    parser.add_argument("--emulator", nargs="?", const="opencl", choices=sorted(EMULATED),
-                        help="by OpenCL, CUDA, AMD or Metal on the emulated device, instead of the usual ways")
+    parser.add_argument("--emulator", nargs="?", const="opencl", type=targets,
+                        help="by these targets (opencl, cuda, amd, metal) on the emulated device, instead of the usual ways")
+    parser.add_argument("--joined", action="store_true", help="on the emulated device: many graphs as one program")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
 
 
 suite = Suite("fuzz")
 OPTIONS = suite.parse(options)
+PATIENCE = 900 if OPTIONS.joined else 60      # seconds; a long run is beside others
 TGC = T.find_tgc(OPTIONS.build).resolve()
 HAS_LLVM = T.has_llvm(TGC)
 SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "fuzz"
-if OPTIONS.seed is not None:
+if OPTIONS.seed is not None and OPTIONS.joined:
+    for first in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count, TOGETHER):
+        last = min(first + TOGETHER, OPTIONS.seed + OPTIONS.count) - 1
+        suite.add(f"seeds {first}-{last} by {', '.join(OPTIONS.emulator)}", joined_graphs, range(first, last + 1))
+elif OPTIONS.seed is not None:
     for seed in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count):
         suite.add(f"seed {seed}", graphs, seed, 1, OPTIONS.keep)
 else:

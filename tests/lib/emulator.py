@@ -82,6 +82,11 @@ def metal_library(build):
     return folder_of(build, metal) / METAL
 
 
+def nvrtc(build):
+    """What stands for CUDA's compiler where programs are many: $TGC_NVRTC."""
+    return folder_of(build, stand_in) / "libnvrtc.so.11.2"
+
+
 def remove_old(folder):
     """Those of an hour ago: another suite may use a younger one."""
     for old in folder.iterdir() if folder.exists() else ():
@@ -125,6 +130,10 @@ def amd(_, folder):
 
 def metal(_, folder):
     link(folder, METAL, [*(SOURCES / "metal").glob("*.c"), *(SOURCES / f"{name}.c" for name in KERNELS)])
+
+
+def stand_in(_, folder):
+    link(folder, "libnvrtc.so.11.2", [SOURCES / "compilers" / "nvrtc.c"])
 
 
 def environment(build, which=library, **more):
