@@ -5,6 +5,11 @@
  * A copy in local memory has what a block's threads read of an operand in the loops of its sum that
  * are inside of `axis`; the threads copy neighbours of the operand's memory, each as many at a time as
  * are a vector. Bytes of a sum's group are copied whole, and stay neighbours.
+ *
+ *      local 0.sum0 axis=0 n=0 to=0 operand=0  sum over ko, ki   ko: copy[i][ki] by all threads, barrier
+ *
+ * With to=0 the copy's loops are those of a box of the operand (passes/analysis/box.c): loops whose turns follow
+ * each other in its memory are one, and the threads share the outermost.
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -129,6 +134,26 @@ static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct 
     }
 }
 
+/* The copy's own ranges as parts of loops of a box, outermost first: neighbours of loops, whose turns follow each other,
+ * are one. Returns how many there are, that of the block's threads first. */
+static int divide_box(struct tgc *t, struct copy *c, struct uop **loop)
+{
+    int n = 0;
+    for (int a = 0, last; a < c->ndim; a = last + 1) {
+        int64_t turns = c->n[a];
+        for (last = a; last + 1 < c->ndim && c->stride[last] == sat_mul(c->n[last + 1], c->stride[last + 1]); last++)
+            turns = sat_mul(turns, c->n[last + 1]);
+        struct uop *r = uop_axis(t, uop_int(t, turns), AXIS_LOOP, n ? WORKER_EACH : WORKER_BLOCK);
+        for (int k = a; k <= last; k++) {
+            turns /= c->n[k];
+            c->own[k] = sym_div(t, k > a ? sym_mod(t, r, uop_int(t, turns * c->n[k])) : r, uop_int(t, turns));
+        }
+        if (r->op == OP_RANGE)
+            loop[n++] = r;
+    }
+    return n;
+}
+
 /* Whether so many neighbours are one transaction wherever a thread begins: they are in the memory that
  * is read, groups of bytes in the copy, too, and no condition tells them apart. */
 static bool copies_vectors(struct work *w, const struct copy *c, const struct uop *load, int64_t width)
@@ -169,17 +194,64 @@ static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
     return load;
 }
 
+/* The copy's loops, by the elements that each thread copies: of so many neighbours at once. */
+static bool list_turns(struct work *w, struct copy *c, const struct uop *load, int64_t threads, int64_t width,
+                       struct uop **loop, int *n)
+{
+    struct tgc *t = w->t;
+    int64_t total = 1;
+    for (int a = 0; a < c->ndim; a++)
+        total = sat_mul(total, c->n[a]);
+    if (width < c->unit || width > 16 || width % c->unit)
+        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
+    width /= c->unit;
+    if (total % (threads * width))
+        return work_refuse(w, "each of the block's threads copies as many elements");
+    if (width > 1 && !copies_vectors(w, c, load, width))
+        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
+    struct uop *turn = work_new_range(t, total / threads / width, AXIS_LOOP),
+               *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
+               *lane = work_new_range(t, width, AXIS_VECTOR);
+    divide_element(t, c, sym_add(t, sym_muli(t, turn, threads), thread), lane, width);
+    if (turn->op == OP_RANGE)
+        loop[(*n)++] = turn;
+    loop[(*n)++] = thread;
+    if (c->group)
+        loop[(*n)++] = uop_axis(t, c->group->src[0], AXIS_GROUP, WORKER_EACH);
+    if (lane->op == OP_RANGE)
+        loop[(*n)++] = lane;
+    return true;
+}
+
+/* What is copied, as bits where that is a narrow float, which is not converted to f32 and back; stored at `at` in the
+ * loops, and loaded from `from`. */
+static struct uop *copied(struct work *w, struct uop *value, struct uop *at, struct uop *from, struct uop *const *loop, int n,
+                          struct uop_map *by, int64_t nelem)
+{
+    struct tgc *t = w->t;
+    struct uop *src[2 + MAX_RANK] = {uop_substitute_all(t, value, by), at};
+    bool as_bits = dtype_is_float(value->dtype) && dtype_bits(value->dtype) == 16;
+    enum dtype kept = as_bits ? DTYPE_U16 : value->dtype;
+    src[0] = as_bits ? uop_intern(t, OP_BITCAST, kept, src, 1, (union arg){0}) : src[0];
+    for (int i = 0; i < n; i++)
+        src[2 + i] = loop[i];
+    union arg memory = {.p = work_new_memory(w, kept, nelem, SPACE_LOCAL)};
+    struct uop *read[2] = {uop_intern(t, OP_STAGE, kept, src, 2 + n, memory), from};
+    struct uop *copy = uop_intern(t, OP_LOAD, kept, read, 2, (union arg){0});
+    return as_bits ? uop_intern(t, OP_BITCAST, value->dtype, &copy, 1, (union arg){0}) : copy;
+}
+
 bool apply_local(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
-    struct uop *sum, *at = uop_int(t, 0), *from = at, *src[6], *e;
+    struct uop *sum, *at = uop_int(t, 0), *from = at, *loop[MAX_RANK];
     struct uop_map by = {.t = t, .scratch = true};
     struct copy c;
-    int nsrc = 2;
+    int nloop = 0;
     if (!work_take_sum(w, opt, opt->axis, &sum))
         return false;
-    struct uop *store = w->ast->src[opt->store], *load = find_operand(w, sum, opt->operand), *group;
-    int64_t threads = threads_of(store), total = 1, width = opt->to ? opt->to : 1;
+    struct uop *store = w->ast->src[opt->store], *load = find_operand(w, sum, opt->operand);
+    int64_t threads = threads_of(store);
     if (!load || work_stage_of(w, store, sum))
         return work_refuse(w, "the sum has no such operand");
     struct uop *value = matrix_operand(sum, load);
@@ -187,25 +259,20 @@ bool apply_local(struct work *w, const struct opt *opt)
         return work_refuse(w, "a copy in local memory is for a block's threads");
     if (!find_copy(w, store, sum, load, opt->axis, &c))
         return false;
-    for (int a = 0; a < c.ndim; a++)
-        total = sat_mul(total, c.n[a]);
-    if (width < c.unit || width > 16 || width % c.unit || opt->n < 0 || opt->n > 64 || opt->n % c.unit)
-        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
-    width /= c.unit;
-    if (total % (threads * width))
-        return work_refuse(w, "each of the block's threads copies as many elements");
-    if (width > 1 && !copies_vectors(w, &c, load, width))
-        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
-    struct uop *turn = work_new_range(t, total / threads / width, AXIS_LOOP),
-               *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
-               *lane = work_new_range(t, width, AXIS_VECTOR);
-    group = c.group ? uop_axis(t, c.group->src[0], AXIS_GROUP, WORKER_EACH) : NULL;
-    e = sym_add(t, sym_muli(t, turn, threads), thread);
-    divide_element(t, &c, e, lane, width);
+    if (opt->n < 0 || opt->n > 64 || opt->n % c.unit)
+        return work_refuse(w, "rows of a copy are longer by no whole groups");
+    if (opt->to == 0 && (c.group || opt->n))
+        return work_refuse(w, "a box has no groups of bytes, and no longer rows");
+    if (opt->to == 0)
+        nloop = divide_box(t, &c, loop);
+    else if (!list_turns(w, &c, load, threads, opt->to, loop, &nloop))
+        return false;
     int64_t step = c.unit;
-    if (group) {
-        map_set(&by, c.group, group);
-        at = group, from = c.group;
+    if (c.group) {
+        for (int i = 0; i < nloop; i++)
+            at = range_is(loop[i], AXIS_GROUP) ? loop[i] : at;
+        map_set(&by, c.group, at);
+        from = c.group;
     }
     for (int a = c.ndim - 1; a >= 0; a--) {
         map_set(&by, c.of[a], c.own[a]);
@@ -214,24 +281,7 @@ bool apply_local(struct work *w, const struct opt *opt)
         step = sat_mul(step, c.n[a]);
         step += a == c.row ? opt->n : 0;
     }
-    src[0] = uop_substitute_all(t, value, &by);
-    src[1] = at;
-    if (turn->op == OP_RANGE)
-        src[nsrc++] = turn;
-    src[nsrc++] = thread;
-    if (group)
-        src[nsrc++] = group;
-    if (lane->op == OP_RANGE)
-        src[nsrc++] = lane;
-    /* narrow floats are copied as their bits, not converted to f32 and back */
-    bool as_bits = dtype_is_float(value->dtype) && dtype_bits(value->dtype) == 16;
-    enum dtype kept = as_bits ? DTYPE_U16 : value->dtype;
-    src[0] = as_bits ? uop_intern(t, OP_BITCAST, kept, src, 1, (union arg){0}) : src[0];
-    union arg memory = {.p = work_new_memory(w, kept, step, SPACE_LOCAL)};
-    struct uop *read[2] = {uop_intern(t, OP_STAGE, kept, src, nsrc, memory), from};
-    struct uop *copy = uop_intern(t, OP_LOAD, kept, read, 2, (union arg){0});
-    if (as_bits)
-        copy = uop_intern(t, OP_BITCAST, value->dtype, &copy, 1, (union arg){0});
+    struct uop *copy = copied(w, value, at, from, loop, nloop, &by, step);
     struct uop *now = uop_substitute(t, store, value, copy);
     work_put_stores(w, opt->store, &now, 1);
     return true;

@@ -1,0 +1,22 @@
+/* box.h - copies to local memory of boxes of tensors (OP_BULK). */
+#ifndef TGC_BOX_H
+#define TGC_BOX_H
+
+#include "passes/analysis/access.h"
+
+/* A box of the tensor that begins at element `first` of a buffer: axes innermost first, their strides ascending.
+ * What is beyond a size is 0. */
+struct box_axis { struct uop *coordinate; int64_t size, stride, extent; };
+struct box {
+    struct uop *memory;          /* the buffer */
+    int64_t first;
+    struct box_axis axis[BULK_RANK]; int rank;
+    int64_t nelem, row;          /* elements of it; those of its innermost axis, which lie in a row */
+};
+/* Of a value that is stored at element `at` of local memory in these loops, outermost first: it is what a buffer has in
+ * a box, at its place in the box, or 0. panel: the local memory's, as buffer.panel. false: it is no such box; *why
+ * says what the engine does not copy. */
+bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop, int64_t panel,
+              struct box *b, const char **why);
+
+#endif
