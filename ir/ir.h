@@ -174,7 +174,8 @@ struct buffer {
     struct uop *base_offset;
     bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
     bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
-    /* the same: it has so many equal parts, which the steps of a sum use in turn, and how what they copy
+    bool is_register;            /* the same: of each of a block's threads, which passes it on to itself */
+    /* is_local: it has so many equal parts, which the steps of a sum use in turn, and how what they copy
      * comes there; 0: it has none */
     int ring;
     enum transfer transfer;

@@ -329,6 +329,8 @@ static void print_memory(struct printer *p, const struct buffer *b)
         text_printf(p->out, " %s", space_name(SPACE_LOCAL));
     if (b->ring)
         text_printf(p->out, " ring %d %s", b->ring, transfer_name(b->transfer));
+    if (b->is_register)
+        text_puts(p->out, " registers");
     if (b->kind == BUFFER_WEIGHT && b->storage)
         print_storage(p, b->storage);
     if (b->base) {

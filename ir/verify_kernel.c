@@ -315,8 +315,9 @@ static void check_block(const struct kernel_verifier *k, const struct uop *sink)
         bool items = count_workers(store, WORKER_ITEM, &threads) > 0;
         require(&k->v, store, count_block_loops(store) == !items,
                 "no loop, or several, of a store are a block's");
-        enum space space = buffer_space(uop_buffer_of(store->src[0]));
-        require(&k->v, store, space == SPACE_GLOBAL || (space == SPACE_LOCAL && items),
+        const struct buffer *to = uop_buffer_of(store->src[0]);
+        enum space space = buffer_space(to);
+        require(&k->v, store, space == SPACE_GLOBAL || ((space == SPACE_LOCAL || to->is_register) && items),
                 "a block's threads pass scratch on that is each thread's own");
         for (int j = 0; j < n; j++)
             if (order[j]->op == OP_STAGE)

@@ -3,7 +3,7 @@
  *
  *      file    = ( "kernel" | "linear" ) { line }
  *      line    = "symbol" 'N' least greatest [ "counter" ]
- *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" ] [ order ]
+ *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" [ "doubled" ] | "registers" ] [ order ]
  *                [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
  *              | ( "range" | "for" ) rN [ ".team" | ".block" | ".grid" | ".item" ] "<" expr [ string ]
  *              | "end" rN
@@ -478,6 +478,7 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     b->is_local = accept_word(&k->r, space_name(SPACE_LOCAL));
     if (b->is_local && kind != BUFFER_SCRATCH)
         return read_error(&k->r, &space, "only scratch is local");
+    b->is_register = kind == BUFFER_SCRATCH && !b->is_local && accept_word(&k->r, "registers");
     if (!read_ring(k, b) || !read_order(k, b))
         return false;
     if (accept_word(&k->r, "in")) {

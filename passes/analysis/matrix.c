@@ -127,7 +127,7 @@ static bool read_product(struct tgc *t, const struct uop *store, const struct uo
     for (int exchanged = 0; exchanged < 2; exchanged++) {
         bool fits = matrix_factors(sum, row, exchanged, factor);
         for (int i = 0; i < 2 && fits; i++)
-            fits = (factor[i] = bits_of(factor[i]))->op == OP_LOAD && factor[i]->nsrc == 2 && factor[i]->src[0]->op == OP_STAGE &&
+            fits = (factor[i] = bits_of(factor[i]))->op == OP_LOAD && factor[i]->nsrc == 2 &&
                    buffer_space(uop_buffer_of(factor[i]->src[0])) == SPACE_LOCAL &&
                    find_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, &axes, &p->factor[i]);
         if (fits)

@@ -212,6 +212,8 @@ static void open_blocks(struct online *x, struct uop *outweighed)
                     : sym_min(t, sym_sub(t, end, x->at), uop_int(t, x->most_keys));
 }
 
+void online_open_blocks(struct online *x) { open_blocks(x, NULL); }
+
 /* Whether keys hidden by a finite mask have exponentials of 0 for all of the tile's queries, given
  * what these have seen: e^-110 is 0 in f32. A dot product of a query and a key is at most the sum
  * of the query's magnitudes times the largest ones over all keys. */
@@ -528,11 +530,14 @@ struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_sh
         return NULL;
     struct online by = {.t = t, .store = open_bands(&x), .rows = shape->rows, .group = shape->groups,
                         .step = shape->keys, .whole = shape->whole,
-                        .align = shape->whole ? shape->keys : shape->groups};
+                        .align = shape->whole ? shape->keys : shape->groups, .tiles = shape->tiles};
     if (!online_parts(&by) || online_columns(&by, column, &n) < 0)
         return NULL;
     open_tile(&by);
-    put_attention(&by);
+    if (!by.tiles)
+        put_attention(&by);
+    else if (!online_put_tiles(&by))
+        return NULL;
     struct stores all = {0};
     for (int level = 0; level < LEVELS; level++)
         for (int k = 0; k < by.out[level].n; k++)

@@ -47,6 +47,7 @@ struct online {
     /* of the new kernel */
     int64_t rows, group, step, align;       /* see online_shape; a block begins at a multiple of align */
     bool whole;
+    const struct online_tiles *tiles;       /* NULL: sums are those of single numbers */
     struct uop *valid;           /* of the result's store; NULL: always */
     struct uop *band[MAX_RANK]; int nband;  /* around a tile, with its own range */
     bool has_tiles;              /* the last of them is the tile's */
@@ -61,7 +62,10 @@ struct online {
 
 /* How attention is cut: queries of a tile; partial results of a sum over a block's keys; a block's keys, at most, or always
  * as many (whole): then no loop but that over the blocks has a number of turns that only the run knows. */
-struct online_shape { int rows, groups, keys; bool whole; };
+struct online_shape { int rows, groups, keys; bool whole; const struct online_tiles *tiles; };
+/* For instructions that multiply tiles (online_matrix.c): what their factors are, as long as a step of their sums, and a
+ * tile's columns; rows of factors in local memory are `pad` elements longer. */
+struct online_tiles { enum dtype factor; int64_t k, n, pad; };
 /* The AST, of one segment whose stages hold rows of scores and of their exponentials, with blocks of keys; NULL: it is no
  * attention of the known form. */
 struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_shape *shape);
@@ -85,6 +89,13 @@ bool online_is_whole(const struct online *x);
 bool online_ends_by_mask(const struct online *x);
 /* The store's columns, on which the scores do not depend, and how many elements they have; -1: not as many in each run. */
 int online_columns(const struct online *x, struct uop **column, int64_t *n);
+
+/* The range of blocks of keys, for all that the tile sees. */
+void online_open_blocks(struct online *x);
+
+/* online_matrix.c. The stores of a kernel whose sums of products are of tiles; false: its factors are others. needs: the
+ * tile, and whole blocks without passes. */
+bool online_put_tiles(struct online *x);
 
 /* online_parts.c. Finds the parts of x->store; false: it is not attention of the known form. */
 bool online_parts(struct online *x);

@@ -316,9 +316,11 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_THREAD: case OPT_BLOCK: return apply_thread(w, o);
     case OPT_GRID: case OPT_ITEM: return apply_place(w, o);
     case OPT_COVER: return apply_cover(w, o);
-    case OPT_LOCAL: return apply_local(w, o);
+    case OPT_LOCAL: case OPT_WHOLE: return apply_local(w, o);
     case OPT_PIPELINE: return apply_pipeline(w, o);
     case OPT_MATRIX: return apply_matrix(w, o);
+    case OPT_SPREAD: return apply_spread(w, o);
+    case OPT_KEEP: return apply_keep(w, o);
     case OPT_TREE: return apply_tree(w, o);
     case OPT_SLICE: return apply_slice(w, o);
     case OPT_SHUFFLE: return apply_shuffle(w, o);

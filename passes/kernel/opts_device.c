@@ -19,7 +19,7 @@ bool work_scratch_fits(struct work *w)
     struct uop **order = uop_toposort(w->t, &w->ast, 1, &n);
     for (int i = 0; i < n; i++)
         if ((order[i]->op == OP_STAGE || order[i]->op == OP_BUFFER) &&
-            buffer_space(order[i]->arg.p) == SPACE_SCRATCH &&
+            buffer_space(order[i]->arg.p) == SPACE_SCRATCH && !uop_buffer_of(order[i])->is_register &&
             buffer_most_nbytes(order[i]->arg.p) > STACK_SCRATCH_NBYTES)
             return work_refuse(w, "the kernel has more scratch than is on a thread's stack");
     return true;

@@ -3,7 +3,7 @@
  *      local 0.sum0 axis=0 n=4 to=4 operand=0  sum over ko, ki   ko: copy[ki][i] by all threads, barrier
  *
  * A copy in local memory has what a block's threads read of an operand in the loops of its sum that
- * are inside of `axis`; the threads copy neighbours of the operand's memory, each as many at a time as
+ * are inside of `axis`, WHOLE: in all of them; the threads copy neighbours of the operand's memory, each as many at a time as
  * are a vector. Bytes of a sum's group are copied whole, and stay neighbours.
  *
  *      local 0.sum0 axis=0 n=0 to=0 operand=0  sum over ko, ki   ko: copy[i][ki] by all threads, barrier
@@ -247,8 +247,8 @@ bool apply_local(struct work *w, const struct opt *opt)
     struct uop *sum, *at = uop_int(t, 0), *from = at, *loop[MAX_RANK];
     struct uop_map by = {.t = t, .scratch = true};
     struct copy c;
-    int nloop = 0;
-    if (!work_take_sum(w, opt, opt->axis, &sum))
+    int nloop = 0, outside = opt->op == OPT_WHOLE ? -1 : opt->axis;
+    if (!work_take_sum(w, opt, outside < 0 ? 0 : outside, &sum))
         return false;
     struct uop *store = w->ast->src[opt->store], *load = find_operand(w, sum, opt->operand);
     int64_t threads = threads_of(store);
@@ -257,7 +257,7 @@ bool apply_local(struct work *w, const struct opt *opt)
     struct uop *value = matrix_operand(sum, load);
     if (threads < 2)
         return work_refuse(w, "a copy in local memory is for a block's threads");
-    if (!find_copy(w, store, sum, load, opt->axis, &c))
+    if (!find_copy(w, store, sum, load, outside, &c))
         return false;
     if (opt->n < 0 || opt->n > 64 || opt->n % c.unit)
         return work_refuse(w, "rows of a copy are longer by no whole groups");

@@ -1,4 +1,5 @@
-/* opts_matrix.c - MATRIX: a wave computes a sum of products by an instruction of ir/matrix.def.
+/* opts_matrix.c - MATRIX: a wave computes a sum of products by an instruction of ir/matrix.def; SPREAD: a store's
+ * elements are on a wave's threads as the instruction's sums are.
  *
  *      matrix 0.sum0 axis=4 to=5 by=m16n8k16_f16
  *
@@ -48,8 +49,6 @@ static bool may_take_matrix(struct work *w, const struct opt *opt, struct uop *s
 {
     const struct matrix_row *row = matrix_row(opt->by);
     struct uop *store = w->ast->src[opt->store];
-    if (w->t->device && (w->t->device->wave != row->lanes || !device_has(w, opt->by)))
-        return work_refuse(w, "the device has no such instruction");
     if (REDUCE_MATRIX(sum->arg.i) || work_stage_of(w, store, sum) || work_is_of_sum(w, store, sum))
         return work_refuse(w, "an instruction computes a sum of the store's own, once");
     if (range_fixed_size(sum->src[sum->nsrc - 1]) != row->size[MATRIX_K])
@@ -78,40 +77,66 @@ static int make_ranges(struct work *w, const struct matrix_row *row, bool of_lan
     return nrange;
 }
 
-bool apply_matrix(struct work *w, const struct opt *opt)
+/* Opens the store, whose loops `axis` and `to` become lanes and elements of the row's sum. */
+static bool spread_loops(struct work *w, const struct opt *opt, struct uop *const *of_loop)
 {
-    struct tgc *t = w->t;
     struct open *o = &w->open;
     const struct matrix_row *row = matrix_row(opt->by);
+    struct uop *zero = uop_int(w->t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero}, *lane[MATRIX_BITS_MAX],
+               *element[MATRIX_BITS_MAX];
+    int nlane = make_ranges(w, row, true, lane, at), nelement = make_ranges(w, row, false, element, at);
+    work_remove_range(o, opt->axis > opt->to ? opt->axis : opt->to);
+    work_remove_range(o, opt->axis > opt->to ? opt->to : opt->axis);
+    work_substitute(w, of_loop[0], at[MATRIX_M]);
+    work_substitute(w, of_loop[1], at[MATRIX_N]);
+    for (int i = nlane - 1; i >= 0; i--)
+        work_insert_range(o, work_loops_before_lanes(o), lane[i], of_loop[1]);
+    for (int i = nelement - 1; i >= 0; i--)
+        work_insert_range(o, o->n, element[i], of_loop[1]);
+    work_close(w);
+    w->is_placed = true;
+    return true;
+}
+
+/* Opens the store, and finds its loops `axis` and `to`. */
+static bool take_loops(struct work *w, const struct opt *opt, struct uop **loop)
+{
+    const struct open *o = &w->open;
+    const struct matrix_row *row = matrix_row(opt->by);
     struct opt nest = {.op = opt->op, .store = opt->store};
-    struct uop *sum, *zero = uop_int(t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero},
-               *lane[MATRIX_BITS_MAX], *element[MATRIX_BITS_MAX];
-    if (!work_take_sum(w, opt, 0, &sum) || !may_take_matrix(w, opt, sum) || !work_open(w, &nest))
+    if (w->t->device && (w->t->device->wave != row->lanes || !device_has(w, opt->by)))
+        return work_refuse(w, "the device has no such instruction");
+    if (!work_open(w, &nest))
         return false;
     if (opt->axis == opt->to || !loop_fits(w, opt->axis, row->size[MATRIX_M]) ||
         !loop_fits(w, opt->to, row->size[MATRIX_N]) || o->n + 8 > RANGES_MAX)
         return work_refuse(w, "the store's two loops are not as long as the instruction's");
-    struct uop *m = o->range[opt->axis], *n = o->range[opt->to];
-    if (!sides_fit(w, sum, row, m, n))
+    loop[0] = o->range[opt->axis];
+    loop[1] = o->range[opt->to];
+    return true;
+}
+
+bool apply_spread(struct work *w, const struct opt *opt)
+{
+    struct uop *loop[2];
+    return take_loops(w, opt, loop) && spread_loops(w, opt, loop);
+}
+
+bool apply_matrix(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *sum, *loop[2];
+    if (!work_take_sum(w, opt, 0, &sum) || !may_take_matrix(w, opt, sum) || !take_loops(w, opt, loop))
+        return false;
+    if (!sides_fit(w, sum, matrix_row(opt->by), loop[0], loop[1]))
         return work_refuse(w, "the sum is none of products of the instruction's dtypes, one factor by rows, the other by columns");
-    int nlane = make_ranges(w, row, true, lane, at), nelement = make_ranges(w, row, false, element, at);
-    work_remove_range(o, opt->axis > opt->to ? opt->axis : opt->to);
-    work_remove_range(o, opt->axis > opt->to ? opt->to : opt->axis);
-    work_substitute(w, m, at[MATRIX_M]);
-    work_substitute(w, n, at[MATRIX_N]);
-    for (int i = nlane - 1; i >= 0; i--)
-        work_insert_range(o, work_loops_before_lanes(o), lane[i], n);
-    for (int i = nelement - 1; i >= 0; i--)
-        work_insert_range(o, o->n, element[i], n);
-    work_close(w);
-    if (!work_take_sum(w, opt, 0, &sum))
+    if (!spread_loops(w, opt, loop) || !work_take_sum(w, opt, 0, &sum))
         return false;
     union arg arg = {.i = REDUCE_MATRIX_BITS(OP_ADD, opt->by)};
     struct uop *by = uop_intern(t, OP_REDUCE, sum->dtype, sum->src, sum->nsrc, arg);
     uop_set_origin(t, by, sum);
     struct uop *now = uop_substitute(t, w->ast->src[opt->store], sum, by);
     work_put_stores(w, opt->store, &now, 1);
-    w->is_placed = true;
     return true;
 }
 

@@ -98,7 +98,10 @@ bool apply_pipeline(struct work *w, const struct opt *opt);
 /* opts_matrix.c; the second: whether all sums that an instruction of matrix.def computes have the form that it
  * takes, false: refused */
 bool apply_matrix(struct work *w, const struct opt *opt);
+bool apply_spread(struct work *w, const struct opt *opt);
 bool work_matrices_fit(struct work *w);
+/* opts_keep.c */
+bool apply_keep(struct work *w, const struct opt *opt);
 /* fragment.c */
 bool apply_fragment(struct work *w, const struct opt *opt);
 

@@ -1,0 +1,282 @@
+/* online_matrix.c - attention by blocks of keys whose sums of products are of tiles, for a device's instructions.
+ *
+ *      q[r][e], m[r] = -inf, l[r][n] = 0, a[r][f] = 0             r < rows, e < features, n < the tile's columns
+ *      for block of keys
+ *        s[r][j]  = sum over e  q[r][e] * k[j, e]                 j < keys of the block
+ *        t[n][r]  = max over j = n, n + N ...  s[r][j]
+ *        c[r]     = exp(m[r] - max(m[r], max over n  t[n][r])), and m[r] is that maximum
+ *        s[r][j]  = exp(s[r][j] - m[r])
+ *        p[r][j]  = s[r][j], rounded to what the instruction multiplies
+ *        l[r][n]  = c[r] * l[r][n] + sum over j = n, n + N ...  s[r][j]
+ *        a[r][f]  = c[r] * a[r][f] + sum over j  p[r][j] * v[j, f]
+ *      y[r, f] = a[r][f] / sum over n  l[r][n]
+ *
+ * It is online_softmax.c's kernel with rows of queries outside: factors lie in rows along what is summed, as long as
+ * whole steps of the instruction, with zeros behind. Scores, exponentials and results are read and stored by the threads
+ * that the instruction gives their elements to, so they can stay in registers (opts_keep.c): of a row's maximum and sum
+ * each of them has a part, a column of the tile. The parts of the sum are added once, behind all keys. What is summed to
+ * l is not rounded to the factors' dtype.
+ */
+#include "passes/kernel/online_softmax.h"
+#include "passes/kernel/tile.h"
+
+#include <math.h>
+
+struct tiles {
+    struct online *x;
+    struct uop *column;          /* of the result; NULL: it has none */
+    int64_t columns, features;   /* in whole tiles, in whole steps */
+    struct buffer *query, *scores, *weights, *most, *less, *top, *parts, *product;
+};
+
+/* The value in the instruction's dtype of which u is the factor of a product; NULL: it is not rounded to that. */
+static struct uop *factor_of(const struct online *x, struct uop *u)
+{
+    if (u->op == OP_CAST && u->src[0]->dtype == x->tiles->factor)
+        u = u->src[0];
+    return u->dtype == x->tiles->factor ? u : NULL;
+}
+
+static bool is_half(const struct online *x) { return dtype_bits(x->tiles->factor) == 16; }
+
+static struct buffer *new_factor(struct online *x, int64_t rows, int64_t wide)
+{
+    return online_new_scratch(x, is_half(x) ? DTYPE_U16 : x->tiles->factor, rows * (wide + x->tiles->pad));
+}
+
+/* Halves lie in local memory as their bits. */
+static struct uop *as_stored(const struct online *x, struct uop *u)
+{
+    return is_half(x) ? uop_intern(x->t, OP_BITCAST, DTYPE_U16, &u, 1, (union arg){0}) : u;
+}
+
+static struct uop *load_factor(struct online *x, struct buffer *b, struct uop *at)
+{
+    struct uop *u = online_load(x, b, at);
+    if (is_half(x))
+        u = uop_intern(x->t, OP_BITCAST, x->tiles->factor, &u, 1, (union arg){0});
+    return uop_cast(x->t, DTYPE_F32, u);
+}
+
+static int64_t whole(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
+
+static struct uop *row_at(struct online *x, struct uop *row, int64_t wide, struct uop *at)
+{
+    return sym_add(x->t, sym_muli(x->t, row, wide), at);
+}
+
+/* q[r][e] */
+static bool put_query(struct tiles *y)
+{
+    struct online *x = y->x;
+    struct tgc *t = x->t;
+    int64_t n = x->dot->src[1]->src[0]->arg.i, wide = y->features + x->tiles->pad;
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, y->features), "e")}, *q = factor_of(x, x->query);
+    if (!q)
+        return false;
+    y->query = new_factor(x, x->rows, y->features);
+    q = uop_substitute(t, online_for_row(x, q, r[0]), x->dot->src[1], r[1]);
+    if (n < y->features) {
+        struct uop *some = sym_lt(t, r[1], uop_int(t, n));
+        q = uop_where(t, some, loads_if(t, q, some, r[1], r[1]), uop_constf(t, q->dtype, 0));
+    }
+    online_put(x, TILE, y->query, row_at(x, r[0], wide, r[1]), as_stored(x, q), r, 2);
+    return true;
+}
+
+static void put_first(struct tiles *y, struct uop *low)
+{
+    struct online *x = y->x;
+    struct tgc *t = x->t;
+    struct uop *zero = uop_constf(t, DTYPE_F32, 0), *r[2];
+    online_put_rows(x, TILE, y->top, x->rows, low);
+    r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, x->tiles->n), "part");
+    online_put(x, TILE, y->parts, row_at(x, r[0], x->tiles->n, r[1]), zero, r, 2);
+    r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, y->columns), "column");
+    online_put(x, TILE, y->product, row_at(x, r[0], y->columns, r[1]), zero, r, 2);
+}
+
+/* s[r][j] */
+static void put_scores(struct tiles *y)
+{
+    struct online *x = y->x;
+    struct tgc *t = x->t;
+    int64_t n = x->dot->src[1]->src[0]->arg.i;
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->step), "key")}, *key = sym_add(t, x->at, r[1]),
+               *e = online_range(x, uop_int(t, y->features), "e"), *src[2];
+    struct uop *keys = uop_substitute(t, x->keys, x->dot->src[1], e);
+    if (n < y->features)
+        keys = loads_if(t, keys, sym_lt(t, e, uop_int(t, n)), e, e);
+    src[0] = uop_binary(t, OP_MUL, load_factor(x, y->query, row_at(x, r[0], y->features + x->tiles->pad, e)), keys);
+    src[1] = e;
+    struct uop *dot = uop_intern(t, OP_REDUCE, x->dot->dtype, src, 2, x->dot->arg);
+    struct uop *value = online_compare_bounds(x, x->scores->src[0], r[0], key);
+    value = online_for_key(x, uop_substitute(t, value, x->dot, dot), r[1], r[0]);
+    if (!online_is_whole(x) && !online_ends_by_mask(x))
+        value = uop_where(t, sym_lt(t, key, x->nkey), value, uop_constf(t, DTYPE_F32, -(double)INFINITY));
+    online_put(x, KEYS, y->scores, row_at(x, r[0], x->step, r[1]), value, r, 2);
+}
+
+/* By `op` over the block's keys of one column of the tiles. */
+static struct uop *fold_tiles(struct tiles *y, enum op op, struct uop *row, struct uop *part)
+{
+    struct online *x = y->x;
+    struct uop *at = row_at(x, row, x->step, part), *all = NULL;
+    for (int64_t j = 0; j < x->step; j += x->tiles->n) {
+        struct uop *s = online_load(x, y->scores, sym_addi(x->t, at, j));
+        all = all ? uop_binary(x->t, op, all, s) : s;
+    }
+    return all;
+}
+
+/* t[n][r]: in different banks of local memory. */
+static struct uop *part_at(struct online *x, struct uop *part, struct uop *row)
+{
+    enum { APART = 4 };
+    return row_at(x, part, x->rows + APART, row);
+}
+
+static void put_parts(struct tiles *y, enum level level, struct uop *row, struct uop *part, struct uop *value)
+{
+    struct uop *r[2] = {row, part};
+    online_put(y->x, level, y->most, part_at(y->x, part, row), value, r, 2);
+}
+
+/* By `op` over a row's parts. */
+static struct uop *fold_parts(struct tiles *y, enum op op, struct uop *row)
+{
+    struct online *x = y->x;
+    struct uop *n = online_range(x, uop_int(x->t, x->tiles->n), "part"), *src[2];
+    src[0] = online_load(x, y->most, part_at(x, n, row));
+    src[1] = n;
+    return uop_intern(x->t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(op, 0)});
+}
+
+/* A maximum, as it is subtracted. */
+static struct uop *subtrahend(struct tgc *t, struct uop *top, struct uop *low)
+{
+    return uop_where(t, uop_binary(t, OP_EQ, top, low), uop_constf(t, DTYPE_F32, 0), top);
+}
+
+/* t[n][r], c[r], m[r] */
+static void put_maximum(struct tiles *y, struct uop *low)
+{
+    struct online *x = y->x;
+    struct tgc *t = x->t;
+    struct uop *row = online_rows(x), *part = online_range(x, uop_int(t, x->tiles->n), "part");
+    put_parts(y, KEYS, row, part, fold_tiles(y, OP_MAX, row, part));
+    row = online_rows(x);
+    struct uop *before = online_load(x, y->top, row), *top = uop_binary(t, OP_MAX, before, fold_parts(y, OP_MAX, row));
+    struct uop *gap = uop_binary(t, OP_SUB, before, subtrahend(t, top, low));
+    online_put(x, KEYS, y->less, row, uop_unary(t, OP_EXP, gap), &row, 1);
+    row = online_rows(x);
+    top = uop_binary(t, OP_MAX, online_load(x, y->top, row), fold_parts(y, OP_MAX, row));
+    online_put(x, KEYS, y->top, row, top, &row, 1);
+}
+
+/* s[r][j], p[r][j], l[r][n]; false: weights are not rounded. */
+static bool put_powers(struct tiles *y, struct uop *low)
+{
+    struct online *x = y->x;
+    struct tgc *t = x->t;
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->step), "key")};
+    struct uop *at = row_at(x, r[0], x->step, r[1]), *top = subtrahend(t, online_load(x, y->top, r[0]), low);
+    struct uop *e = uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, online_load(x, y->scores, at), top));
+    if (x->scale != 1)
+        e = uop_binary(t, OP_MUL, e, uop_constf(t, DTYPE_F32, x->scale));
+    online_put(x, KEYS, y->scores, at, e, r, 2);
+    r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, x->step), "key");
+    at = row_at(x, r[0], x->step, r[1]);
+    struct uop *weight = factor_of(x, uop_substitute(t, x->weight, x->read, online_load(x, y->scores, at)));
+    if (!weight)
+        return false;
+    online_put(x, KEYS, y->weights, row_at(x, r[0], x->step + x->tiles->pad, r[1]), as_stored(x, weight), r, 2);
+    r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, x->tiles->n), "part");
+    at = row_at(x, r[0], x->tiles->n, r[1]);
+    struct uop *before = uop_binary(t, OP_MUL, online_load(x, y->parts, at), online_load(x, y->less, r[0]));
+    online_put(x, KEYS, y->parts, at, uop_binary(t, OP_ADD, before, fold_tiles(y, OP_ADD, r[0], r[1])), r, 2);
+    return true;
+}
+
+/* Whether a column beyond the last one would be of a tile; `some`: it is not. */
+static bool has_more(const struct tiles *y, struct uop *column, struct uop **some)
+{
+    struct uop *n = y->column->src[0];
+    *some = sym_lt(y->x->t, column, n);
+    return n->arg.i < y->columns;
+}
+
+/* a[r][f] */
+static void put_products(struct tiles *y)
+{
+    struct online *x = y->x;
+    struct tgc *t = x->t;
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, y->columns), "column")}, *some, *src[2];
+    struct uop *at = row_at(x, r[0], y->columns, r[1]), *j = online_range(x, uop_int(t, x->step), "key"),
+               *key = sym_add(t, x->at, j);
+    struct uop *values = uop_substitute(t, uop_substitute(t, x->values, x->product->src[1], key), y->column, r[1]);
+    if (!online_is_whole(x))
+        values = loads_if(t, values, sym_lt(t, key, x->nkey), j, j);
+    if (has_more(y, r[1], &some))
+        values = loads_if(t, values, some, r[1], r[1]);
+    src[0] = uop_binary(t, OP_MUL, load_factor(x, y->weights, row_at(x, r[0], x->step + x->tiles->pad, j)), values);
+    src[1] = j;
+    struct uop *more = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg);
+    struct uop *before = uop_binary(t, OP_MUL, online_load(x, y->product, at), online_load(x, y->less, r[0]));
+    online_put(x, KEYS, y->product, at, uop_binary(t, OP_ADD, before, more), r, 2);
+}
+
+/* The sum of a row's parts, in place of c[r]; y[r, f] */
+static void put_result(struct tiles *y)
+{
+    struct online *x = y->x;
+    struct tgc *t = x->t;
+    int64_t nrow;
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->tiles->n), "part")}, *some, *to = x->store->src[0];
+    put_parts(y, BEHIND, r[0], r[1], online_load(x, y->parts, row_at(x, r[0], x->tiles->n, r[1])));
+    r[0] = online_rows(x);
+    online_put(x, BEHIND, y->less, r[0], fold_parts(y, OP_ADD, r[0]), r, 1);
+    r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, y->columns), "column");
+    bool more = has_more(y, r[1], &some);
+    struct uop *at = row_at(x, r[0], y->columns, r[1]), *offset, *value = x->store->src[2];
+    value = uop_substitute(t, value, x->product, online_load(x, y->product, at));
+    value = uop_substitute(t, value, x->sum, online_load(x, y->less, r[0]));
+    value = uop_substitute(t, value, x->most, online_load(x, y->top, r[0]));
+    value = uop_substitute(t, online_for_row(x, value, r[0]), y->column, r[1]);
+    value = more ? loads_if(t, value, some, r[1], r[1]) : value;
+    offset = uop_substitute(t, uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, r[0])), y->column, r[1]);
+    if (!(uop_const_int(x->nrow, &nrow) && nrow % x->rows == 0))
+        x->valid = sym_lt(t, r[0], sym_sub(t, x->nrow, x->tile));
+    if (more)
+        x->valid = x->valid ? uop_binary(t, OP_AND, x->valid, some) : some;
+    online_put(x, BEHIND, (struct buffer *)(uintptr_t)uop_buffer_of(to), offset, value, r, 2);
+}
+
+bool online_put_tiles(struct online *x)
+{
+    const struct online_tiles *tile = x->tiles;
+    struct uop *column[MAX_RANK], *low = uop_constf(x->t, DTYPE_F32, -(double)INFINITY);
+    int64_t ncolumns, rows = x->rows;
+    if (online_columns(x, column, &ncolumns) != 1 || ncolumns < 2 || x->step % tile->n || x->step % tile->k)
+        return false;
+    struct tiles y = {.x = x, .column = column[0], .columns = whole(ncolumns, tile->n),
+                      .features = whole(x->dot->src[1]->src[0]->arg.i, tile->k)};
+    y.top = online_new_scratch(x, DTYPE_F32, rows);
+    y.less = online_new_scratch(x, DTYPE_F32, rows);
+    y.most = online_new_scratch(x, DTYPE_F32, part_at(x, uop_int(x->t, tile->n), uop_int(x->t, 0))->arg.i);
+    y.parts = online_new_scratch(x, DTYPE_F32, rows * tile->n);
+    y.scores = online_new_scratch(x, DTYPE_F32, rows * x->step);
+    y.product = online_new_scratch(x, DTYPE_F32, rows * y.columns);
+    y.weights = new_factor(x, rows, x->step);
+    put_first(&y, low);
+    if (!put_query(&y))
+        return false;
+    online_open_blocks(x);
+    put_scores(&y);
+    put_maximum(&y, low);
+    if (!put_powers(&y, low))
+        return false;
+    put_products(&y);
+    put_result(&y);
+    return true;
+}
