@@ -493,7 +493,8 @@ static const char *why_not(struct scratch_verifier *v, const struct walk *w)
             continue;
         if (range_is_shared(u))
             return "; a store of it is in a loop that threads share, and that ends before";
-        if (w->once[i] && u->src[0]->vmax > 1 && !depends(v->t, w->a->u->src[2], w->a->u->src[0]))
+        bool own = w->a->buffer->is_register && range_is_item(u);     /* each thread has one turn, and its own element */
+        if (!own && w->once[i] && u->src[0]->vmax > 1 && !depends(v->t, w->a->u->src[2], w->a->u->src[0]))
             return "; a store of it is in a loop that stores it again, and that ends before";
     }
     return NULL;

@@ -15,12 +15,11 @@
  * device's units hold at once, since local memory limits that; rows by blocks (grid_rows.c) are the other
  * choice, if two rows of scores fit local memory.
  */
-#include "passes/kernel/grid.h"
-#include "passes/kernel/online_softmax.h"
+#include "passes/kernel/grid_attention.h"
 
 enum { STEP_MOST = 16, STEP_LEAST = 4, SHAPES_MAX = 8, FEW = 8 };
-/* Stores of a block of keys, of a row with its trees; an exponential, in multiply-adds of a thread. */
-enum { STORES = 9, ROW_STORES = 4, EXPONENTIAL = 12 };
+/* Stores of a block of keys, of a row with its trees. */
+enum { STORES = 9, ROW_STORES = 4 };
 
 /* A product's tile: items x lanes of rows (the queries) and of columns, which several such tiles make up;
  * terms of its sum that are copied at a time, 0: none are. */
@@ -32,18 +31,16 @@ struct shape {
     int64_t nelem;               /* of local memory */
     double ns;
 };
-/* Sizes, at their upper bounds; columns of the result for each query, of its innermost loop and in all. */
-struct sizes { int64_t heads, queries, keys, features, inner, columns; };
-
-static bool find_sizes(struct tgc *t, const struct kernel *k, struct sizes *x)
+static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *x)
 {
     struct online o = {.t = t, .store = online_without_scalars(t, k->ast->src[0])};
-    *x = (struct sizes){.heads = 1, .columns = 1, .inner = 1};
+    *x = (struct attention){.heads = 1, .columns = 1, .inner = 1, .factor = DTYPE_F32};
     if (k->ast->nsrc != 1 || !online_parts(&o))
         return false;
     x->queries = o.nrow->vmax;
     x->keys = o.nkey->vmax;
     x->features = o.dot->src[1]->src[0]->vmax;
+    x->factor = o.query->op == OP_CAST ? o.query->src[0]->dtype : o.query->dtype;
     for (int i = store_first_range(o.store); i < o.store->nsrc; i++) {
         struct uop *r = o.store->src[i];
         int64_t *of = uop_depends_on(t, o.scores, r) ? &x->heads : &x->columns;
@@ -102,7 +99,7 @@ static bool choose_part(const struct device_row *d, int64_t rows, int64_t column
     return least > 0;
 }
 
-static int64_t local_nelem(const struct shape *s, const struct sizes *x)
+static int64_t local_nelem(const struct shape *s, const struct attention *x)
 {
     enum { PER_ROW = 5 };        /* maxima, sums, and a mask's bound */
     int64_t rows = s->of.rows;
@@ -111,13 +108,13 @@ static int64_t local_nelem(const struct shape *s, const struct sizes *x)
            s->product.step * (s->product.column_items * s->product.column_lanes + 1);
 }
 
-static double shape_ns(const struct device_row *d, const struct shape *s, const struct sizes *x)
+static double shape_ns(const struct device_row *d, const struct shape *s, const struct attention *x)
 {
     double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows),
            turns = (double)ceil_of(x->keys, s->of.keys), threads = (double)s->threads;
     double elements = (double)s->of.rows * s->of.keys / threads;
     double work = work_of(&s->scores, x->features, s->threads) + (double)(x->columns / x->inner) * work_of(&s->product, s->of.keys, s->threads) +
-                  STORES * RATIO_GRID_BARRIER / 2 + elements * (EXPONENTIAL + 2) +
+                  STORES * RATIO_GRID_BARRIER / 2 + elements * (ATTENTION_EXPONENTIAL + 2) +
                   2 * (double)s->of.groups * __builtin_ceil(s->of.rows / threads);
     double held = (double)(d->local_nbytes / (4 * s->nelem)) * d->units;
     double busy = (held < tiles ? held : tiles) * threads / cost_full_threads(d), waves = tiles / d->units;
@@ -130,11 +127,11 @@ static double shape_ns(const struct device_row *d, const struct shape *s, const 
 
 /* A block of one wave for each query, whose threads share its keys, and load all factors from memory; 0: two
  * rows of scores, and what their sums need, do not fit. */
-static double rows_ns(const struct device_row *d, const struct sizes *x)
+static double rows_ns(const struct device_row *d, const struct attention *x)
 {
     double blocks = (double)x->heads * (double)x->queries, keys = (double)x->keys / d->wave;
     double factors = (double)(x->features + x->columns);
-    double work = keys * (factors * (1 + 2 * RATIO_GRID_LOAD) + EXPONENTIAL + 2) +
+    double work = keys * (factors * (1 + 2 * RATIO_GRID_LOAD) + ATTENTION_EXPONENTIAL + 2) +
                   ROW_STORES * (RATIO_GRID_BARRIER / 2 + d->wave);
     double busy = blocks * d->wave / cost_full_threads(d);
     double compute = 2 * blocks * d->wave * work / d->gflops / (busy < 1 ? busy : 1);
@@ -144,7 +141,7 @@ static double rows_ns(const struct device_row *d, const struct sizes *x)
     return compute > reading ? compute : reading;
 }
 
-static bool fill_shape(const struct device_row *d, struct shape *s, const struct sizes *x)
+static bool fill_shape(const struct device_row *d, struct shape *s, const struct attention *x)
 {
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     if (s->threads < d->wave || s->threads > most || s->of.keys < s->of.groups ||
@@ -157,7 +154,7 @@ static bool fill_shape(const struct device_row *d, struct shape *s, const struct
 }
 
 /* The shapes that cost least, best first. */
-static int list_shapes(const struct device_row *d, const struct sizes *x, struct shape *best)
+static int list_shapes(const struct device_row *d, const struct attention *x, struct shape *best)
 {
     int n = 0;
     for (int rows = 4; rows <= 64; rows *= 2)
@@ -180,8 +177,7 @@ static int list_shapes(const struct device_row *d, const struct sizes *x, struct
 
 /* ------------------------------------------------------------------------------------- the opts */
 
-/* How many of its first loops all stores are in. */
-static int count_common(const struct uop *ast)
+int attention_common(const struct uop *ast)
 {
     int n = 0, first = store_first_range(ast->src[0]);
     for (;; n++)
@@ -193,7 +189,7 @@ static int count_common(const struct uop *ast)
         }
 }
 
-static int count_bands(const struct uop *store)
+int attention_bands(const struct uop *store)
 {
     int n = 0;
     for (int i = store_first_range(store); i < store->nsrc; i++)
@@ -201,8 +197,7 @@ static int count_bands(const struct uop *store)
     return n;
 }
 
-/* The bands in which all stores are become the grid. */
-static void list_places(struct place_list *l, const struct uop *store, int common)
+void attention_places(struct place_list *l, const struct uop *store, int common)
 {
     int tag[LOOPS_MAX], n = 0, first = store_first_range(store);
     int64_t size[LOOPS_MAX];
@@ -213,10 +208,9 @@ static void list_places(struct place_list *l, const struct uop *store, int commo
     list_grid(l, tag, size, n);
 }
 
-/* The block's threads share the store's loops, the innermost first. */
-static void list_threads(struct place_list *l, const struct uop *store, int64_t threads)
+void attention_threads(struct place_list *l, const struct uop *store, int64_t threads)
 {
-    int first = store_first_range(store), outer = count_bands(store), n = store->nsrc - first;
+    int first = store_first_range(store), outer = attention_bands(store), n = store->nsrc - first;
     int64_t left = threads;
     if (n == outer)
         list_add(l, OPT_FIRST, -1)->n = threads;
@@ -230,8 +224,7 @@ static void list_threads(struct place_list *l, const struct uop *store, int64_t 
     }
 }
 
-/* The load, sources first, of a sum of products that reads other memory than the block's; -1: there is none. */
-static int global_operand(struct tgc *t, struct uop *sum)
+int attention_operand(struct tgc *t, struct uop *sum)
 {
     int n, operand = 0;
     struct uop **order = nest_order(t, sum->src[0], &n);
@@ -245,14 +238,13 @@ static int global_operand(struct tgc *t, struct uop *sum)
     return -1;
 }
 
-/* The store's sum of queries by keys, or of scores by values; NULL: it is another store. */
-static struct uop *find_product(struct tgc *t, struct uop *store)
+struct uop *attention_product(struct tgc *t, struct uop *store)
 {
     int n;
     struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_ADD && order[i]->nsrc == 2 &&
-            uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && global_operand(t, order[i]) >= 0)
+            uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && attention_operand(t, order[i]) >= 0)
             return order[i];
     return NULL;
 }
@@ -263,7 +255,7 @@ static void list_copy(struct place_list *l, struct uop *store, struct uop *sum, 
     struct opt divide = {.op = OPT_DIVIDE, .store = l->store, .of = OF_SUM, .number = opt_number(l->t, store, sum),
                          .n = step}, local = divide;
     local.op = OPT_LOCAL;
-    local.operand = global_operand(l->t, sum);
+    local.operand = attention_operand(l->t, sum);
     local.n = 1;
     *list_add(l, OPT_DIVIDE, -1) = divide;
     *list_add(l, OPT_LOCAL, -1) = local;
@@ -295,22 +287,22 @@ static bool apply_shape(struct tgc *t, struct kernel *k, const struct shape *x)
     int n = 1, common, products = 0;
     const char *why = "there are no such loops";
     trial.ast = online_blocks(t, k->ast, &x->of);
-    if (!trial.ast || (common = count_common(trial.ast)) == 0)
+    if (!trial.ast || (common = attention_common(trial.ast)) == 0)
         return false;
     kernel_describe(t, &trial);
     struct opt *opt = scratch_array(t, (size_t)trial.ast->nsrc * LIST_MAX + 1, sizeof *opt);
     opt[0] = (struct opt){.op = OPT_PASS};
     for (int i = 0; i < trial.ast->nsrc; i++) {
-        struct uop *store = trial.ast->src[i], *sum = find_product(t, store);
-        int outer = count_bands(store), last = store->nsrc - store_first_range(store) - 1;
+        struct uop *store = trial.ast->src[i], *sum = attention_product(t, store);
+        int outer = attention_bands(store), last = store->nsrc - store_first_range(store) - 1;
         list_begin(&l, t, trial.ast, i);
-        list_places(&l, store, common);
+        attention_places(&l, store, common);
         products += sum != NULL;
         if (sum && last > outer)         /* s[j][r], then a[r][f] */
             list_part(&l, store, sum, products == 1 ? &x->scores : &x->product, products == 1 ? last : outer,
                       products == 1 ? last - 1 : last);
         else
-            list_threads(&l, store, x->threads);
+            attention_threads(&l, store, x->threads);
         if (l.failed)
             return false;
         for (int j = 0; j < l.n; j++)
@@ -326,12 +318,15 @@ static bool apply_shape(struct tgc *t, struct kernel *k, const struct shape *x)
 
 bool grid_attention(struct tgc *t, struct kernel *k)
 {
-    struct sizes x;
+    struct attention x;
     struct shape best[SHAPES_MAX] = {{.ns = 0}};
     if (!k->by_blocks || t->no_locals || !find_sizes(t, k, &x))
         return false;
     double rows = rows_ns(t->device, &x);
-    for (int i = 0, n = list_shapes(t->device, &x, best); i < n; i++)
+    int n = list_shapes(t->device, &x, best);
+    if (attention_by_tiles(t, k, &x, n && (rows == 0 || best[0].ns < rows) ? best[0].ns : rows))
+        return true;
+    for (int i = 0; i < n; i++)
         if ((rows == 0 || best[i].ns < rows) && apply_shape(t, k, &best[i]))
             return true;
     return false;

@@ -1,0 +1,29 @@
+/* grid_attention.h - private to grid_attention.c and grid_attention_matrix.c: attention by blocks of queries and of keys. */
+#ifndef TGC_GRID_ATTENTION_H
+#define TGC_GRID_ATTENTION_H
+
+#include "passes/kernel/grid.h"
+#include "passes/kernel/online_softmax.h"
+
+/* Sizes, at their upper bounds; columns of the result for each query, of its innermost loop and in all; what the queries
+ * are rounded to. */
+struct attention { int64_t heads, queries, keys, features, inner, columns; enum dtype factor; };
+
+enum { ATTENTION_EXPONENTIAL = 12 };       /* an exponential, in multiply-adds of a thread */
+
+/* How many of its first loops all stores are in: bands. */
+int attention_common(const struct uop *ast);
+int attention_bands(const struct uop *store);
+/* The bands in which all stores are become the grid. */
+void attention_places(struct place_list *l, const struct uop *store, int common);
+/* The block's threads share the store's loops, the innermost first. */
+void attention_threads(struct place_list *l, const struct uop *store, int64_t threads);
+/* The store's sum of queries by keys, or of scores by values; NULL: it is another store. */
+struct uop *attention_product(struct tgc *t, struct uop *store);
+/* The load, sources first, of a sum of products that reads other memory than the block's; -1: there is none. */
+int attention_operand(struct tgc *t, struct uop *sum);
+
+/* grid_attention_matrix.c: by an instruction of matrix.def, if that is expected to take less than `ns`; 0: than anything.
+ * false: it is not, or the device has none for the factors' values; k: is changed if true. */
+bool attention_by_tiles(struct tgc *t, struct kernel *k, const struct attention *x, double ns);
+#endif
