@@ -282,6 +282,11 @@ static void bitwise_bounds(struct uop *u, const struct uop *a, const struct uop 
                      : a->vmax < b->vmax ? a->vmax
                                          : b->vmax;
         set_bounds(u, 0, hi);
+    } else if (u->op == OP_XOR && a->vmin >= 0 && b->vmin >= 0) {
+        int64_t hi = a->vmax | b->vmax;
+        for (int shift = 1; shift < 64; shift *= 2)
+            hi |= hi >> shift;
+        set_bounds(u, 0, hi);                   /* all bits below the highest one of either */
     }
 }
 

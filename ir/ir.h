@@ -179,6 +179,7 @@ struct buffer {
      * comes there; 0: it has none */
     int ring;
     enum transfer transfer;
+    int64_t panel;               /* is_local: it lies in panels of so many elements (SWIZZLE); 0: it does not */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
      * it */
@@ -377,6 +378,8 @@ enum { ARG_PLAIN = 1 };
 #define TILE_ROWS(bits) ((int)((bits) >> 8 & 0xff))
 #define TILE_COLUMNS(bits) ((int)((bits) >> 16 & 0xfff))
 #define TILE_STRIDE(bits) ((bits) >> 28)
+/* A buffer's panel: rows of so many bytes, in chunks, whose order repeats after so many rows. */
+enum { PANEL_ROW_NBYTES = 128, PANEL_CHUNK_NBYTES = 16, PANEL_ROWS = 8, PANEL_ALIGN = PANEL_ROW_NBYTES * PANEL_ROWS };
 /* What a tile's register holds: rows, and bytes of each; how many there are. */
 enum { TILE_ROWS_MAX = 16, TILE_ROW_NBYTES = 64, TILE_REGISTERS = 8 };
 /* INTRINSIC: its row, and the parameters that the row names, at most 4095 each. */

@@ -206,7 +206,7 @@ typedef unsigned long long uint64_t;
 //@ cuda_block_array
 /* An array of the block's in the memory that the launch names. */
 #ifndef BLOCK_ARRAY
-extern __shared__ __attribute__((aligned(128))) unsigned char block_memory[];
+extern __shared__ __attribute__((aligned(1024))) unsigned char block_memory[];
 #define BLOCK_ARRAY(type, name, count, at) type *const name = (type *)(block_memory + at)
 #endif
 

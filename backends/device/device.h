@@ -18,8 +18,8 @@ struct driver {
     /* Bytes of local memory that a kernel declares, at most; 0: all that its device has. What has more has its arrays
      * in memory that the launch names, by the piece NAME_block_array. */
     int64_t declared_local;
-    /* A multiple of 16 bytes, before the type of an array; NULL: __attribute__((aligned(16))) behind it */
-    const char *aligned;
+    /* An array's alignment is alignas(n) before its type, not __attribute__((aligned(n))) behind its name */
+    bool has_alignas;
     bool keeps_exchanged;        /* backend->shuffle takes local memory, an f32 for each thread, first */
     /* Types of arguments: a buffer's bytes, NULL: a tensor is one pointer; its offset there; a run-time
      * size; and of what threads count. */

@@ -110,9 +110,15 @@ int64_t device_local_at(const struct kernel *k, const struct buffer *b)
 {
     enum { ALIGN = 128 };
     int64_t at = 0;
-    for (int i = 0; i < k->nscratch && k->scratch[i] != b; i++)
-        if (k->scratch[i]->is_local && scratch_is_on_stack(k->scratch[i]))
-            at += ((int64_t)k->scratch[i]->nbytes + ALIGN - 1) / ALIGN * ALIGN;
+    for (int i = 0; i < k->nscratch; i++) {
+        if (!k->scratch[i]->is_local || !scratch_is_on_stack(k->scratch[i]))
+            continue;
+        int64_t align = k->scratch[i]->panel ? PANEL_ALIGN : ALIGN;
+        at = (at + align - 1) / align * align;
+        if (k->scratch[i] == b)
+            return at;
+        at += (int64_t)k->scratch[i]->nbytes;
+    }
     return at;
 }
 
@@ -131,10 +137,13 @@ static void write_array(const struct signature *s, const struct buffer *b, const
                     b->nbytes / dtype_nbytes(b->dtype), (long long)device_local_at(s->f.k, b));
         return;
     }
-    bool aligned = b->is_local && (s->f.v || dtype_bits(b->dtype) < 32);
-    text_printf(out, "    %s%s%s %s[%zu]%s;\n", aligned && s->d->aligned ? s->d->aligned : "",
+    int n = b->panel ? PANEL_ALIGN : 16;
+    const char *aligned = !b->is_local || (!s->f.v && !b->panel && dtype_bits(b->dtype) >= 32) ? ""
+                          : s->d->has_alignas ? mem_printf(s->f.p->t, "alignas(%d) ", n)
+                                              : mem_printf(s->f.p->t, " __attribute__((aligned(%d)))", n);
+    text_printf(out, "    %s%s%s %s[%zu]%s;\n", s->d->has_alignas ? aligned : "",
                 buffer_space(b) == SPACE_LOCAL ? s->d->local : "", dtype_ctype(b->dtype), name,
-                b->nbytes / dtype_nbytes(b->dtype), aligned && !s->d->aligned ? " __attribute__((aligned(16)))" : "");
+                b->nbytes / dtype_nbytes(b->dtype), s->d->has_alignas ? "" : aligned);
 }
 
 /* Declares the parameters by their types, the scratch, and the part of the work. */

@@ -70,12 +70,11 @@ static void bind_parameters(struct emit *e, const struct kernel *k, const struct
 /* In the memory that the launch names, of which LLVM knows no size; people do by the attribute. */
 static value place_launched(struct emit *e, const struct kernel *k, const struct buffer *b, int64_t nbytes)
 {
-    enum { ALIGN = 128 };
     const char *name = mem_printf(e->t, "%s_%s$memory", e->name, program_kernel_name(e->gpu->p, k));
     value g = e->l->GetNamedGlobal(e->module, name);
     if (!g) {
         g = e->l->AddGlobalInAddressSpace(e->module, e->l->ArrayType(e->i8, 0), name, SPACE_OF_BLOCK);
-        e->l->SetAlignment(g, ALIGN);
+        e->l->SetAlignment(g, PANEL_ALIGN);
         function_attribute_text(e, e->function, "tgc-local", mem_printf(e->t, "%lld", (long long)nbytes));
     }
     return pointer_at(e, generic_pointer(e, g), e->i8, const_i64(e, device_local_at(k, b)));
@@ -96,7 +95,7 @@ static value place_scratch(struct emit *e, const struct kernel *k, const struct 
     value g = e->l->AddGlobalInAddressSpace(e->module, type, name, SPACE_OF_BLOCK);
     e->l->SetLinkage(g, LLVM_INTERNAL);
     e->l->SetInitializer(g, e->l->GetUndef(type));
-    e->l->SetAlignment(g, ALIGN);
+    e->l->SetAlignment(g, b->panel ? PANEL_ALIGN : ALIGN);
     return generic_pointer(e, g);
 }
 

@@ -115,7 +115,7 @@ static const char *const places[] = {
     "uint3 group_size [[threads_per_threadgroup]]", "uint3 group_count [[threadgroups_per_grid]]", NULL};
 static const struct driver driver = {
     .head = metal_head,
-    .global = "device ", .local = "threadgroup ", .restrict_ = "", .aligned = "alignas(16) ",
+    .global = "device ", .local = "threadgroup ", .restrict_ = "", .has_alignas = true,
     .offset = "ulong", .symbol = "long", .count = "uint",
     .constant = "constant ", .reference = "&", .slot = metal_slot, .places = places,
     .thread = "item_at.x", .threads = "group_size.x",

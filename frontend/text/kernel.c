@@ -376,6 +376,15 @@ static bool read_dims(struct kernel_reader *k, struct uop **dim, int *n)
     return expect(&k->r, ']', "behind the shape");
 }
 
+/* How many elements a panel of local memory has: rows of the panel's length, and as many as it repeats after. */
+static bool read_panel(struct kernel_reader *k, struct buffer *b)
+{
+    struct token at = k->r.token;
+    int64_t nbytes = (int64_t)dtype_nbytes(b->dtype);
+    return read_int(k, &b->panel) && ((b->panel > 0 && sat_mul(b->panel, nbytes) % PANEL_ALIGN == 0) ||
+           read_error(&k->r, &at, "a panel is a multiple of %d bytes", PANEL_ALIGN));
+}
+
 /* The order of a weight's elements: sizes, and strides in those that the text lists. */
 static bool read_order(struct kernel_reader *k, struct buffer *b)
 {
@@ -479,6 +488,8 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     if (b->is_local && kind != BUFFER_SCRATCH)
         return read_error(&k->r, &space, "only scratch is local");
     b->is_register = kind == BUFFER_SCRATCH && !b->is_local && accept_word(&k->r, "registers");
+    if (b->is_local && accept_word(&k->r, "panels") && !read_panel(k, b))
+        return false;
     if (!read_ring(k, b) || !read_order(k, b))
         return false;
     if (accept_word(&k->r, "in")) {

@@ -317,6 +317,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_GRID: case OPT_ITEM: return apply_place(w, o);
     case OPT_COVER: return apply_cover(w, o);
     case OPT_LOCAL: case OPT_WHOLE: return apply_local(w, o);
+    case OPT_SWIZZLE: return apply_swizzle(w, o);
     case OPT_PIPELINE: return apply_pipeline(w, o);
     case OPT_MATRIX: return apply_matrix(w, o);
     case OPT_SPREAD: return apply_spread(w, o);

@@ -17,10 +17,10 @@
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
 
-/* Elements of a part: a multiple of 16 bytes. */
+/* Elements of a part: a multiple of 16 bytes, or of those after which the order of panels repeats. */
 static int64_t part_of(const struct buffer *b)
 {
-    int64_t n = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(b->dtype);
+    int64_t n = (b->panel ? PANEL_ALIGN : COPY_NBYTES_MOST) / (int64_t)dtype_nbytes(b->dtype);
     return (b->dim[0]->vmax + n - 1) / n * n;
 }
 
@@ -106,6 +106,7 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
         struct buffer *b = work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was)), SPACE_LOCAL);
         b->ring = (int)opt->n;
         b->transfer = opt->how;
+        b->panel = was->panel;
         map_set(&by, stage, uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
         found++;
     }

@@ -93,6 +93,8 @@ bool apply_shuffle(struct work *w, const struct opt *opt);
 bool apply_inline(struct work *w, const struct opt *opt);
 bool apply_share(struct work *w, const struct opt *opt);
 bool apply_pass(struct work *w, const struct opt *opt);
+/* opts_swizzle.c */
+bool apply_swizzle(struct work *w, const struct opt *opt);
 /* opts_pipeline.c */
 bool apply_pipeline(struct work *w, const struct opt *opt);
 /* opts_matrix.c; the second: whether all sums that an instruction of matrix.def computes have the form that it

@@ -29,7 +29,7 @@ void emulator_wait(uint32_t n);
 #define TGC_WAIT_MODEL emulator_wait
 
 /* An array by itself, whose bounds are known. */
-#define BLOCK_ARRAY(type, name, count, at) __attribute__((aligned(128))) static type name[count]
+#define BLOCK_ARRAY(type, name, count, at) __attribute__((aligned(1024))) static type name[count]
 
 struct emulator_dim {
     unsigned x, y, z;
