@@ -55,6 +55,7 @@ struct linstr {
     int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one; MATRIX: 2 where it is bits */
     int period;                  /* COPY: the source's lanes, which are repeated */
     int columns;                 /* LOAD, STORE of a tile: of a row; the rows are `stride` apart */
+    int64_t panel;               /* LOAD of a tile: of memory in panels of so many elements */
     bool grouped;                /* LOAD: of groups of bytes, whose bytes are `stride` apart */
     bool plain;   /* ALU: bounds exclude what a language's operator does not define */
     /* OPEN, CLOSE: this run executes a part of the loop's iterations, or this thread of a block */
@@ -282,6 +283,7 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
     if (memory && TILE_IS(u->arg.i)) {
         in.part = in.lanes;
         in.columns = TILE_COLUMNS(u->arg.i);
+        in.panel = uop_buffer_of(u->src[0])->panel;
         in.stride = (int)TILE_STRIDE(u->arg.i);
         in.grouped = false;
     }
@@ -427,6 +429,8 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_SHUFFLE:
         compile_shuffle(e, u);
         break;
+    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
+        break;                                        /* the interpreter's products are there at once */
     case OP_BARRIER:
         append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
         break;
@@ -531,11 +535,22 @@ static int64_t lane_at(const struct linstr *in, int l)
                          : (int64_t)l * in->stride;
 }
 
+/* The element of lane l. */
+static int64_t element_of(const struct linear_eval *e, const struct linstr *in, int64_t offset, int l)
+{
+    if (!in->panel)
+        return offset + lane_at(in, l);
+    int64_t size = (int64_t)dtype_nbytes(e->memory.v[in->memory].buffer->dtype), row = PANEL_ROW_NBYTES / size,
+            column = offset % row + l % in->columns;
+    int64_t at = offset - offset % row + (int64_t)(l / in->columns) * row + column / row * in->panel + column % row;
+    return bulk_swizzled(at * size, PANEL_ROW_NBYTES) / size;
+}
+
 static int64_t element(struct linear_eval *e, const struct linstr *in, const char *what)
 {
     int64_t offset = e->reg[in->src[0]].i;
     const struct memory *m = &e->memory.v[in->memory];
-    int64_t last = offset + lane_at(in, in->part - 1);
+    int64_t last = element_of(e, in, offset, in->part - 1);
     if (offset < 0 || offset >= m->nelem || last < 0 || last >= m->nelem)
         TGC_BUG(e->t, "%s of %d at element %lld of buffer %d '%s' with %lld", what, in->part,
                 (long long)offset, m->buffer->id, m->buffer->name ? m->buffer->name : "",
@@ -591,11 +606,11 @@ static void run_load(struct linear_eval *e, const struct linstr *in)
     bool outside = in->nsrc > 2 && !e->reg[in->src[1]].i;
     int64_t offset = outside ? 0 : element(e, in, "load");
     for (int l = 0; l < in->part && !outside; l++)
-        touch(e, m, offset + lane_at(in, l), false);
+        touch(e, m, element_of(e, in, offset, l), false);
     for (int l = 0; l < in->lanes; l++)
         e->reg[in->dst + l] = l >= in->part ? (union scalar){.f = NAN}
                               : outside     ? e->reg[in->src[2] + l * in->step[2]]
-                                            : eval_memory_get(m, offset + lane_at(in, l));
+                                            : eval_memory_get(m, element_of(e, in, offset, l));
 }
 
 static union scalar *lane_element(const struct linear_eval *e, const struct linstr *in)

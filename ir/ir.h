@@ -371,7 +371,8 @@ enum { ARG_PLAIN = 1 };
 #define VECTOR_IMAGE ((int64_t)1 << 48)
 #define VECTOR_IS_IMAGE(bits) (VECTOR_LANES(bits) == 4 && (bits) >> 48 == 1)
 /* The same of a tile, for units that multiply matrices: rows of neighbours, the rows `stride`
- * elements apart. */
+ * elements apart. Of a buffer in panels its offset, and all elements', are places before chunks are exchanged; what
+ * is behind a panel's row is in the next panel. */
 #define TILE_BITS(rows, columns, stride)                                                           \
     ((int64_t)(rows) << 8 | (int64_t)(columns) << 16 | (int64_t)(stride) << 28)
 #define TILE_IS(bits) ((bits) != 0 && VECTOR_LANES(bits) == 0)
@@ -660,6 +661,8 @@ struct matrix_row {
 };
 const struct matrix_row *matrix_row(enum matrix_unit of);
 bool matrix_find(const char *text, enum matrix_unit *of);
+/* Whether the instruction reads the matrix from local memory, so that no lane holds any of it. */
+bool matrix_is_local(const struct matrix_row *r, enum matrix_part part);
 /* Of a part's fragment, which bits of coordinates the bits of the lane's number are, or those of the
  * element's, lowest first; returns how many. bit: [MATRIX_BITS_MAX]. */
 struct matrix_bit { enum matrix_coordinate of; int bit; };

@@ -207,6 +207,7 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_GUARD:
     case OP_BARRIER:
     case OP_COMMIT:
+    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
         text_printf(out, " {id=%lld}", bits);
         break;
     default:

@@ -713,6 +713,11 @@ static void check_tile(struct linear_verifier *l, const struct uop *u)
 {
     int64_t bits = u->arg.i;
     int size = (int)dtype_nbytes(uop_buffer_of(u->src[0])->dtype);
+    if (uop_buffer_of(u->src[0])->panel) {
+        require(&l->v, u, TILE_ROWS(bits) >= 1 && TILE_STRIDE(bits) * size == PANEL_ROW_NBYTES && u->op == OP_LOAD && u->nsrc == 2,
+                "no tile of rows of a panel");
+        return;
+    }
     /* of local memory: a matrix of matrix.def, in no register as such */
     int most = buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL ? 2 * TILE_ROWS_MAX : TILE_ROWS_MAX;
     require(&l->v, u, TILE_ROWS(bits) >= 1 && TILE_ROWS(bits) <= most &&
@@ -827,6 +832,7 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
         int side = row->size[f ? MATRIX_N : MATRIX_M], k = row->size[MATRIX_K];
         bool along = MATRIX_ALONG_K(u->arg.i, f);
         require(&l->v, u, x->op == OP_LOAD && TILE_IS(x->arg.i) &&
+                              (uop_buffer_of(x->src[0])->panel > 0) == matrix_is_local(row, f ? MATRIX_B : MATRIX_A) &&
                               (x->dtype == row->dtype[f] || (x->dtype == DTYPE_U16 && dtype_bits(row->dtype[f]) == 16)) &&
                               TILE_ROWS(x->arg.i) == (along ? side : k) && TILE_COLUMNS(x->arg.i) == (along ? k : side),
                 "a factor is no tile of the row's size and dtype");
@@ -924,7 +930,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         check_matrix(l, u);
         check_meeting(l, u);
         break;
-    case OP_BARRIER:
+    case OP_BARRIER: case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
         check_meeting(l, u);
         return;
     case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:

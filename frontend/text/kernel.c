@@ -3,7 +3,7 @@
  *
  *      file    = ( "kernel" | "linear" ) { line }
  *      line    = "symbol" 'N' least greatest [ "counter" ]
- *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" [ "doubled" ] | "registers" ] [ order ]
+ *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" [ "panels" n ] [ "ring" n how ] | "registers" ] [ order ]
  *                [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
  *              | ( "range" | "for" ) rN [ ".team" | ".block" | ".grid" | ".item" ] "<" expr [ string ]
  *              | "end" rN
@@ -664,8 +664,8 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_STORE:
         if (a->rows || a->columns) {
             *bits = TILE_BITS(a->rows, a->columns, a->stride);
-            return is_between(a->rows, 1, TILE_ROWS_MAX) && a->lanes == 0 &&
-                   is_between(a->columns, 1, TILE_ROW_NBYTES) && is_between(a->stride, 1, 1 << 30);
+            return is_between(a->rows, 1, 255) && a->lanes == 0 &&
+                   is_between(a->columns, 1, 4095) && is_between(a->stride, 1, 1 << 30);
         }
         if (a->lanes)
             *bits = VECTOR_BITS(a->lanes, a->part, a->stride) | (a->groups ? VECTOR_GROUPS : 0) |
@@ -704,6 +704,7 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_GUARD:
     case OP_BARRIER:
     case OP_COMMIT:
+    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
         *bits = a->id;
         return is_between(a->id, 0, ID_MAX);
     default:

@@ -99,6 +99,99 @@ static bool find_tile(struct tgc *t, struct uop *load, enum matrix_coordinate si
     return along_k || along[side] == 1;
 }
 
+/* ---- a factor that the instruction reads itself, in panels (SWIZZLE) */
+
+struct uop *matrix_swizzled(struct tgc *t, struct uop *at, int64_t size)
+{
+    struct uop *in_row = uop_int(t, PANEL_ROW_NBYTES / size), *in_chunk = uop_int(t, PANEL_CHUNK_NBYTES / size),
+               *row = sym_div(t, at, in_row), *x = sym_mod(t, at, in_row);
+    struct uop *chunk = uop_binary(t, OP_XOR, sym_div(t, x, in_chunk), sym_mod(t, row, uop_int(t, PANEL_ROWS)));
+    return sym_add(t, sym_mul(t, row, in_row), sym_add(t, sym_mul(t, chunk, in_chunk), sym_mod(t, x, in_chunk)));
+}
+
+/* The place of which the offset is what SWIZZLE made; NULL: it is of another form. */
+static struct uop *before_swizzle(struct tgc *t, struct uop *offset, int64_t size)
+{
+    struct uop *exchanged = NULL;
+    int n;
+    struct uop **order = uop_toposort(t, &offset, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_XOR) {
+            if (exchanged)
+                return NULL;
+            exchanged = order[i];
+        }
+    for (int k = 0; exchanged && k < 2; k++) {
+        struct uop *at = uop_substitute(t, offset, exchanged, exchanged->src[k]);
+        if (sym_equal(t, matrix_swizzled(t, at, size), offset))
+            return at;
+    }
+    return exchanged ? NULL : offset;                 /* chunks of rows that are multiples of eight stay */
+}
+
+/* How far the place moves with each bit of the axis; false: another way. */
+static bool find_steps(struct tgc *t, struct uop *at, const struct matrix_axis *axis, int64_t step[MATRIX_NONE][MATRIX_BITS_MAX])
+{
+    struct uop *zero = uop_substitute(t, at, axis->range, uop_int(t, 0));
+    int64_t *of = step[axis->of] + __builtin_ctzll((unsigned long long)axis->scale), size = range_fixed_size(axis->range), d;
+    for (int64_t i = 1; i < size; i++) {
+        int bit = 63 - __builtin_clzll((unsigned long long)i);
+        if (!uop_const_int(sym_sub(t, uop_substitute(t, at, axis->range, uop_int(t, i)), zero), &d))
+            return false;
+        if (i == (int64_t)1 << bit)
+            of[bit] = d;
+        for (int k = 0; k <= bit; k++)
+            d -= i >> k & 1 ? of[k] : 0;
+        if (d)
+            return false;
+    }
+    return true;
+}
+
+static int bits_of_size(int size) { return 31 - __builtin_clz((unsigned)size); }
+
+/* Whether the coordinate's elements are neighbours in a panel's rows, in one panel after the other; or rows. */
+static bool are_columns(const int64_t *step, int size, int64_t row, int64_t panel)
+{
+    bool all = true;
+    for (int b = 0; b < bits_of_size(size); b++)
+        all &= step[b] == (1 << b < row ? 1 << b : panel * ((1 << b) / row));
+    return all;
+}
+
+static bool are_rows(const int64_t *step, int size, int64_t row)
+{
+    bool all = true;
+    for (int b = 0; b < bits_of_size(size); b++)
+        all &= step[b] == row << b;
+    return all;
+}
+
+/* The tile begins at a row that is a multiple of eight; along k so many bytes of a panel's row are read, which are a
+ * part of it; across it, whole rows, of halves alone. */
+static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordinate side, const struct matrix_row *r,
+                            const struct matrix_axes *axes, struct matrix_tile *tile)
+{
+    const struct buffer *b = uop_buffer_of(load->src[0]);
+    int64_t step[MATRIX_NONE][MATRIX_BITS_MAX] = {{0}}, size = (int64_t)dtype_nbytes(b->dtype), row = PANEL_ROW_NBYTES / size, rest;
+    struct uop *at = b->panel ? before_swizzle(t, load->src[1], size) : NULL;
+    for (int i = 0; i < axes->n; i++)
+        if (!at || !find_steps(t, at, &axes->v[i], step))
+            return false;
+    for (int i = 0; i < axes->n; i++)
+        at = uop_substitute(t, at, axes->v[i].range, uop_int(t, 0));
+    for (int i = 0; i < MATRIX_BITS_MAX; i++)
+        if (step[side == MATRIX_M ? MATRIX_N : MATRIX_M][i])
+            return false;
+    bool along_k = are_columns(step[MATRIX_K], r->size[MATRIX_K], row, b->panel) && are_rows(step[side], r->size[side], row);
+    bool across = size == 2 && r->size[side] % row == 0 && are_columns(step[side], r->size[side], row, b->panel) &&
+                  are_rows(step[MATRIX_K], r->size[MATRIX_K], row);
+    struct uop *in_row = sym_mod(t, at, uop_int(t, along_k ? r->size[MATRIX_K] : row)),
+               *of_eight = sym_mod(t, sym_div(t, at, uop_int(t, row)), uop_int(t, PANEL_ROWS));
+    *tile = (struct matrix_tile){load, at, row, along_k};
+    return (along_k || across) && uop_const_int(in_row, &rest) && rest == 0 && uop_const_int(of_eight, &rest) && rest == 0;
+}
+
 /* Halves lie in local memory as their bits. */
 static struct uop *bits_of(struct uop *u) { return u->op == OP_BITCAST ? u->src[0] : u; }
 
@@ -129,7 +222,9 @@ static bool read_product(struct tgc *t, const struct uop *store, const struct uo
         for (int i = 0; i < 2 && fits; i++)
             fits = (factor[i] = bits_of(factor[i]))->op == OP_LOAD && factor[i]->nsrc == 2 &&
                    buffer_space(uop_buffer_of(factor[i]->src[0])) == SPACE_LOCAL &&
-                   find_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, &axes, &p->factor[i]);
+                   (matrix_is_local(row, i ? MATRIX_B : MATRIX_A)
+                        ? find_panel_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, row, &axes, &p->factor[i])
+                        : find_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, &axes, &p->factor[i]));
         if (fits)
             return true;
     }

@@ -19,7 +19,11 @@ struct uop *matrix_factor(struct uop *u, enum dtype d);
  * or with n: as the caller finds. false: it is no product of values of the row's dtypes. */
 bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool exchanged, struct uop **factor);
 
-/* A factor in local memory, a tile of rows of neighbours. */
+/* Where the element at place `at` of memory in panels lies, of this many bytes: its chunk exchanged. */
+struct uop *matrix_swizzled(struct tgc *t, struct uop *at, int64_t size);
+
+/* A factor in local memory, a tile of rows of neighbours. Of one in panels the offset is a place before chunks
+ * are exchanged. */
 struct matrix_tile { struct uop *load, *offset; int64_t stride; bool along_k; };
 struct matrix_product {
     enum matrix_unit of;

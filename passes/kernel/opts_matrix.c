@@ -104,7 +104,7 @@ static bool take_loops(struct work *w, const struct opt *opt, struct uop **loop)
     const struct open *o = &w->open;
     const struct matrix_row *row = matrix_row(opt->by);
     struct opt nest = {.op = opt->op, .store = opt->store};
-    if (w->t->device && (w->t->device->wave != row->lanes || !device_has(w, opt->by)))
+    if (w->t->device && (row->lanes % w->t->device->wave || !device_has(w, opt->by)))
         return work_refuse(w, "the device has no such instruction");
     if (!work_open(w, &nest))
         return false;

@@ -14,19 +14,20 @@
  * places and those of its loads are index arithmetic, which says all of it; the buffer's `panel` says that they
  * are of this kind.
  */
+#include "passes/analysis/matrix.h"
 #include "passes/analysis/nest.h"
 #include "passes/kernel/opts_work.h"
 
 #include <string.h>
 
-static struct uop *swizzled(struct tgc *t, struct uop *at, int64_t n, int64_t nelem, int64_t nbytes)
+/* Where an element of rows of n lies: in panels, chunks exchanged. */
+static struct uop *swizzled(struct tgc *t, struct uop *at, int64_t n, int64_t nelem, int64_t size)
 {
+    int64_t in_panel = PANEL_ROW_NBYTES / size;
     struct uop *row = sym_div(t, at, uop_int(t, n)), *x = sym_mod(t, at, uop_int(t, n)),
-               *in_panel = uop_int(t, PANEL_ROW_NBYTES / nbytes), *in_chunk = uop_int(t, PANEL_CHUNK_NBYTES / nbytes);
-    struct uop *panel = sym_div(t, x, in_panel), *chunk = sym_div(t, sym_mod(t, x, in_panel), in_chunk);
-    chunk = uop_binary(t, OP_XOR, chunk, sym_mod(t, row, uop_int(t, PANEL_ROWS)));
-    at = sym_add(t, sym_mul(t, row, in_panel), sym_add(t, sym_mul(t, chunk, in_chunk), sym_mod(t, x, in_chunk)));
-    return sym_add(t, at, sym_mul(t, panel, uop_int(t, nelem / n * (PANEL_ROW_NBYTES / nbytes))));
+               *panel = sym_div(t, x, uop_int(t, in_panel));
+    at = sym_add(t, sym_muli(t, row, in_panel), sym_mod(t, x, uop_int(t, in_panel)));
+    return matrix_swizzled(t, sym_add(t, at, sym_muli(t, panel, nelem / n * in_panel)), size);
 }
 
 /* The copy that the operand, by its number as LOCAL counts them, is loaded from. */
