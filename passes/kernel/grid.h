@@ -67,6 +67,20 @@ bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first);
 /* grid_attention.c: attention that plan_online() found by blocks of queries and of keys, if that is cheaper
  * than rows. */
 bool grid_attention(struct tgc *t, struct kernel *k);
+/* grid_slice.c: few results with long sums, whose columns are neighbours in memory, by blocks of columns whose threads
+ * share the sums. */
+bool grid_slices(struct tgc *t, struct kernel *k, int store);
 /* grid_rows.c: rows by blocks whose threads share sums. */
 bool grid_rows(struct tgc *t, struct kernel *k, int store);
+/* Stages of rows are shared in local memory; those without a sum in them are computed where they are read. Before opts
+ * of loops. */
+void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store);
+/* The block's threads share each sum that is the same for all of them. */
+void grid_share_sums(struct tgc *t, struct kernel *k, int store, int threads);
+/* Turns of a sum; of all that is computed once for the turns of the store's loop r: stages, and sums that do not change
+ * along it. */
+double grid_sum_turns(const struct uop *sum);
+double grid_row_turns(struct tgc *t, struct uop *store, const struct uop *r);
+/* Which of a sum's loops its threads share: the longest. */
+int grid_longest_loop(const struct uop *sum);
 #endif

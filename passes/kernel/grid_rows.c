@@ -12,8 +12,6 @@
  */
 #include "passes/kernel/grid.h"
 
-#include <string.h>
-
 enum { STEP = 16 };
 
 /* A store whose sums do not depend on some of its loops, or has few results. */
@@ -21,6 +19,7 @@ struct rows {
     struct uop *store;
     int first, columns;          /* the largest loop that repeats sums, by position; -1: none */
     double results, terms;       /* that sums are made for; of the longest sum */
+    const struct uop *longest;   /* of the sums that change along the columns; NULL: none does */
 };
 
 static bool find_rows(struct tgc *t, struct uop *store, struct rows *x)
@@ -45,7 +44,51 @@ static bool find_rows(struct tgc *t, struct uop *store, struct rows *x)
                  (x->columns < 0 || r->src[0]->vmax > store->src[x->columns]->src[0]->vmax))
             x->columns = i;
     }
+    for (int i = 0; i < n && x->columns >= 0; i++)
+        if (order[i]->op == OP_REDUCE && uop_depends_on(t, order[i], store->src[x->columns]) &&
+            (!x->longest || grid_sum_turns(order[i]) > grid_sum_turns(x->longest)))
+            x->longest = order[i];
     return any;
+}
+
+static double turns_of(const struct uop *u, int first)
+{
+    double n = 1;
+    for (int i = first; i < u->nsrc; i++)
+        n *= u->src[i]->op == OP_RANGE ? (double)u->src[i]->src[0]->vmax : 1;
+    return n;
+}
+
+double grid_sum_turns(const struct uop *sum) { return turns_of(sum, 1); }
+
+double grid_row_turns(struct tgc *t, struct uop *store, const struct uop *r)
+{
+    int n, nown;
+    double turns = 0;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *u = order[i];
+        if (u->op == OP_REDUCE && !uop_depends_on(t, u, r))
+            turns += turns_of(u, 1);
+        if (u->op != OP_STAGE || u->nsrc < 3)
+            continue;
+        struct uop **own = nest_order(t, u->src[0], &nown);
+        turns += turns_of(u, 2);
+        for (int j = 0; j < nown; j++)
+            if (own[j]->op == OP_REDUCE && uop_depends_on(t, own[j], u->src[2]))
+                turns += turns_of(u, 2) * turns_of(own[j], 1);
+    }
+    return turns;
+}
+
+/* Whether blocks of columns, each of which computes what is the same for the row anew, are worth it: there are few rows,
+ * and that is little beside the columns' sums. */
+static bool spreads_columns(struct tgc *t, const struct rows *x, int threads)
+{
+    const struct uop *r = x->store->src[x->columns];
+    double columns = (double)r->src[0]->vmax;
+    return x->results < t->device->units && columns > threads && x->longest &&
+           2 * grid_row_turns(t, x->store, r) <= threads * grid_sum_turns(x->longest);
 }
 
 /* Threads of a block: as many as the row has work for, in waves. */
@@ -60,13 +103,10 @@ static int choose_threads(struct tgc *t, const struct rows *x)
     return n;
 }
 
-/* Stages of rows: without a sum in them they are computed where they are read. */
-static bool place_stages(struct tgc *t, struct place_list *l, struct uop *store)
+void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store)
 {
     int n, number = 0;
     struct uop **order = uop_toposort(t, &store, 1, &n);
-    struct opt first[LIST_MAX];
-    int nfirst = 0;
     for (int i = 0; i < n; i++) {
         if (order[i]->op != OP_STAGE)
             continue;
@@ -74,24 +114,13 @@ static bool place_stages(struct tgc *t, struct place_list *l, struct uop *store)
         struct uop **own = nest_order(t, order[i]->src[0], &nown);
         for (int j = 0; j < nown; j++)
             sums += own[j]->op == OP_REDUCE;
-        if (nfirst == LIST_MAX / 2)
-            return false;
-        first[nfirst++] = (struct opt){.op = sums ? OPT_SHARE : OPT_INLINE, .store = l->store,
-                                       .of = OF_STAGE, .number = number};
+        struct opt *place = list_add(l, sums ? OPT_SHARE : OPT_INLINE, -1);
+        place->of = OF_STAGE, place->number = number;
         number += sums > 0;                          /* one that is computed in place is none any more */
     }
-    if (l->n + nfirst > LIST_MAX)
-        return false;
-    for (int i = l->n - 1; i >= 0; i--)
-        l->opt[i + nfirst] = l->opt[i];
-    for (int i = 0; i < nfirst; i++)
-        l->opt[i] = first[i];
-    l->n += nfirst;
-    return true;
 }
 
-/* Which of a sum's loops its threads share: the longest. */
-static int longest_loop(const struct uop *sum)
+int grid_longest_loop(const struct uop *sum)
 {
     int best = 1;
     for (int i = 2; i < sum->nsrc; i++)
@@ -100,10 +129,8 @@ static int longest_loop(const struct uop *sum)
     return best - 1;
 }
 
-/* The block's threads share each sum that is the same for all of them. */
-static int share_sums(struct tgc *t, struct kernel *k, int at, int threads)
+void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
 {
-    int shared = 0;
     for (int number = 0;; number++) {
         struct uop *store = k->ast->src[at], *sum = NULL;
         int n, left = number;
@@ -112,14 +139,13 @@ static int share_sums(struct tgc *t, struct kernel *k, int at, int threads)
             if (order[i]->op == OP_REDUCE && left-- == 0)
                 sum = order[i];
         if (!sum)
-            return shared;
+            return;
         bool exchanged = threads == t->device->shuffle && sum->dtype == DTYPE_F32;
         struct opt tree[2] = {{.op = exchanged ? OPT_SHUFFLE : OPT_TREE, .store = at, .of = OF_SUM, .number = number,
-                               .axis = longest_loop(sum), .n = threads}};
+                               .axis = grid_longest_loop(sum), .n = threads}};
         int64_t turns = sum->src[tree[0].axis + 1]->src[0]->vmax;
         if ((double)turns < RATIO_GRID_SUM * threads || !opt_apply(t, k, NULL, tree, 1, NULL))
             continue;
-        shared++;
         if (exchanged)
             continue;
         number++;                                    /* the parts, then all of them */
@@ -130,58 +156,19 @@ static int share_sums(struct tgc *t, struct kernel *k, int at, int threads)
     }
 }
 
-/* The store's sum that changes along r, none of a stage's, by n groups of threads; `to`: r's place among the loops. false:
- * there is no such sum. */
-static bool find_slice(struct tgc *t, struct uop *store, const struct uop *r, int64_t n, struct opt *slice)
+/* The loops that repeat no sum, as places of blocks; blocks of columns, too, if they are spread. */
+static void list_blocks(struct place_list *l, struct tgc *t, const struct rows *x, bool spread)
 {
-    int nuop, number = 0;
-    struct uop **order = uop_toposort(t, &store, 1, &nuop);
-    for (int i = 0; i < nuop; i++) {
-        if (order[i]->op != OP_REDUCE)
-            continue;
-        *slice = (struct opt){.op = OPT_SLICE, .of = OF_SUM, .number = number++, .axis = longest_loop(order[i]), .n = n};
-        if (uop_depends_on(t, order[i], r))
-            return true;
-    }
-    return false;
-}
-
-/* The loops that repeat no sum, as places of blocks: all but the columns. */
-static void list_blocks(struct place_list *l, struct tgc *t, const struct rows *x)
-{
-    int tag[LOOPS_MAX], n = 0;
-    int64_t size[LOOPS_MAX];
+    int tag[LOOPS_MAX + 1], n = 0;
+    int64_t size[LOOPS_MAX + 1];
+    if (spread)
+        tag[n] = LOOP_COLUMNS, size[n++] = INT64_MAX;
     for (int i = 0; x->first + i < x->store->nsrc && n < LOOPS_MAX; i++)
         if (!grid_repeats(t, x->store, x->store->src[x->first + i])) {
             tag[n] = LOOP_GIVEN + i;
             size[n++] = x->store->src[x->first + i]->src[0]->vmax;
         }
     list_grid(l, tag, size, n);
-}
-
-/* A row with few columns, whose sums are long: attention's result. There are several threads for each of the columns. */
-static bool grid_few_columns(struct tgc *t, struct kernel *k, int at, const struct rows *x)
-{
-    struct place_list l;
-    struct kernel trial = *k;
-    struct opt slice;
-    int64_t n = x->columns < 0 ? 0 : range_fixed_size(x->store->src[x->columns]);
-    int most = choose_threads(t, x);
-    if (n < 2 || 2 * n > most || !find_slice(t, x->store, x->store->src[x->columns], most / n, &slice))
-        return false;
-    int threads = (int)(most / n * n);
-    list_begin(&l, t, k->ast, at);
-    list_blocks(&l, t, x);
-    if (l.failed || !place_stages(t, &l, x->store) || l.n == LIST_MAX)
-        return false;
-    memmove(l.opt + 1, l.opt, (size_t)l.n++ * sizeof *l.opt);
-    slice.store = at, slice.to = x->columns - x->first;
-    l.opt[0] = slice;
-    if (!grid_apply(t, &trial, &l, threads, 1))
-        return false;
-    (void)share_sums(t, &trial, at, threads);
-    *k = trial;
-    return true;
 }
 
 bool grid_rows(struct tgc *t, struct kernel *k, int at)
@@ -193,21 +180,20 @@ bool grid_rows(struct tgc *t, struct kernel *k, int at)
     if (!find_rows(t, store, &x) ||
         (x.columns < 0 && (x.results >= cost_full_threads(t->device) || x.terms < RATIO_GRID_SUM * t->device->wave)))
         return false;
-    if (grid_few_columns(t, k, at, &x))
-        return true;
     int threads = choose_threads(t, &x);
     struct block_of block = {threads, 1, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};
     list_begin(&l, t, k->ast, at);
+    grid_place_stages(&l, t, store);
     if (x.columns >= 0)
         list_cover(&l, range_fixed_size(store->src[x.columns]), LOOP_GIVEN + x.columns - x.first, &block);
-    list_blocks(&l, t, &x);
+    list_blocks(&l, t, &x, x.columns >= 0 && spreads_columns(t, &x, threads));
     if (x.columns >= 0)
         list_add(&l, OPT_ITEM, LOOP_COLUMN_ITEMS);
     else
         list_add(&l, OPT_FIRST, -1)->n = threads;
-    if (l.failed || !place_stages(t, &l, store) || !grid_apply(t, &trial, &l, threads, 1))
+    if (l.failed || !grid_apply(t, &trial, &l, threads, 1))
         return false;
-    (void)share_sums(t, &trial, at, threads);
+    grid_share_sums(t, &trial, at, threads);
     *k = trial;
     return true;
 }

@@ -108,9 +108,9 @@ double cost_full_threads(const struct device_row *d)
 
 double cost_tile_threads(const struct device_row *d) { return (double)d->units * d->wave * RATIO_GRID_FILL; }
 
-double cost_sum_ns(const struct device_row *d, double results, double terms, double nbytes, double parts, bool tiled)
+double cost_sum_ns(const struct device_row *d, double results, double terms, double nbytes, double parts, double each, bool tiled)
 {
-    double busy = results * parts / RATIO_GRID_SUMS / (tiled ? cost_tile_threads(d) : cost_full_threads(d));
+    double busy = results * parts * each / (tiled ? cost_tile_threads(d) : cost_full_threads(d));
     double compute = 2 * results * terms / d->gflops, memory = nbytes / d->gbytes;
     double added = 2 * 4 * results * parts / (d->gbytes * RATIO_GRID_CACHE) + RATIO_GRID_LAUNCH;
     return (compute > memory ? compute : memory) / (busy < 1 ? busy : 1) + (parts > 1 ? added : 0);

@@ -53,8 +53,9 @@ double cost_full_threads(const struct device_row *d);
 /* The same where threads wait for what all of a block copy, and not for each term. */
 double cost_tile_threads(const struct device_row *d);
 /* ns of a device with a grid for so many sums of products of so many terms, whose operands have nbytes,
- * each in `parts` parts that are added by another kernel; 1: in one. tiled: by blocks that share copies. */
-double cost_sum_ns(const struct device_row *d, double results, double terms, double nbytes, double parts, bool tiled);
+ * each in `parts` parts that are added by another kernel; 1: in one. each: threads for a part of a sum. tiled: by
+ * blocks that share copies. */
+double cost_sum_ns(const struct device_row *d, double results, double terms, double nbytes, double parts, double each, bool tiled);
 /* Bytes of t's cache that bands should fit: --cache, or the machine's L2; 0: bands are made
  * wherever possible. */
 double cost_cache_nbytes(const struct tgc *t);

@@ -32,7 +32,13 @@ NETS = {
     "a batch of products": ("input %a : f32[3, 2, 24, 16]\ninput %b : f32[3, 2, 16, 40]\n%y = matmul(%a, %b)\n", {}, None),
     "one row": ("input %a : f32[1, 300]\nweight %w : f32[70, 300] = normal(seed=1)\nweight %b : f32[70] = normal(seed=2)\n%y = linear(%a, %w, %b)\n", {}, True),
     "few rows of a long sum, in parts": ("input %a : f32[3, 768]\ninput %b : f32[768, 52]\nweight %c : f32[52] = normal(seed=1)\n%p = matmul(%a, %b)\n%y = add(%p, %c)\n", {}, None),
-    "one row of a long sum, in parts": ("input %a : f32[1, 640]\nweight %b : f32[640, 70] = normal(seed=1)\n%y = matmul(%a, %b)\n", {}, None),
+    "one row of a long sum, by groups of threads": ("input %a : f32[1, 640]\nweight %b : f32[640, 70] = normal(seed=1)\n%y = matmul(%a, %b)\n", {}, True),
+    "a norm and its product, for each block's columns": (
+        "input %x : f32[1, 96]\nweight %s : f32[96] = normal(seed=1)\nweight %b : f32[96] = normal(seed=2)\nweight %w : f32[96, 300] = normal(seed=3)\n"
+        "%a = layer_norm(%x, %s, %b) {axis=-1, eps=1e-5}\n%p = matmul(%a, %w)\n%y = relu(%p)\n", {}, True),
+    "a norm and its product by rows of weights, in blocks of columns": (
+        "input %x : f32[1, 96]\nweight %s : f32[96] = normal(seed=1)\nweight %b : f32[96] = normal(seed=2)\nweight %w : f32[5000, 96] = normal(seed=3)\n"
+        "weight %c : f32[5000] = normal(seed=4)\n%a = layer_norm(%x, %s, %b) {axis=-1, eps=1e-5}\n%y = linear(%a, %w, %c)\n", {}, True),
     "a convolution of many channels, in parts": ("input %x : f32[1, 256, 4, 4]\nweight %w : f32[20, 256, 3, 3] = normal(seed=1)\n%c = conv2d(%x, %w) {padding=1}\n%y = relu(%c)\n", {}, None),
     "a convolution": ("input %x : f32[1, 16, 14, 14]\nweight %w : f32[24, 16, 3, 3] = normal(seed=1)\nweight %b : f32[24] = normal(seed=2)\n"
                       "%y = conv2d(%x, %w, %b) {padding=1}\n", {}, None),
@@ -67,7 +73,7 @@ NETS = {
 
 BLOCKS = ("attention of more keys than rows fit", "attention in a window", "attention with a mask that hides by numbers")     # of keys
 # launches: nothing is copied to get a border
-LAUNCHES = {"a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
+LAUNCHES = {"one row of a long sum, by groups of threads": 1, "a norm and its product, for each block's columns": 1, "a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
 
 # what a kernel has of vectors: columns that a thread reads of the copy, elements but for the last ones
 VECTORS = {"a product of rows that end anywhere, in steps that its sum does not": r"load_aligned_f32x4\(local(.|\n)*fmaf\(",

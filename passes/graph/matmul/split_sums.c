@@ -11,7 +11,8 @@
  *
  * Attention's product of a softmax and values stays with its scores (grid_attention.c, grid_rows.c).
  * A product of a single row whose weights are contiguous along the sum stays as it is: a block's threads
- * share such a sum in one kernel (grid_rows.c).
+ * share such a sum in one kernel (grid_rows.c). Where they are contiguous along the columns, too, if the
+ * results are enough for blocks of some columns to fill the device (grid_slice.c).
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
@@ -19,7 +20,7 @@
 #include "passes/target/cost.h"
 #include "passes/target/target.h"
 
-enum { PARTS_MOST = 64, TERMS_LEAST = 32, TILED_LEAST = 8 };
+enum { PARTS_MOST = 64, TERMS_LEAST = 32, TILED_LEAST = 8, SLICES = 32 };
 
 static double nelem_of(const struct uop *v)
 {
@@ -58,6 +59,13 @@ static bool is_softmax(struct uop *v)
     return softmax_match(v->op == OP_DIV ? value_behind(v->src[0], MOVES_SPREAD) : v, &s);
 }
 
+/* Threads for each sum of a kernel: a thread has some sums, or, of one row, many threads share one, wherever local
+ * memory is (grid_slice.c). */
+static double threads_each(const struct tgc *t, const struct contraction *c)
+{
+    return contraction_extent(c, ROLE_ROW) < 2 && !t->no_locals ? SLICES : 1. / RATIO_GRID_SUMS;
+}
+
 /* In how many parts the axis' sum takes least; 1: as it is. */
 static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
 {
@@ -66,7 +74,7 @@ static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
     int64_t n = c->product->dim[axis]->arg.i, best = 1;
     bool tiled = contraction_extent(c, ROLE_ROW) >= TILED_LEAST && contraction_extent(c, ROLE_COLUMN) >= TILED_LEAST;
     for (int64_t parts = 1; parts <= PARTS_MOST && n / parts >= TERMS_LEAST; parts++) {
-        double ns = cost_sum_ns(t->device, results, terms, nbytes, (double)parts, tiled);
+        double ns = cost_sum_ns(t->device, results, terms, nbytes, (double)parts, threads_each(t, c), tiled);
         if (n % parts || (parts > 1 && n / parts % 4) || (parts > 1 && ns >= least))
             continue;
         least = ns;
