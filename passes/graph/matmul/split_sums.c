@@ -20,7 +20,7 @@
 #include "passes/target/cost.h"
 #include "passes/target/target.h"
 
-enum { PARTS_MOST = 64, TERMS_LEAST = 32, TILED_LEAST = 8, SLICES = 32 };
+enum { PARTS_MOST = 64, TERMS_LEAST = 32, TILED_LEAST = 8, SLICES = 32, SLICE_COLUMNS = 8 };
 
 static double nelem_of(const struct uop *v)
 {
@@ -59,11 +59,12 @@ static bool is_softmax(struct uop *v)
     return softmax_match(v->op == OP_DIV ? value_behind(v->src[0], MOVES_SPREAD) : v, &s);
 }
 
-/* Threads for each sum of a kernel: a thread has some sums, or, of one row, many threads share one, wherever local
- * memory is (grid_slice.c). */
+/* Threads for each sum of a kernel: a thread has some sums, or, of one row with columns that make lines of memory, many
+ * threads share one, where there is local memory (grid_slice.c). */
 static double threads_each(const struct tgc *t, const struct contraction *c)
 {
-    return contraction_extent(c, ROLE_ROW) < 2 && !t->no_locals ? SLICES : 1. / RATIO_GRID_SUMS;
+    bool sliced = contraction_extent(c, ROLE_ROW) < 2 && contraction_extent(c, ROLE_COLUMN) >= SLICE_COLUMNS && !t->no_locals;
+    return sliced ? SLICES : 1. / RATIO_GRID_SUMS;
 }
 
 /* In how many parts the axis' sum takes least; 1: as it is. */
