@@ -646,8 +646,10 @@ static void run_transfer(struct linear_eval *e, const struct linstr *in)
         if (valid)
             touch(e, from, source + l, false);
         touch(e, to, at + l, true);
-        union scalar v = valid ? eval_memory_get(from, source + l) : (union scalar){0};
-        to->data[at + l] = v;
+        unsigned char bits[8] = {0};                  /* the dtypes may differ */
+        if (valid)
+            scalar_store(from->buffer->dtype, bits, eval_memory_get(from, source + l));
+        to->data[at + l] = scalar_load(to->buffer->dtype, bits);
     }
 }
 

@@ -643,7 +643,7 @@ static void check_copy(struct linear_verifier *l, const struct uop *u)
 {
     require(&l->v, u, u->nsrc == 4 || u->nsrc == 5, "wrong sources");
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
-    require(&l->v, u, to && from && to->dtype == from->dtype && dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
+    require(&l->v, u, to && from && dtype_bits(to->dtype) == dtype_bits(from->dtype) && dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
             "no copy of elements as they are");
     size_t nbytes = (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype);
     require(&l->v, u, buffer_space(to) == SPACE_LOCAL && from->kind != BUFFER_SCRATCH, "no copy from global to local memory");

@@ -11,6 +11,7 @@
  * With to=0 the copy's loops are those of a box of the operand (passes/analysis/box.c): loops whose turns follow
  * each other in its memory are one, and the threads share the outermost.
  */
+#include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 
@@ -27,6 +28,7 @@ static int64_t threads_of(const struct uop *store)
  * first, with a range of the copy's own for each, and the operand's stride along it. */
 struct copy {
     struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK]; int ndim, nsum, row;
+    bool of_tiles;                           /* for an instruction of matrix.def */
     struct uop *group; int64_t unit;         /* the group's loop; NULL: of elements, 1 */
 };
 
@@ -104,7 +106,8 @@ static bool find_copy(struct work *w, const struct uop *store, const struct uop 
             return false;
     order_loops(c, c->nsum);
     c->row = c->nsum;
-    if (REDUCE_MATRIX(sum->arg.i) && c->ndim > 0)
+    c->of_tiles = REDUCE_MATRIX(sum->arg.i) && c->ndim > 0;
+    if (c->of_tiles)
         order_tile(sum, c);
     return c->ndim > 0 || work_refuse(w, "the block's threads read one element");
 }
@@ -120,17 +123,20 @@ static int nearest(const struct copy *c, const bool *done)
 }
 
 /* The copy's own ranges as parts of element e * width + lane of those that are copied: neighbours of
- * memory are next to each other. */
+ * memory are next to each other, and the lanes are whole loops of them, or a part of the last one. */
 static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct uop *lane, int64_t width)
 {
     bool done[MAX_RANK] = {false};
     for (int k = 0; k < c->ndim; k++) {
         int next = nearest(c, done);
-        int64_t n = c->n[next] / (k ? 1 : width);
+        int64_t n = c->n[next], lanes = width < n ? width : n;
         done[next] = true;
-        c->own[next] = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, n)) : e;
-        c->own[next] = k ? c->own[next] : sym_add(t, sym_muli(t, c->own[next], width), lane);
-        e = sym_div(t, e, uop_int(t, n));
+        c->own[next] = width > n ? sym_mod(t, lane, uop_int(t, n)) : width > 1 ? lane : uop_int(t, 0);
+        lane = sym_div(t, lane, uop_int(t, lanes));
+        width /= lanes;
+        struct uop *turn = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, n / lanes)) : e;
+        c->own[next] = sym_add(t, sym_muli(t, turn, lanes), c->own[next]);
+        e = sym_div(t, e, uop_int(t, n / lanes));
     }
 }
 
@@ -152,6 +158,22 @@ static int divide_box(struct tgc *t, struct copy *c, struct uop **loop)
             loop[n++] = r;
     }
     return n;
+}
+
+/* Whether so many neighbours of memory are whole loops of the copy, or a part of the last one of these. */
+static bool are_neighbours(const struct copy *c, int64_t width)
+{
+    bool done[MAX_RANK] = {false};
+    int64_t stride = c->unit;
+    for (int k = 0; k < c->ndim && width > 1; k++) {
+        int next = nearest(c, done);
+        if (c->stride[next] != stride || (width % c->n[next] && c->n[next] % width))
+            return false;
+        done[next] = true;
+        stride = sat_mul(stride, c->n[next]);
+        width = width > c->n[next] ? width / c->n[next] : 1;
+    }
+    return width == 1;
 }
 
 /* Whether so many neighbours are one transaction wherever a thread begins: they are in the memory that
@@ -207,7 +229,7 @@ static bool list_turns(struct work *w, struct copy *c, const struct uop *load, i
     width /= c->unit;
     if (total % (threads * width))
         return work_refuse(w, "each of the block's threads copies as many elements");
-    if (width > 1 && !copies_vectors(w, c, load, width))
+    if (width > 1 && !(c->of_tiles ? are_neighbours(c, width) : copies_vectors(w, c, load, width)))
         return work_refuse(w, "neighbours that are copied at once are no aligned vector");
     struct uop *turn = work_new_range(t, total / threads / width, AXIS_LOOP),
                *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
@@ -281,6 +303,9 @@ bool apply_local(struct work *w, const struct opt *opt)
         step = sat_mul(step, c.n[a]);
         step += a == c.row ? opt->n : 0;
     }
+    struct copied words;
+    if (c.of_tiles && opt->to > 1 && !copied_read(t, uop_substitute_all(t, value, &by), at, loop, nloop, &words))
+        return work_refuse(w, "what an instruction takes is copied as it is, 4, 8 or 16 bytes at once");
     struct uop *copy = copied(w, value, at, from, loop, nloop, &by, step);
     struct uop *now = uop_substitute(t, store, value, copy);
     work_put_stores(w, opt->store, &now, 1);
