@@ -18,17 +18,17 @@ static struct uop *compared(struct tgc *t, struct uop *x, struct uop *y, const s
     return with == x ? sym_lt(t, rest, y) : sym_lt(t, x, rest);
 }
 
-struct uop *condition_of_first(struct tgc *t, struct uop *cond, const struct uop *r)
+struct uop *condition_of_first(struct tgc *t, struct uop *cond, const struct uop *r, int64_t n)
 {
     struct uop *x, *y;
     if (!uop_depends_on(t, cond, r))
         return cond;
     if (cond->op == OP_LT && cond->src[0]->dtype == DTYPE_INDEX)
-        return compared(t, cond->src[0], cond->src[1], r, range_fixed_size(r));
+        return compared(t, cond->src[0], cond->src[1], r, n);
     if (cond->op != OP_AND)
         return NULL;
-    x = condition_of_first(t, cond->src[0], r);
-    y = condition_of_first(t, cond->src[1], r);
+    x = condition_of_first(t, cond->src[0], r, n);
+    y = condition_of_first(t, cond->src[1], r, n);
     return x && y ? sym_and(t, x, y) : NULL;
 }
 
@@ -57,7 +57,7 @@ bool copied_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *c
     for (int i = 0, all = neighbours(range, n, of); i < all; i++) {
         bool next = index_stride(t, c->from, of[i], &stride) && stride == c->lanes && index_stride(t, at, of[i], &stride) &&
                     stride == c->lanes;
-        c->valid = c->valid && next ? condition_of_first(t, c->valid, of[i]) : c->valid;
+        c->valid = c->valid && next ? condition_of_first(t, c->valid, of[i], range_fixed_size(of[i])) : c->valid;
         if (!next || (load->nsrc > 2 && !c->valid))
             return false;
         struct uop *lane = sym_muli(t, of[i], c->lanes);

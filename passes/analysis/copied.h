@@ -4,9 +4,9 @@
 
 #include "passes/analysis/access.h"
 
-/* The condition for the range's first turn, if that holds for all of its turns or for none, wherever they begin; NULL:
- * it may not. */
-struct uop *condition_of_first(struct tgc *t, struct uop *cond, const struct uop *r);
+/* The condition for the first of n turns of the range, if that holds for all of them or for none, wherever they
+ * begin, at a multiple of n; NULL: it may not. */
+struct uop *condition_of_first(struct tgc *t, struct uop *cond, const struct uop *r, int64_t n);
 /* Neighbours, of a buffer from element `from` on, that go to those of local memory from `at` on. */
 struct copied {
     struct uop *memory, *from, *at;

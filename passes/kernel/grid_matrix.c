@@ -10,10 +10,14 @@
  * there, so all waves multiply whole matrices. Which instruction: the first of the device's that multiplies
  * values of the factors' dtypes (passes/target/matrix.def).
  *
+ * Copies are of as many neighbours as lie together at multiples of 4, 8 or 16 bytes, and come asynchronously, some
+ * steps ahead, where the device has instructions for that.
+ *
  * The model: the instruction's rate, of tiles that reach beyond the result, too; what the threads issue besides
  * to load tiles and to copy, meanwhile if the device has units for matrices beside those of its threads;
- * the operands' bytes, once for each block; and how many blocks hide what copies wait for.
+ * the operands' bytes, once for each block; and how many blocks, and steps ahead, hide what copies wait for.
  */
+#include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
@@ -21,7 +25,13 @@
 enum { STEPS_MAX = 64, CHOICES_MAX = 8 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
-struct wave_tile { int64_t waves[2], tiles[2], step; bool doubled; double ns; };
+/* How copies come: of so many parts, which a sum's steps use in turn. The device's that has none of the last goes without. */
+struct stages { int parts; enum transfer how; };
+static const struct stages stages[] = {{1, TRANSFER_REGISTERS}, {2, TRANSFER_REGISTERS}, {2, TRANSFER_ASYNC},
+                                       {3, TRANSFER_ASYNC}, {4, TRANSFER_ASYNC}};
+enum { STAGES = sizeof stages / sizeof *stages };
+
+struct wave_tile { int64_t waves[2], tiles[2], step; struct stages by; double ns; };
 struct matrix_choice {
     struct product *x;
     const struct matrix_row *row;
@@ -29,7 +39,35 @@ struct matrix_choice {
     double gflops;
     int m, n;                    /* the store's loops, by position, of the instruction's rows and columns */
     int64_t nm, nn, nk;          /* how many there are of each, and of terms */
+    /* of the factors, a, b: how many neighbours may be one copy, and whether they are along rows or columns, not terms */
+    int64_t width[2]; bool along_side[2];
 };
+
+/* How many neighbours of the factor lie together and aligned along the loop; 1: none do, or it is computed. */
+static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
+{
+    int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(factor->dtype), stride;
+    if (factor->op != OP_LOAD || !index_stride(t, factor->src[1], along, &stride) || stride != 1 ||
+        (factor->nsrc > 2 && !load_is_zero_elsewhere(factor)))
+        return 1;
+    struct uop *rest = sym_sub(t, factor->src[1], along);
+    while (width > 1 && (range_fixed_size(along) % width || index_divisor(t, rest) % width ||
+                         !buffer_is_aligned(t, uop_buffer_of(factor->src[0]), width) ||
+                         (factor->nsrc > 2 && !condition_of_first(t, factor->src[2], along, width))))
+        width /= 2;
+    return width;
+}
+
+static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *const factor[2])
+{
+    const struct uop *sum = c->x->m.reduce;
+    for (int side = 0; side < 2; side++) {
+        struct uop *loop = c->x->m.store->src[side ? c->n : c->m];
+        c->width[side] = width_along(t, factor[side], sum->src[sum->nsrc - 1]);
+        c->along_side[side] = c->width[side] == 1;
+        c->width[side] = c->along_side[side] ? width_along(t, factor[side], loop) : c->width[side];
+    }
+}
 
 /* The instruction that multiplies the product's factors, and which of the store's loops are its rows. */
 static bool find_instruction(struct tgc *t, struct product *x, struct matrix_choice *c)
@@ -51,6 +89,7 @@ static bool find_instruction(struct tgc *t, struct product *x, struct matrix_cho
             c->nm = loop[c->m]->src[0]->vmax;
             c->nn = loop[c->n]->src[0]->vmax;
             c->nk = range_fixed_size(sum->src[sum->nsrc - 1]);
+            find_widths(t, c, factor);
             return c->nk > c->row->size[MATRIX_K];
         }
     return false;
@@ -77,7 +116,28 @@ static int64_t copied_nbytes(const struct matrix_choice *c, const struct wave_ti
 {
     int64_t a = side_of(c, w, 0), b = side_of(c, w, 1), long_side = a > b ? a : b;
     int64_t rows = (a + b) * w->step + pad_of(c) * 2 * (long_side > w->step ? long_side : w->step);
-    return rows * (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]) * (w->doubled ? 2 : 1);
+    return rows * (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]) * w->by.parts;
+}
+
+/* How many neighbours of a factor one copy has: each thread makes as many copies. */
+static int64_t width_of(const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    int64_t width = c->width[side];
+    while (width > 1 && (w->step * side_of(c, w, side) % (threads_of(c, w) * width) || (c->along_side[side] && side_of(c, w, side) % width)))
+        width /= 2;
+    return width;
+}
+
+static bool comes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    if (w->by.how == TRANSFER_REGISTERS)
+        return true;
+    for (int side = 0; side < 2; side++) {
+        int64_t nbytes = width_of(c, w, side) * (int64_t)dtype_nbytes(c->row->dtype[side]);
+        if (nbytes < COPY_NBYTES_LEAST || !device_copies(t, nbytes))
+            return false;
+    }
+    return true;
 }
 
 static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
@@ -88,10 +148,11 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
     for (int i = 0; i < 3; i++)
         size[i] = matrix_elements(c->row, (enum matrix_part)i) * dtype_bits(c->row->dtype[i]) / 32;
     registers = w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] + w->tiles[1] * size[MATRIX_B];
-    if (w->doubled)
+    if (w->by.parts > 1 && w->by.how == TRANSFER_REGISTERS)
         registers += w->step * (side_of(c, w, 0) + side_of(c, w, 1)) / threads;
     return threads <= most && 4 * registers <= 3 * d->registers && 2 * copied_nbytes(c, w) <= 3 * device_local_nbytes(t) / 2 &&
-           w->step < c->nk && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0;
+           w->step < c->nk && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0 &&
+           ceil_div(c->nk, w->step) >= w->by.parts && comes(t, c, w);
 }
 
 /* Whether matrices are not multiplied by the units that multiply single numbers: some of them go faster. */
@@ -116,10 +177,13 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     double arithmetic = 2 * rows * columns * k / c->gflops;
     /* what a thread issues for each k of the instruction: words of tiles, products, its part of the copies */
     double words = (double)(w->tiles[0] * matrix_elements(r, MATRIX_A) + w->tiles[1] * matrix_elements(r, MATRIX_B)) * bytes / 4;
-    double copies = (RATIO_GRID_LOAD + 1) * (rows + columns) * r->size[MATRIX_K] / threads;
+    double copies = 0;
+    for (int side = 0; side < 2; side++)
+        copies += (RATIO_GRID_LOAD + (w->by.how == TRANSFER_REGISTERS)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
+                  (threads * (double)width_of(c, w, side));
     bool meanwhile = has_matrix_units(t);
     double products = meanwhile ? (double)(w->tiles[0] * w->tiles[1]) : 0;
-    double issued = words + products + copies + RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->doubled ? 2 : 1);
+    double issued = words + products + copies + RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
     double issue = 2 * threads * k / r->size[MATRIX_K] * issued / d->gflops;
     double busy = !meanwhile ? arithmetic + issue : arithmetic > issue ? arithmetic : issue;     /* of the device, for a block */
     double held = blocks / d->units, room = (double)(d->unit_local_nbytes / copied_nbytes(c, w)),
@@ -127,7 +191,8 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     held = held > room ? room : held;
     held = held > most ? most : held;
     held = held < 1 ? 1 : held;
-    double step = busy * d->units / steps, wait = (w->doubled ? d->latency : d->latency + step) / (held * step),
+    double step = busy * d->units / steps, ahead = w->by.parts - 1,
+           wait = (ahead > 0 ? d->latency / ahead : d->latency + step) / (held * step),
            fill = held * threads / (d->wave * RATIO_GRID_FILL), waves = blocks / d->units;
     double ns = blocks * busy * (wait < 1 ? 1 : wait) / (fill > 1 ? 1 : fill) * (__builtin_ceil(waves) / waves);
     double reading = blocks * k * (rows + columns) * bytes / (d->gbytes * RATIO_GRID_CACHE);
@@ -137,9 +202,9 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
 static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best)
 {
     int n = 0;
-    for (int i = 0; i < 4 * 4 * 4 * 4 * 3 * 2; i++) {
+    for (int i = 0; i < 4 * 4 * 4 * 4 * 3 * STAGES; i++) {
         struct wave_tile w = {{1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, 1 << i / 64 % 4},
-                              (int64_t)c->row->size[MATRIX_K] << i / 256 % 3, i / 768, 0};
+                              (int64_t)c->row->size[MATRIX_K] << i / 256 % 3, stages[i / 768], 0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
@@ -183,6 +248,13 @@ static int list_terms(struct place_list *l, const struct matrix_choice *c, const
     return last;
 }
 
+/* Whether the sum's load of that number, sources first, is the factor of rows (0) or of columns. */
+static int side_of_operand(const struct matrix_choice *c, int operand)
+{
+    const struct product *x = c->x;
+    return operand < x->m.nload && uop_depends_on(x->m.t, x->m.load[operand], x->m.store->src[c->n]);
+}
+
 static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
@@ -212,10 +284,12 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     o->of = OF_SUM, o->number = number, o->by = c->of, o->to = list_position(&l, LOOP_N);
     for (int i = 0; i < 2; i++) {
         o = add_of_sum(&l, OPT_LOCAL, number, axis);
-        o->n = pad_of(c), o->operand = i, o->to = 1;
+        o->n = pad_of(c), o->operand = i, o->to = (int)width_of(c, w, side_of_operand(c, i));
     }
-    if (w->doubled)
-        add_of_sum(&l, OPT_PIPELINE, number, 0)->n = 2;
+    if (w->by.parts > 1) {
+        o = add_of_sum(&l, OPT_PIPELINE, number, 0);
+        o->n = w->by.parts, o->how = w->by.how;
+    }
     if (l.failed || !grid_apply(t, &trial, &l, (int)threads_of(c, w), 1))
         return false;
     *k = trial;
@@ -226,7 +300,7 @@ bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct product *x = scratch_array(t, 1, sizeof *x);
     struct matrix_choice c;
-    struct wave_tile best[CHOICES_MAX] = {{{0}, {0}, 0, false, 0}};
+    struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
     if (t->no_locals || !grid_find_product(t, k->ast->src[store], x) || x->m.bytes || !find_instruction(t, x, &c))
         return false;
     double scalar = grid_tile_ns(t, x);
