@@ -67,7 +67,8 @@ def for_host(text):
     text = re.sub(r"\b(ptx_kernel|amdgpu_kernel) ", "", text)
     text = launched(re.sub(r",? addrspace\(\d+\)", "", text).replace("addrspacecast", "bitcast"))
     text = re.sub(r"^define linkonce_odr hidden (\{.*?\}) (@gpu\.(\w+))\(([^)]*)\)[^{]*\{.*?^\}\n", matrix, text, flags=re.M | re.S)
-    text = re.sub(r"^define linkonce_odr hidden (\w+ @gpu\.[\w.]+)\((\w*)[^)]*\)[^{]*\{.*?^\}\n", r"declare \1(\2)\n", text, flags=re.M | re.S)
+    text = re.sub(r"^define linkonce_odr hidden (\w+ @gpu\.[\w.]+)\(([^)]*)\)[^{]*\{.*?^\}\n", lambda found: f"declare {found[1]}({re.sub(r' %[^,]*', '', found[2])})\n",
+                  text, flags=re.M | re.S)
     text += MATRIX if "@gpu_matrix(" in text else ""
     text = re.sub(r"^declare [^\n]*@llvm\.(nvvm|amdgcn)\.[^\n]*\n", "", text, flags=re.M)
     text = re.sub(r"\"(target-cpu|target-features|amdgpu-[\w-]+|uniform-work-group-size)\"(=\"[^\"]*\")?", "", text)

@@ -111,6 +111,7 @@ def matrices_by_llvm(tgc, folder, version, math):
     check_model_by_llvm(tgc, path, folder / "m", version, f"--math={math}")
     T.must(T.run([tgc, path, "-o", "m.ptx", "--target=cuda", f"--math={math}"], cwd=folder, env={"TGC_NVRTC": "none", "TGC_LLVM": str(version)}))
     assemble(folder)
+    expect("cp.async.cg.shared.global" in (folder / "m.ptx").read_text() and "cp.async.wait_group" in (folder / "m.ptx").read_text(), "no copies meanwhile")
     expect(re.search(rf"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.{math}\.{math}\.f32", (folder / "m.ptx").read_text()), "no mma.sync")
 
 
@@ -193,8 +194,8 @@ def matrices(tgc, folder, text, options, row):
 
 
 LARGE = """tg 1
-input %a : f16[100, 512]
-input %b : f16[512, 72]
+input %a : f16[100, 1024]
+input %b : f16[1024, 72]
 %y : f16[100, 72] = matmul(%a, %b)
 output %y
 """
@@ -205,7 +206,7 @@ def large_blocks(device, tgc, folder):
     T.scratch(folder)
     (folder / "net.tg").write_text(LARGE)
     line, = (choice["taken"] for choice in T.info(tgc, folder / "net.tg", "--why", "--target=cuda")["choices"])
-    line, found = re.subn(r"cover 0\.sum0 axis=0 n=\d+(; divide 0\.sum0 axis=1 n=\d+)?", "cover 0.sum0 axis=0 n=256; divide 0.sum0 axis=1 n=16", line)
+    line, found = re.subn(r"cover 0\.sum0 axis=0 n=\d+(; divide 0\.sum0 axis=1 n=\d+)?", "cover 0.sum0 axis=0 n=512; divide 0.sum0 axis=1 n=16", line)
     expect(found == 1, f"no product by steps: {line}")
     (folder / "one.tune").write_text(f"tgc-tune 2\n{line.partition('; pipeline')[0]}\n")
     (folder / "two.tune").write_text(f"tgc-tune 2\n{line.partition('; pipeline')[0]}; pipeline 0.sum0 n=2 how=registers\n")
@@ -223,19 +224,28 @@ def large_blocks(device, tgc, folder):
     device.refuses(folder / "net.so", "arch=120", OTHER_DEVICE, f"a block of net_matmul_0 takes {nbytes} bytes of shared memory, and the device has 101376")
 
 
-def lanes_that_diverge(tgc, folder):
-    """Half of a warp's lanes go around the instruction: the emulated device says so."""
+# What is wrong with a product's kernel: name, what becomes what, and what the emulated device says.
+MISTAKES = [("lanes that diverge", r"( +)(m16n8k16_f16\((?:sum|acc))", r"\1if (thread % 2) \2", "divergent operation of a sub-group: .*MATRIX_PRODUCT"),
+            ("copies that nobody waits for", r"wait_copies<\d>\(\);", "", "reads .* of local memory '.*', which nobody has written"),
+            ("a wait for a group too few", r"wait_copies<(\d)>", lambda found: f"wait_copies<{int(found[1]) + 1}>", "reads .* of local memory '.*', which nobody has written"),
+            ("a group that is not committed", r"( +)commit_copies\(\);\n(?= +KEEP_LOOP)", "", "reads .* of local memory '.*', which nobody has written"),
+            ("no barrier behind the wait", r"(wait_copies<\d>\(\);\n +)__syncthreads\(\);", r"\1", "race: .* of local memory '.*', which .* without a barrier between"),
+            ("copies to the part that is read", r"\(k \+ (\d)\) % (\d)", r"k % \2", "race: .* of local memory|nobody has written")]
+
+
+def mistake(tgc, folder, wrong, by, words):
+    """The emulated device says what is wrong with the kernel."""
     T.scratch(folder)
     (folder / "net.tg").write_text(MATRICES[0][1])
     twin.emit(tgc, "net.tg", folder, "net")
     text = (folder / "net.cu").read_text()
-    broken = re.sub(r"( +)(m16n8k16_f16\((?:sum|acc))", r"\1if (thread % 2) \2", text)
-    expect(broken != text, "no instruction")
+    broken = re.sub(wrong, by, text)
+    expect(broken != text, f"nothing to break in\n{text}")
     (folder / "net.cu").write_text(broken)
     (folder / "net.c").write_text(of_text((folder / "net.c").read_text(), text, broken))
     T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
     done = T.run([folder / "net", "--selftest"], env=twin.environment_of(folder, "net"))
-    expect(done.status != 0 and re.search(r"emulator: net_\w+: divergent operation of a sub-group: .*MATRIX_PRODUCT", done.err), done.describe())
+    expect(done.status != 0 and re.search(rf"emulator: net_\w+: .*({words})", done.err), done.describe())
 
 
 def shuffles(tgc, folder):
@@ -359,7 +369,8 @@ def main():
     suite.add("LLVM: a kernel out of bounds", broken_by_llvm, tgc, scratch / "broken-llvm", kernel_ir.VERSIONS[0])
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
     suite.add("matrices: blocks with more memory than kernels declare", large_blocks, device, tgc, scratch / "matrices-large")
-    suite.add("matrices: lanes that diverge", lanes_that_diverge, tgc, scratch / "matrices-diverge")
+    for number, (name, wrong, by, words) in enumerate(MISTAKES):
+        suite.add(f"matrices: {name}", mistake, tgc, scratch / f"matrices-wrong{number}", wrong, by, words)
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)
     suite.add("products of bytes", bytes_by_words, tgc, scratch / "bytes")
