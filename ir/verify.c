@@ -542,6 +542,7 @@ static bool check_read(struct linear_verifier *l, const struct uop *by, const st
     for (int k = 1; k < u->nsrc && u->op == OP_ACC; k++)
         require(&l->v, by,
                 (by->op == OP_MATRIX && range_is(u->src[k], AXIS_ELEMENT)) ||
+                    by->op == OP_MATRIX_BEGIN || by->op == OP_MATRIX_WAIT ||
                     (find_def(l, u->src[k]) && l->region[find_def(l, u->src[k])->region].open),
                 "uses an accumulator outside its lanes");
     return u->op == OP_ACC ? is_unfinished(l, u, d->region) : d->unfinished;
@@ -930,7 +931,12 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         check_matrix(l, u);
         check_meeting(l, u);
         break;
-    case OP_BARRIER: case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
+    case OP_MATRIX_BEGIN: case OP_MATRIX_WAIT:
+        for (int k = 0; k < u->nsrc; k++)
+            require(&l->v, u, u->src[k]->op == OP_ACC, "of what are no sums");
+        check_meeting(l, u);
+        return;
+    case OP_BARRIER: case OP_PUBLISH: case OP_MATRIX_COMMIT:
         check_meeting(l, u);
         return;
     case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:

@@ -4,6 +4,11 @@
  *      const auto a = a_m16n8k16_f16(&tile[at], 40);
  *      m16n8k16_f16(sum[row][column][0], a, b);
  *
+ *      const auto a = panel_rows(&tile[at]);            factors that the instruction reads itself:
+ *      matrix_begin(sum);                               what tells it where they are
+ *      m64n128k16_f16(sum[row][column][0], a, b);
+ *      matrix_commit();
+ *
  * The functions are pieces of runtime/ in the device's language: a product has its row's name (ir/matrix.def),
  * a load the factor's and the row's.
  */
@@ -27,6 +32,11 @@ void matrix_load(struct writer *w, const struct uop *u)
     w->f->is_used[writer_place(w, b)] = true;
     const char *args = mem_printf(t, "&%s[%s], %lld", writer_place_name(w, b), src[1].s,
                                   (long long)TILE_STRIDE(u->arg.i));
+    if (b->panel && MATRIX_ALONG_K(product->arg.i, factor))
+        function = "panel_rows", args = mem_printf(t, "&%s[%s]", writer_place_name(w, b), src[1].s);
+    else if (b->panel)
+        function = "panel_columns", args = mem_printf(t, "&%s[%s], %lld", writer_place_name(w, b), src[1].s,
+                                                      (long long)b->panel * (long long)dtype_nbytes(b->dtype));
     writer_put(w, mem_printf(t, "const auto %s = %s;", name, expr_call(w->p, function, args, 'I').s), true);
     v->e = expr_name(name, 'I');
     v->leaf = v->written = true;
@@ -43,4 +53,12 @@ void matrix_product(struct writer *w, const struct uop *u)
     text_printf(&args, ", %s, %s", writer_value(w, u->src[1])->e.s, writer_value(w, u->src[2])->e.s);
     writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, matrix_row(MATRIX_ROW(u->arg.i))->text, args.s, 'I').s),
                false);
+}
+
+void matrix_group(struct writer *w, const struct uop *u)
+{
+    struct text args = {.t = w->t};
+    for (int k = 0; k < u->nsrc; k++)
+        text_printf(&args, "%s%s", k ? ", " : "", writer_value(w, u->src[k])->array);
+    writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, op_name(u->op), args.s ? args.s : "", 'I').s), false);
 }

@@ -199,7 +199,7 @@ static const char *cuda_open(struct program *p)
     return "";
 }
 
-static const char *const file[] = {"cuda", "cuda_matrix", "cuda_async", "number", "math", "vector_lanes", NULL};
+static const char *const file[] = {"cuda", "cuda_matrix", "cuda_wgmma", "cuda_async", "number", "math", "vector_lanes", NULL};
 static const struct driver driver = {
     .head = cuda_head,
     .global = "", .local = "__shared__ ", .restrict_ = "__restrict__", .declared_local = 48 << 10,

@@ -64,6 +64,8 @@ bool item_is_first(void)
 void item_wait(bool for_subgroup, unsigned flags, const void *site)
 {
     struct item *item = running->now;
+    if (!for_subgroup)
+        products_barrier(running, item);
     item->state = ITEM_WAITS;
     item->for_subgroup = for_subgroup;
     item->flags = flags;
@@ -85,6 +87,7 @@ static void run_item(void *argument)
 {
     struct item *item = argument;
     running->kernel->call(running->argument);
+    products_end(running, item);
     item->state = ITEM_DONE;
     fiber_leave(item->fiber);
 }
@@ -205,6 +208,7 @@ static void begin_block(struct launch *l, uint32_t block)
         item->local[1] = i / l->block[0] % l->block[1];
         item->local[2] = i / l->block[0] / l->block[1];
     }
+    products_reset(l);
     l->phase[0] = l->phase[1] = 0;
     for (int i = 0; i < l->nwindow; i++)
         if (l->window[i].is_local) {
@@ -243,6 +247,7 @@ static void end_items(struct launch *l)
         transfers_free(&l->item[i]);
     }
     free(l->item);
+    free(l->products);
 }
 
 bool launch_run(struct launch *l)

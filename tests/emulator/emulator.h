@@ -13,6 +13,7 @@
  *      tensors.c             what the comment above an emitted kernel says of its arguments
  *      blocks.c              a launch: work-items are fibers, barriers end their phases
  *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
+ *      matrix.c products.c   instructions that multiply matrices, at once or behind the threads' backs
  *      report.c              one line for each finding
  *      transfer.c            asynchronous copies, which arrive when they are waited for
  *      calls.c               calls of any driver: counted, listed, failing on demand
@@ -303,6 +304,7 @@ struct item {
 };
 
 /* One launch, as it runs. */
+struct products;
 struct launch {
     const struct module *module;
     const struct kernel_code *kernel;
@@ -316,6 +318,7 @@ struct launch {
     uint32_t epoch; /* of shadow cells */
     size_t group[3];
     struct item *item;
+    struct products *products; /* products.c: of each item; NULL: there are none yet */
     uint32_t nitem, nsubgroup;
     struct item *now;
     uint32_t phase[2];        /* barriers passed, for local and for global memory */
@@ -349,5 +352,37 @@ API uint32_t emulator_subgroup(uint32_t what);
 API void emulator_give(const void *value, uint32_t nbytes);
 API void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
 bool item_has_stack(const struct item *item, uintptr_t at);
+
+/* ----------------------------------------------------------------------------------- matrix.c */
+
+/* A row of ir/matrix.def. */
+enum matrix_part { A, B, SUM, PARTS };
+enum matrix_type { F16, BF16, TF32, F32, I8, U8, I32 };
+struct matrix_row {
+    const char *text;
+    uint32_t lanes;
+    int size[PARTS]; /* m, n, k */
+    enum matrix_type type[PARTS];
+    const char *layout[PARTS];
+};
+/* The coordinates m, n, k of an element of a lane's: "k1 m0 | k0", a bit each, lowest first; returns how many
+ * elements there are. */
+int matrix_place(const char *layout, uint32_t lane, int element, int at[3]);
+unsigned matrix_nbytes(enum matrix_type type);
+/* Element i of those from `from` on. */
+double matrix_number(enum matrix_type type, const void *from, int i);
+/* Element i of the sums becomes one term more. */
+void matrix_add(const struct matrix_row *r, void *sum, int i, double product);
+
+/* --------------------------------------------------------------------------------- products.c */
+
+/* The work-item's part of products that are there when they are waited for, of factors that 64 bits tell the place
+ * of, and whether k is across their rows: what is a row, or publish, begin, commit, wait. */
+void products_do(const char *what, const struct matrix_row *r, void *sum, const uint64_t *a, const uint64_t *b);
+/* A block begins; the work-item that runs has stored to local memory; the item waits for its block; it ends. */
+void products_reset(struct launch *l);
+void products_stored(struct launch *l, const struct memory *m);
+void products_barrier(struct launch *l, const struct item *item);
+void products_end(struct launch *l, const struct item *item);
 
 #endif

@@ -10,26 +10,15 @@
 
 API void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
 
-enum part { A, B, SUM, PARTS };
-enum type { F16, BF16, TF32, F32, I8, U8, I32 };
 static const unsigned nbytes_of[] = {2, 2, 4, 4, 1, 1, 4};
-struct row {
-    const char *text;
-    uint32_t lanes;
-    int m, n, k;
-    enum type type[PARTS];
-    const char *layout[PARTS];
-};
-static const struct row rows[] = {
+static const struct matrix_row rows[] = {
 #define MATRIX(name, text, lanes, m, n, k, a, b, sum, of_a, of_b, of_sum) \
-    {text, lanes, m, n, k, {a, b, sum}, {of_a, of_b, of_sum}},
+    {text, lanes, {m, n, k}, {a, b, sum}, {of_a, of_b, of_sum}},
 #include "../../ir/matrix.def"
 #undef MATRIX
 };
 
-/* The coordinates m, n, k of an element of a lane's: "k1 m0 | k0", a bit each, lowest first; returns how many
- * elements there are. */
-static int place(const char *layout, uint32_t lane, int element, int at[3])
+int matrix_place(const char *layout, uint32_t lane, int element, int at[3])
 {
     int bit = 0, of_element = 0;
     memset(at, 0, 3 * sizeof *at);
@@ -63,7 +52,9 @@ static float half_of(uint16_t h)
     return v;
 }
 
-static double number(enum type type, const void *from, int i)
+unsigned matrix_nbytes(enum matrix_type type) { return nbytes_of[type]; }
+
+double matrix_number(enum matrix_type type, const void *from, int i)
 {
     const unsigned char *at = (const unsigned char *)from + (size_t)i * nbytes_of[type];
     uint32_t bits = 0;
@@ -83,50 +74,62 @@ static double number(enum type type, const void *from, int i)
 }
 
 /* The matrix of which each lane has given its elements; side: the coordinate beside k. */
-static void gather(const struct row *r, enum part part, const void *own, double *to)
+static void gather(const struct matrix_row *r, enum matrix_part part, const void *own, double *to)
 {
     const int side = part == B;
     unsigned char of_lane[32];
     int at[3];
-    const int n = place(r->layout[part], 0, 0, at);
+    const int n = matrix_place(r->layout[part], 0, 0, at);
     const uint32_t nbytes = (uint32_t)n * nbytes_of[r->type[part]];
     emulator_give(own, nbytes);
     for (uint32_t lane = 0; lane < r->lanes; lane++) {
         emulator_take(of_lane, nbytes, lane);
         for (int i = 0; i < n; i++) {
-            (void)place(r->layout[part], lane, i, at);
-            to[at[side] * r->k + at[2]] = number(r->type[part], of_lane, i);
+            (void)matrix_place(r->layout[part], lane, i, at);
+            to[at[side] * r->size[2] + at[2]] = matrix_number(r->type[part], of_lane, i);
         }
     }
 }
 
-void emulator_matrix(const char *text, void *sum, const void *a, const void *b)
+void matrix_add(const struct matrix_row *r, void *sum, int i, double product)
+{
+    float *f = (float *)sum + i;
+    int32_t *whole = (int32_t *)sum + i;
+    if (r->type[SUM] == F32)
+        *f = (float)(*f + product);
+    else
+        *whole = (int32_t)((uint32_t)*whole + (uint32_t)(int32_t)product);
+}
+
+/* Of fragments: at once. */
+static void multiply(const struct matrix_row *r, void *sum, const void *a, const void *b)
 {
     enum { MOST = 32 * 32 };
     double left[MOST], right[MOST];
     int at[3];
-    const struct row *r = rows;
-    while (strcmp(r->text, text) != 0)
-        r++;
     if (emulator_subgroup(0) != r->lanes) {
         if (item_is_first())
-            report("%s: %s in a wave of %u work-items, not of %u, at %s", launch_now()->kernel->signature.name, text,
+            report("%s: %s in a wave of %u work-items, not of %u, at %s", launch_now()->kernel->signature.name, r->text,
                    emulator_subgroup(0), r->lanes, item_line());
         launch_abort();
     }
     gather(r, A, a, left);
     gather(r, B, b, right);
     const uint32_t lane = emulator_subgroup(2);
-    for (int i = 0, n = place(r->layout[SUM], 0, 0, at); i < n; i++) {
-        (void)place(r->layout[SUM], lane, i, at);
-        float *f = (float *)sum + i;
-        int32_t *whole = (int32_t *)sum + i;
-        for (int k = 0; k < r->k; k++) {
-            const double product = left[at[0] * r->k + k] * right[at[1] * r->k + k];
-            if (r->type[SUM] == F32)
-                *f = (float)(*f + product);
-            else
-                *whole = (int32_t)((uint32_t)*whole + (uint32_t)(int32_t)product);
-        }
+    for (int i = 0, n = matrix_place(r->layout[SUM], 0, 0, at); i < n; i++) {
+        (void)matrix_place(r->layout[SUM], lane, i, at);
+        for (int k = 0; k < r->size[2]; k++)
+            matrix_add(r, sum, i, left[at[0] * r->size[2] + k] * right[at[1] * r->size[2] + k]);
     }
+}
+
+void emulator_matrix(const char *what, void *sum, const void *a, const void *b)
+{
+    const struct matrix_row *r = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !r; i++)
+        r = strcmp(rows[i].text, what) == 0 ? &rows[i] : NULL;
+    if (r && strcmp(r->layout[A], "local") != 0)
+        multiply(r, sum, a, b);
+    else
+        products_do(what, r, sum, a, b);
 }

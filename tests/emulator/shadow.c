@@ -296,6 +296,8 @@ static void check_access(const void *address, size_t nbytes, size_t alignment, e
         check_known(l, w, offset, nbytes);
     if (kind != ACCESS_READ)
         memset(w->memory->known + offset, 1, nbytes);
+    if (kind != ACCESS_READ && w->is_local)
+        products_stored(l, w->memory);
     if (!w->is_written && !(l->order && l->order->several))
         return;
     const uint64_t now = stamp(l, w->is_local, kind == ACCESS_ATOMIC);

@@ -17,6 +17,7 @@ __attribute__((convergent, noduplicate)) void emulator_give(const void *value, u
 void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
 uint32_t emulator_subgroup(uint32_t what);
 __attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
+void *emulator_local(uint32_t at);
 }
 #define TGC_MATRIX_MODEL emulator_matrix
 extern "C" {
@@ -27,6 +28,10 @@ void emulator_wait(uint32_t n);
 #define TGC_COPY_MODEL emulator_copy
 #define TGC_COMMIT_MODEL emulator_commit
 #define TGC_WAIT_MODEL emulator_wait
+#define TGC_PRODUCTS_MODEL emulator_matrix
+/* Local memory's addresses have 18 bits. */
+#define __cvta_generic_to_shared(p) ((uintptr_t)(p) & 0x3ffff)
+#define __cvta_shared_to_generic(at) emulator_local(at)
 
 /* An array by itself, whose bounds are known. */
 #define BLOCK_ARRAY(type, name, count, at) __attribute__((aligned(1024))) static type name[count]

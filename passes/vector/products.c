@@ -1,0 +1,180 @@
+/* products.c - where products begin and end that are added behind the threads' backs (rows of ir/matrix.def whose
+ * factors are in local memory).
+ *
+ *      for k                                  for k
+ *        copy[..] = x                           copy[..] = x
+ *        barrier                                publish · barrier
+ *                                               begin
+ *        for part: sum += a[..] b[..]           for part: sum += a[..] b[..]
+ *                                               commit
+ *        copy[other] = next                     copy[other] = next
+ *                                               wait
+ *
+ * Loops that have nothing but products are one group. It is waited for as late as may be: before its sums are
+ * read, before a barrier, and before the loop around it turns. So stores that follow it run meanwhile; what they
+ * store the group does not read, since else a barrier stood between, as threads are not assumed to be in step.
+ * What threads have stored to panels is published before the next barrier.
+ */
+#include "passes/passes.h"
+
+struct products {
+    struct tgc *t;
+    struct uop *const *in; int nin;
+    struct uop **out; int nout; size_t cap;
+    int next_id;
+};
+
+static bool is_product(const struct uop *u)
+{
+    return u->op == OP_MATRIX && matrix_is_local(matrix_row(MATRIX_ROW(u->arg.i)), MATRIX_A);
+}
+
+static bool stores_panels(const struct uop *u) { return u->op == OP_STORE && uop_buffer_of(u->src[0])->panel; }
+
+static bool opens(const struct uop *u) { return u->op == OP_RANGE || u->op == OP_GUARD; }
+static bool closes(const struct uop *u) { return u->op == OP_END || u->op == OP_ENDGUARD; }
+
+/* Behind what begins at `at`: behind the loop's end, or the uop. */
+static int behind(const struct products *p, int at)
+{
+    int depth = 0;
+    do {
+        depth += opens(p->in[at]);
+        depth -= closes(p->in[at]);
+        at++;
+    } while (depth > 0 && at < p->nin);
+    return at;
+}
+
+/* Whether from..to has products, and nothing else that does something. */
+static bool is_group(const struct products *p, int from, int to)
+{
+    bool any = false;
+    for (int i = from; i < to; i++) {
+        const struct uop *u = p->in[i];
+        bool loop = u->op == OP_END || (u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_EACH);
+        any |= is_product(u);
+        if (!is_product(u) && !loop && !op_is_elementwise(u->op) && !(u->op == OP_LOAD && TILE_IS(u->arg.i)))
+            return false;
+    }
+    return any;
+}
+
+/* Behind the groups that follow the one up to `to` with nothing between them. */
+static int last_group(const struct products *p, int to)
+{
+    for (int i = to; i < p->nin && !closes(p->in[i]);) {
+        bool passes = op_is_elementwise(p->in[i]->op) || (p->in[i]->op == OP_LOAD && TILE_IS(p->in[i]->arg.i));
+        if (passes)
+            i++;
+        else if (is_group(p, i, behind(p, i)))
+            to = i = behind(p, i);
+        else
+            break;
+    }
+    return to;
+}
+
+/* The sums of the products in from..to. */
+static int find_sums(const struct products *p, int from, int to, struct uop **sum)
+{
+    int n = 0;
+    for (int i = from; i < to; i++) {
+        bool new = is_product(p->in[i]);
+        for (int k = 0; k < n && new; k++)
+            new = sum[k] != p->in[i]->src[0];
+        if (new)
+            sum[n++] = p->in[i]->src[0];
+    }
+    return n;
+}
+
+/* Whether from..to may run while the products are under way: it neither reads the sums nor waits for other threads. */
+static bool may_pass(const struct products *p, int from, int to, struct uop *const *sum, int n)
+{
+    for (int i = from; i < to; i++) {
+        const struct uop *u = p->in[i];
+        bool passes = op_is_elementwise(u->op) || opens(u) || closes(u) || u->op == OP_LOAD || u->op == OP_STORE ||
+                      u->op == OP_ACC || u->op == OP_ASSIGN;
+        for (int s = 0; s < u->nsrc; s++)
+            for (int k = 0; k < n; k++)
+                passes &= u->src[s] != sum[k];
+        if (!passes)
+            return false;
+    }
+    return true;
+}
+
+static void push(struct products *p, struct uop *u) { VEC_PUSH(p->t, p->out, p->nout, p->cap, u); }
+
+static void put(struct products *p, enum op op, struct uop *const *sum, int n)
+{
+    push(p, uop_intern(p->t, op, DTYPE_VOID, sum, n, (union arg){.i = p->next_id++}));
+}
+
+/* Whether threads have stored to panels since the last barrier before `at`, in this turn of its loops or the one before. */
+static bool has_stored(const struct products *p, int at)
+{
+    for (int i = at - 1; i >= 0; i--) {
+        if (stores_panels(p->in[i]))
+            return true;
+        if (p->in[i]->op == OP_BARRIER)
+            return false;
+        int end = opens(p->in[i]) ? behind(p, i) : 0;
+        for (int k = end - 1; k > at && p->in[k]->op != OP_BARRIER; k--)
+            if (stores_panels(p->in[k]))
+                return true;
+    }
+    return false;
+}
+
+/* The group in from..to; returns where the program goes on, behind what runs before the group is waited for. */
+static int put_group(struct products *p, int from, int to)
+{
+    struct uop **sum = scratch_array(p->t, (size_t)(to - from), sizeof *sum);
+    int n = find_sums(p, from, to, sum), next = to;
+    put(p, OP_MATRIX_BEGIN, sum, n);
+    for (int i = from; i < to; i++)
+        push(p, p->in[i]);
+    put(p, OP_MATRIX_COMMIT, NULL, 0);
+    while (next < p->nin && !closes(p->in[next]) && may_pass(p, next, behind(p, next), sum, n))
+        for (int end = behind(p, next); next < end; next++)
+            push(p, p->in[next]);
+    put(p, OP_MATRIX_WAIT, sum, n);
+    return next;
+}
+
+static void place_products(struct tgc *t, struct uop ***linear, int *nlinear)
+{
+    struct products p = {.t = t, .in = *linear, .nin = *nlinear};
+    bool any = false;
+    for (int i = 0; i < p.nin; i++) {
+        const struct uop *u = p.in[i];
+        any |= is_product(u);
+        if ((u->op == OP_ACC || u->op == OP_GUARD || u->op == OP_BARRIER) && u->arg.i >= p.next_id)
+            p.next_id = (int)u->arg.i + 1;
+    }
+    for (int i = 0; i < p.nin && any;) {
+        int to = behind(&p, i);
+        if (!closes(p.in[i]) && !op_is_elementwise(p.in[i]->op) && is_group(&p, i, to)) {
+            i = put_group(&p, i, last_group(&p, to));
+            continue;
+        }
+        if (p.in[i]->op == OP_BARRIER && has_stored(&p, i))
+            put(&p, OP_PUBLISH, NULL, 0);
+        push(&p, p.in[i++]);
+    }
+    if (any)
+        *linear = p.out, *nlinear = p.nout;
+}
+
+bool pass_products(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    struct mem_mark mark = scratch_mark(t);
+    (void)s;
+    place_products(t, &k->linear, &k->nlinear);
+    for (int i = 0; i < k->nvariant; i++)
+        place_products(t, &k->variant[i].linear, &k->variant[i].nlinear);
+    scratch_release(t, mark);
+    return true;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: 0BSD */
+/* cuda_wgmma.c - the products of ir/matrix.def that four warps compute together behind their backs (PTX: wgmma), of
+ * factors that the unit reads from shared memory itself.
+ *
+ * A factor is told by 64 bits: where it begins, how far its next panel is (leading) and its next eight rows
+ * (stride), each in units of 16 bytes, and that chunks of 16 bytes of 128 are exchanged.
+ *
+ *      63 62        46          32        30          16        14           0
+ *      | 1 |  ...   |   stride   |   ...   |  leading  |   ...   |   begins   |
+ *
+ * panel_tile<0> has k along its rows, panel_tile<1> across them. Only sm_90a has the instruction: elsewhere each warp
+ * computes its rows of the same sums by mma.sync, of what it reads at the same places.
+ *
+ * TGC_PRODUCTS_MODEL(what, sum, a, b), if it is defined, does what the instructions do.
+ */
+#include <stdint.h>
+
+//@ cuda_panel_tile
+template <int across> struct panel_tile { uint64_t bits; };
+template <int across> static inline panel_tile<across> panel_tile_at(const void *p, uint32_t leading)
+{
+    const uint64_t begins = __cvta_generic_to_shared(p) >> 4 & 0x3fff;
+    return {begins | (uint64_t)(leading >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62};
+}
+
+//@ cuda_panel_rows cuda_panel_tile
+/* The tile at p, with k along its rows. */
+static inline panel_tile<0> panel_rows(const void *p) { return panel_tile_at<0>(p, 16); }
+
+//@ cuda_panel_columns cuda_panel_tile
+/* The tile at p, with k across its rows, which go on in the next panel. */
+static inline panel_tile<1> panel_columns(const void *p, uint32_t panel) { return panel_tile_at<1>(p, panel); }
+
+//@ cuda_panel_word cuda_panel_tile
+/* Of row x (across: column x) the four bytes from `byte` on, of those along k. */
+static inline uint32_t panel_bytes(uint32_t at)
+{
+    return *(const uint32_t *)__cvta_shared_to_generic(at ^ (at >> 7 & 7) << 4);
+}
+static inline uint32_t panel_word(panel_tile<0> t, int x, int byte)
+{
+    return panel_bytes((uint32_t)(t.bits << 4 & 0x3fff0) + x * 128 + byte);
+}
+static inline uint32_t panel_word(panel_tile<1> t, int x, int byte)
+{
+    const uint32_t at = (uint32_t)(t.bits << 4 & 0x3fff0) + x / 64 * (uint32_t)(t.bits >> 12 & 0x3fff0) + byte / 2 * 128 + x % 64 / 2 * 4;
+    const int shift = x % 2 * 16;
+    return (panel_bytes(at) >> shift & 0xffff) | (panel_bytes(at + 128) >> shift) << 16;
+}
+
+//@ cuda_by_warps cuda_panel_word cuda_words
+/* Each warp's rows of the product, eight columns at a time. */
+template <class T, class A, class B> static inline void by_warps(void product(T *, words4, words2), T *sum, A a, B b, int columns)
+{
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4, byte = lane % 4 * 4;
+    const words4 f = {panel_word(a, row, byte), panel_word(a, row + 8, byte), panel_word(a, row, byte + 16),
+                      panel_word(a, row + 8, byte + 16)};
+#pragma unroll
+    for (int n = 0; n < columns; n += 8) {
+        const words2 g = {panel_word(b, n + lane / 4, byte), panel_word(b, n + lane / 4, byte + 16)};
+        product(sum + n / 2, f, g);
+    }
+}
+
+//@ cuda_publish
+/* What this thread has stored is there for the units, behind the next barrier. */
+static inline void publish()
+{
+#ifdef TGC_PRODUCTS_MODEL
+    TGC_PRODUCTS_MODEL("publish", 0, 0, 0);
+#elif defined __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+//@ cuda_hold_sums
+/* No use of sums is moved across this. */
+static inline void hold(float &x) { asm volatile("" : "+f"(x)::"memory"); }
+static inline void hold(int32_t &x) { asm volatile("" : "+r"(x)::"memory"); }
+template <class T, int n> static inline void hold(T (&x)[n])
+{
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        hold(x[i]);
+}
+template <class... T> static inline void hold_sums(T &...sum) { (hold(sum), ...); }
+
+//@ cuda_matrix_begin cuda_hold_sums
+/* Products to come are added to these sums. */
+template <class... T> static inline void matrix_begin(T &...sum)
+{
+#ifdef TGC_PRODUCTS_MODEL
+    TGC_PRODUCTS_MODEL("begin", 0, 0, 0);
+#elif defined __CUDA_ARCH_FEAT_SM90_ALL
+    hold_sums(sum...);
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+
+//@ cuda_matrix_commit
+static inline void matrix_commit()
+{
+#ifdef TGC_PRODUCTS_MODEL
+    TGC_PRODUCTS_MODEL("commit", 0, 0, 0);
+#elif defined __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+//@ cuda_matrix_wait cuda_hold_sums
+/* All products are in the sums. */
+template <class... T> static inline void matrix_wait(T &...sum)
+{
+#ifdef TGC_PRODUCTS_MODEL
+    TGC_PRODUCTS_MODEL("wait", 0, 0, 0);
+#elif defined __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    hold_sums(sum...);
+#endif
+}
+
+//@ cuda_products cuda_panel_tile cuda_by_warps
+/* Operands of an instruction that are sums, %0 and so on; kind: "+f" or "+r". */
+#define SUMS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define SUMS_16 SUMS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define SUMS_32 SUMS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SUMS_64                                                                                    \
+    SUMS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"     \
+            ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TAKE_8(kind, s)                                                                            \
+    kind((s)[0]), kind((s)[1]), kind((s)[2]), kind((s)[3]), kind((s)[4]), kind((s)[5]), kind((s)[6]), kind((s)[7])
+#define TAKE_16(kind, s) TAKE_8(kind, s), TAKE_8(kind, (s) + 8)
+#define TAKE_32(kind, s) TAKE_16(kind, s), TAKE_16(kind, (s) + 16)
+#define TAKE_64(kind, s) TAKE_32(kind, s), TAKE_32(kind, (s) + 32)
+/* The function `row`: the four warps' sums, 64 x n, plus a times b. add: to the sums that there are. */
+#ifdef TGC_PRODUCTS_MODEL
+#define PRODUCTS(row, head, T, kind, n, text, e, operands, inputs, by)                             \
+    head static inline void row(T *sum, panel_tile<A> a, panel_tile<B> b)                          \
+    {                                                                                              \
+        const uint64_t of_a[2] = {a.bits, A}, of_b[2] = {b.bits, B};                               \
+        TGC_PRODUCTS_MODEL(#row, sum, of_a, of_b);                                                   \
+    }
+#elif defined __CUDA_ARCH_FEAT_SM90_ALL
+#define PRODUCTS(row, head, T, kind, n, text, e, operands, inputs, by)                             \
+    head static inline void row(T *sum, panel_tile<A> a, panel_tile<B> b)                          \
+    {                                                                                              \
+        asm volatile("{.reg .pred add;\nsetp.eq.u32 add, 0, 0;\n"                                  \
+                     "wgmma.mma_async.sync.aligned." text " {" SUMS_##e "}, " operands ";\n}"      \
+                     : TAKE_##e(kind, sum)                                                         \
+                     : inputs);                                                                    \
+    }
+#else
+#define PRODUCTS(row, head, T, kind, n, text, e, operands, inputs, by)                             \
+    head static inline void row(T *sum, panel_tile<A> a, panel_tile<B> b) { by_warps(by, sum, a, b, n); }
+#endif
+/* Of halves, each of the factors along k or across it; of others, along k. */
+#define HALVES template <int A, int B>
+#define ALONG template <int A = 0, int B = 0>
+#define HALF_TILES "l"(a.bits), "l"(b.bits), "n"(A), "n"(B)
+#define TILES "l"(a.bits), "l"(b.bits)
+
+//@ cuda_m64n16k16_f16 cuda_products cuda_m16n8k16_f16
+PRODUCTS(m64n16k16_f16, HALVES, float, "+f", 16, "m64n16k16.f32.f16.f16", 8, "%8, %9, add, 1, 1, %10, %11", HALF_TILES, m16n8k16_f16)
+
+//@ cuda_m64n16k16_bf16 cuda_products cuda_m16n8k16_bf16
+PRODUCTS(m64n16k16_bf16, HALVES, float, "+f", 16, "m64n16k16.f32.bf16.bf16", 8, "%8, %9, add, 1, 1, %10, %11", HALF_TILES, m16n8k16_bf16)
+
+//@ cuda_m64n16k8_tf32 cuda_products cuda_m16n8k8_tf32
+PRODUCTS(m64n16k8_tf32, ALONG, float, "+f", 16, "m64n16k8.f32.tf32.tf32", 8, "%8, %9, add, 1, 1", TILES, m16n8k8_tf32)
+
+//@ cuda_m64n16k32_i8 cuda_products cuda_m16n8k32_i8
+PRODUCTS(m64n16k32_i8, ALONG, int32_t, "+r", 16, "m64n16k32.s32.s8.s8", 8, "%8, %9, add", TILES, m16n8k32_i8)
+
+//@ cuda_m64n16k32_u8i8 cuda_products cuda_m16n8k32_u8i8
+PRODUCTS(m64n16k32_u8i8, ALONG, int32_t, "+r", 16, "m64n16k32.s32.u8.s8", 8, "%8, %9, add", TILES, m16n8k32_u8i8)
+
+//@ cuda_m64n64k16_f16 cuda_products cuda_m16n8k16_f16
+PRODUCTS(m64n64k16_f16, HALVES, float, "+f", 64, "m64n64k16.f32.f16.f16", 32, "%32, %33, add, 1, 1, %34, %35", HALF_TILES, m16n8k16_f16)
+
+//@ cuda_m64n64k16_bf16 cuda_products cuda_m16n8k16_bf16
+PRODUCTS(m64n64k16_bf16, HALVES, float, "+f", 64, "m64n64k16.f32.bf16.bf16", 32, "%32, %33, add, 1, 1, %34, %35", HALF_TILES, m16n8k16_bf16)
+
+//@ cuda_m64n64k8_tf32 cuda_products cuda_m16n8k8_tf32
+PRODUCTS(m64n64k8_tf32, ALONG, float, "+f", 64, "m64n64k8.f32.tf32.tf32", 32, "%32, %33, add, 1, 1", TILES, m16n8k8_tf32)
+
+//@ cuda_m64n64k32_i8 cuda_products cuda_m16n8k32_i8
+PRODUCTS(m64n64k32_i8, ALONG, int32_t, "+r", 64, "m64n64k32.s32.s8.s8", 32, "%32, %33, add", TILES, m16n8k32_i8)
+
+//@ cuda_m64n64k32_u8i8 cuda_products cuda_m16n8k32_u8i8
+PRODUCTS(m64n64k32_u8i8, ALONG, int32_t, "+r", 64, "m64n64k32.s32.u8.s8", 32, "%32, %33, add", TILES, m16n8k32_u8i8)
+
+//@ cuda_m64n128k16_f16 cuda_products cuda_m16n8k16_f16
+PRODUCTS(m64n128k16_f16, HALVES, float, "+f", 128, "m64n128k16.f32.f16.f16", 64, "%64, %65, add, 1, 1, %66, %67", HALF_TILES, m16n8k16_f16)
+
+//@ cuda_m64n128k16_bf16 cuda_products cuda_m16n8k16_bf16
+PRODUCTS(m64n128k16_bf16, HALVES, float, "+f", 128, "m64n128k16.f32.bf16.bf16", 64, "%64, %65, add, 1, 1, %66, %67", HALF_TILES, m16n8k16_bf16)
+
+//@ cuda_m64n128k8_tf32 cuda_products cuda_m16n8k8_tf32
+PRODUCTS(m64n128k8_tf32, ALONG, float, "+f", 128, "m64n128k8.f32.tf32.tf32", 64, "%64, %65, add, 1, 1", TILES, m16n8k8_tf32)
+
+//@ cuda_m64n128k32_i8 cuda_products cuda_m16n8k32_i8
+PRODUCTS(m64n128k32_i8, ALONG, int32_t, "+r", 128, "m64n128k32.s32.s8.s8", 64, "%64, %65, add", TILES, m16n8k32_i8)
+
+//@ cuda_m64n128k32_u8i8 cuda_products cuda_m16n8k32_u8i8
+PRODUCTS(m64n128k32_u8i8, ALONG, int32_t, "+r", 128, "m64n128k32.s32.u8.s8", 64, "%64, %65, add", TILES, m16n8k32_u8i8)

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: 0BSD */
+/* products.c - products of matrices that are added behind the work-items' backs, of factors that the unit reads from
+ * local memory itself (CUDA's wgmma): what can be wrong with them is found.
+ *
+ *      63 62        46          32        30          16        14           0
+ *      | 1 |  ...   |   stride   |   ...   |  leading  |   ...   |   begins   |     in units of 16 bytes
+ *
+ * The bits are decoded as the unit does: rows of 128 bytes, eight of them 1024 bytes, whose chunks of 16 are exchanged by
+ * the bits of the address above them. The factors are read when a product is issued, and once more when it is waited for:
+ * bytes that nobody wrote, or that another work-item writes meanwhile, are found as any. Until then its sums are no
+ * numbers. What was stored by work-items must have been published before the barrier, since the unit reads by another
+ * way than they store.
+ */
+#include "emulator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+API void *emulator_local(uint32_t at);
+
+enum { MOST = 64, MOST_SUMS = 64, MEMORIES = 8, ADDRESS = 0x3ffff, GROUP = 128 };
+
+struct factor { uint64_t bits, across; };
+struct product { const struct matrix_row *row; void *sum; struct factor factor[2]; };
+struct products {
+    struct product product[MOST];
+    int n, committed;
+    struct saved { void *sum; uint32_t value[MOST_SUMS]; } saved[MOST]; /* what sums were before */
+    int nsaved;
+    bool has_begun;
+    uint32_t issued;
+    const struct memory *stored[MEMORIES]; /* since it was published last */
+    const struct memory *unpublished[MEMORIES]; /* the same, at the last barrier */
+};
+
+static struct products *own(struct launch *l)
+{
+    if (!l->products && !(l->products = calloc(l->nitem, sizeof *l->products))) {
+        report("no memory for products");
+        launch_abort();
+    }
+    return &l->products[l->now->in_block];
+}
+
+void products_reset(struct launch *l)
+{
+    for (uint32_t i = 0; l->products && i < l->nitem; i++) {
+        struct products *p = &l->products[i];
+        p->n = p->committed = p->nsaved = 0;
+        p->has_begun = false;
+        p->issued = 0;
+        memset(p->stored, 0, sizeof p->stored);
+        memset(p->unpublished, 0, sizeof p->unpublished);
+    }
+}
+
+void products_stored(struct launch *l, const struct memory *m)
+{
+    struct products *p = own(l);
+    for (int i = 0; i < MEMORIES && p->stored[i] != m; i++)
+        if (!p->stored[i])
+            p->stored[i] = m;
+}
+
+void products_barrier(struct launch *l, const struct item *item)
+{
+    if (l->products)
+        memcpy(l->products[item->in_block].unpublished, l->products[item->in_block].stored, sizeof l->products->stored);
+}
+
+static void wrong(struct launch *l, const char *text, const char *what)
+{
+    if (item_is_first())
+        report("%s: %s: %s %s, at %s", l->kernel->signature.name, what, item_name(l, l->now->number), text, item_line());
+}
+
+void products_end(struct launch *l, const struct item *item)
+{
+    if (l->products && l->products[item->in_block].n) {
+        report("%s: %s ends before its products are waited for", l->kernel->signature.name, item_name(l, item->number));
+        l->has_failed = true;
+    }
+}
+
+/* Byte `at` of local memory, whose addresses have 18 bits. */
+static unsigned char *local_at(struct launch *l, uint32_t at, const struct memory **memory)
+{
+    for (int i = 0; i < l->nwindow; i++) {
+        const struct memory *m = l->window[i].memory;
+        const uint32_t offset = (at - (uint32_t)(uintptr_t)m->at) & ADDRESS;
+        if (l->window[i].is_local && offset < m->nbytes) {
+            *memory = m;
+            return m->at + offset;
+        }
+    }
+    wrong(l, "lets the unit read outside of local memory", "out of bounds");
+    launch_abort();
+}
+
+/* Element x, k of the factor: x is its row, or its column. */
+static const unsigned char *element(struct launch *l, const struct factor *f, unsigned nbytes, int x, int k, const struct memory **memory)
+{
+    const uint32_t begins = (uint32_t)(f->bits & 0x3fff) << 4, leading = (uint32_t)(f->bits >> 16 & 0x3fff) << 4,
+                   stride = (uint32_t)(f->bits >> 32 & 0x3fff) << 4;
+    const int line = f->across ? k : x, byte = (f->across ? x : k) * (int)nbytes;
+    uint32_t at = begins + (uint32_t)(line / 8) * stride + (uint32_t)(line % 8) * 128 + (uint32_t)byte % 128;
+    at += f->across ? (uint32_t)(byte / 128) * leading : 0;
+    return local_at(l, at ^ (at >> 7 & 7) << 4, memory);
+}
+
+/* Whether a work-item has stored to the memory what the unit cannot see: it did not publish it. */
+static bool is_unpublished(const struct launch *l, const struct memory *m)
+{
+    for (uint32_t i = 0; i < l->nitem; i++)
+        for (int k = 0; k < MEMORIES; k++)
+            if (l->products[i].unpublished[k] == m)
+                return true;
+    return false;
+}
+
+/* The work-item reads its part of the factor: its warp's rows of a, all of b. */
+static void read_factor(struct launch *l, const struct product *p, int part)
+{
+    const struct matrix_row *r = p->row;
+    const unsigned nbytes = matrix_nbytes(r->type[part]);
+    const int from = part == A ? (int)(l->now->in_block % GROUP) / 32 * 16 : 0, to = part == A ? from + 16 : r->size[1];
+    for (int x = from; x < to; x++)
+        for (int k = 0; k < r->size[2]; k++) {
+            const struct memory *m = NULL;
+            const unsigned char *at = element(l, &p->factor[part], nbytes, x, k, &m);
+            shadow_access(at, nbytes, ACCESS_READ);
+            if (x == from && k == 0 && is_unpublished(l, m))
+                wrong(l, "lets the unit read what was stored, and not published, before the barrier", "unpublished");
+        }
+}
+
+/* Whether all lanes of the four warps tell the same. */
+static void compare(struct launch *l, const struct products *own_products, const struct product *p)
+{
+    const uint32_t first = l->now->in_block / GROUP * GROUP;
+    for (uint32_t i = first; i < first + GROUP; i++) {
+        const struct products *other = &l->products[i];
+        const uint32_t back = other->issued - own_products->issued; /* the same product, if it is kept */
+        const struct product *same = other->n > (int)back && back < MOST ? &other->product[other->n - 1 - (int)back] : NULL;
+        if (other->issued >= own_products->issued && same && memcmp(same->factor, p->factor, sizeof p->factor) != 0)
+            wrong(l, "tells other places than another one of its four warps", "divergent products");
+    }
+}
+
+static void save(struct products *p, void *sum, int n)
+{
+    for (int i = 0; i < p->nsaved; i++)
+        if (p->saved[i].sum == sum)
+            return;
+    struct saved *s = &p->saved[p->nsaved++];
+    s->sum = sum;
+    memcpy(s->value, sum, (size_t)n * sizeof *s->value);
+    memset(sum, 0xff, (size_t)n * sizeof *s->value);
+}
+
+static void issue(struct launch *l, struct products *p, const struct matrix_row *r, void *sum, const uint64_t *a, const uint64_t *b)
+{
+    int at[3];
+    const struct product new = {r, sum, {{a[0], a[1]}, {b[0], b[1]}}};
+    if (l->nsubgroup != 32 || l->nitem % GROUP) {
+        wrong(l, "is of no four whole warps", r->text);
+        launch_abort();
+    }
+    if (!p->has_begun)
+        wrong(l, "adds to sums that were used since, without a begin", r->text);
+    for (int i = 0; i < 2; i++)
+        if (new.factor[i].bits >> 62 != 1 || (new.factor[i].bits >> 49 & 7) || (new.factor[i].across && matrix_nbytes(r->type[i]) != 2))
+            wrong(l, "tells another order than that of 128 bytes", r->text);
+    if (p->n == MOST || p->nsaved == MOST) {
+        wrong(l, "issues more products than are emulated", r->text);
+        launch_abort();
+    }
+    p->product[p->n++] = new;
+    p->issued++;
+    compare(l, p, &new);
+    read_factor(l, &new, A);
+    read_factor(l, &new, B);
+    save(p, sum, matrix_place(r->layout[SUM], 0, 0, at));
+}
+
+/* All products that were committed are in their sums. */
+static void finish(struct launch *l, struct products *p)
+{
+    int at[3];
+    for (int i = 0; i < p->nsaved && p->committed == p->n; i++) {
+        const struct product *of = p->product;
+        while (of->sum != p->saved[i].sum)
+            of++;
+        memcpy(of->sum, p->saved[i].value, (size_t)matrix_place(of->row->layout[SUM], 0, 0, at) * sizeof(uint32_t));
+    }
+    for (int j = 0; j < p->n && p->committed == p->n; j++) {
+        const struct product *x = &p->product[j];
+        const struct matrix_row *r = x->row;
+        const struct memory *m;
+        read_factor(l, x, A);
+        read_factor(l, x, B);
+        for (int i = 0, n = matrix_place(r->layout[SUM], 0, 0, at); i < n; i++) {
+            (void)matrix_place(r->layout[SUM], l->now->in_block % GROUP, i, at);
+            for (int k = 0; k < r->size[2]; k++)
+                matrix_add(r, x->sum, i,
+                           matrix_number(r->type[A], element(l, &x->factor[A], matrix_nbytes(r->type[A]), at[0], k, &m), 0) *
+                               matrix_number(r->type[B], element(l, &x->factor[B], matrix_nbytes(r->type[B]), at[1], k, &m), 0));
+        }
+    }
+    if (p->committed != p->n)
+        wrong(l, "waits for products that are in no group", "wait");
+    p->n = p->committed = p->nsaved = 0;
+    p->has_begun = false;
+}
+
+void *emulator_local(uint32_t at)
+{
+    const struct memory *m;
+    return local_at(launch_now(), at, &m);
+}
+
+void products_do(const char *what, const struct matrix_row *r, void *sum, const uint64_t *a, const uint64_t *b)
+{
+    struct launch *l = launch_now();
+    struct products *p = own(l);
+    if (r)
+        issue(l, p, r, sum, a, b);
+    else if (!strcmp(what, "begin"))
+        p->has_begun = true;
+    else if (!strcmp(what, "commit"))
+        p->committed = p->n;
+    else if (!strcmp(what, "wait"))
+        finish(l, p);
+    else
+        memset(p->stored, 0, sizeof p->stored);
+}
