@@ -132,6 +132,8 @@ void version_write(struct text *out)
     text_printf(out, "\nclang: %s\nlibclang: %s\nlibLLVM: %s\nNVRTC: %s", clang ? clang : "none",
                 library ? library : "none, so that --target=clang checks nothing",
                 llvm ? llvm : "none", nvrtc ? nvrtc : llvm ? "none, so that --target=cuda takes libLLVM" : "none, so that --target=cuda writes .cu alone");
+    const char *linker = gpu_linker_found(out->t);
+    text_printf(out, "\nld.lld: %s", linker ? linker : "none: --target=amd needs it, or TGC_AMD=clang");
     text_puts(out, "\noutputs:");
     for (size_t i = 0; i < COUNT(emits); i++)
         text_printf(out, " .%s%s", emits[i].extension, emits[i].built ? "" : "(no)");

@@ -26,7 +26,7 @@ struct kernel_node {
 };
 
 /* The functions that are HIP's own; before: the thread's device, until leave(). */
-struct own {
+struct own_calls {
     const char *(*get_error)(int32_t error);
     int32_t (*get_current)(int *device);
     int32_t (*set_current)(int device);
@@ -52,15 +52,15 @@ static const char *const call_name[] = {
 struct binary { const char *arch, *code; };
 
 //@ amd_driver_own
-static const char *words_of(const model_self *self, int32_t error) { return self->device.own.get_error(error); }
+static const char *words_of(const model_self *self, int32_t error) { return self->device.own_calls.get_error(error); }
 
 static int enter(model_self *self)
 {
-    int status = TRY(own.get_current, &self->device.own.before);
-    return status == MODEL_OK ? TRY(own.set_current, self->device.device) : status;
+    int status = TRY(own_calls.get_current, &self->device.own_calls.before);
+    return status == MODEL_OK ? TRY(own_calls.set_current, self->device.device) : status;
 }
 
-static void leave(model_self *self) { self->device.own.set_current(self->device.own.before); }
+static void leave(model_self *self) { self->device.own_calls.set_current(self->device.own_calls.before); }
 
 /* A function that older drivers have not; false: it is missing. */
 static bool find_call(const model_self *self, const char *name, void *function)
@@ -72,16 +72,16 @@ static bool find_call(const model_self *self, const char *name, void *function)
 
 static int device_of_context(model_self *self, void *context, int *device)
 {
-    const struct own *own = &self->device.own;
+    const struct own_calls *calls = &self->device.own_calls;
     int before;
-    int status = TRY(own.get_current, &before);
+    int status = TRY(own_calls.get_current, &before);
     if (status == MODEL_OK)
-        status = TRY(own.push, context);
+        status = TRY(own_calls.push, context);
     if (status != MODEL_OK)
         return status;
-    status = TRY(own.get_current, device);
-    own->pop(&context);
-    own->set_current(before);
+    status = TRY(own_calls.get_current, device);
+    calls->pop(&context);
+    calls->set_current(before);
     return status;
 }
 
@@ -91,7 +91,7 @@ static int device_of_stream(model_self *self, void *stream, int *device)
     int32_t (*get_device)(void *stream, int *device);
     if (find_call(self, "hipStreamGetDevice", &get_device))
         return status_of(self, "hipStreamGetDevice", get_device(stream, device));
-    return TRY(own.get_current, device);
+    return TRY(own_calls.get_current, device);
 }
 
 /* The device: of the caller's context, or of its stream, or the one it names. */

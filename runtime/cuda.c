@@ -23,7 +23,7 @@ struct kernel_node {
 };
 
 /* The functions that are CUDA's own, and what they give. */
-struct own {
+struct own_calls {
     int32_t (*get_error)(int32_t error, const char **text);
     int32_t (*get_attribute)(int *value, int what, int device);
     int32_t (*retain_context)(void **context, int device);
@@ -59,50 +59,50 @@ struct binary { int arch; bool is_exact, is_ptx; const char *code; };
 static const char *words_of(const model_self *self, int32_t error)
 {
     const char *text = NULL;
-    return self->device.own.get_error(error, &text) == 0 ? text : NULL;
+    return self->device.own_calls.get_error(error, &text) == 0 ? text : NULL;
 }
 
-static int enter(model_self *self) { return TRY(own.push, self->device.own.context); }
+static int enter(model_self *self) { return TRY(own_calls.push, self->device.own_calls.context); }
 
 static void leave(model_self *self)
 {
     void *context;
-    self->device.own.pop(&context);
+    self->device.own_calls.pop(&context);
 }
 
 /* The caller's context, that of the caller's stream, or the device's primary one. */
 static int open_context(model_self *self)
 {
-    struct own *own = &self->device.own;
+    struct own_calls *calls = &self->device.own_calls;
     const model_options *o = &self->options;
     void *of_stream = NULL;
     int theirs = -1;
-    int status = o->queue ? TRY(own.get_stream_context, o->queue, &of_stream) : MODEL_OK;
+    int status = o->queue ? TRY(own_calls.get_stream_context, o->queue, &of_stream) : MODEL_OK;
     if (status != MODEL_OK)
         return status;
     if (of_stream && o->context && of_stream != o->context) {
         complain(self, "options.queue is a stream of another context than options.context");
         return MODEL_BAD_OPTIONS;
     }
-    own->context = o->context ? o->context : of_stream;
-    if (own->context) {
+    calls->context = o->context ? o->context : of_stream;
+    if (calls->context) {
         status = enter(self);
         if (status == MODEL_OK)
-            status = done(self, TRY(own.get_context_device, &theirs));
+            status = done(self, TRY(own_calls.get_context_device, &theirs));
     }
     if (status == MODEL_OK)
         status = settle_device(self, theirs);
-    if (status != MODEL_OK || own->context)
+    if (status != MODEL_OK || calls->context)
         return status;
-    status = TRY(own.retain_context, &own->context, self->device.device);
-    own->owns_context = status == MODEL_OK;
+    status = TRY(own_calls.retain_context, &calls->context, self->device.device);
+    calls->owns_context = status == MODEL_OK;
     return status;
 }
 
 static void close_context(model_self *self)
 {
-    if (self->device.own.owns_context)
-        self->device.own.release_context(self->device.device);
+    if (self->device.own_calls.owns_context)
+        self->device.own_calls.release_context(self->device.device);
 }
 
 /* The image for the device: of machine code the newest that it runs, else the newest PTX. */
@@ -111,9 +111,9 @@ static int choose_image(model_self *self, const struct binary **image)
     enum { MAJOR = 75, MINOR = 76 };
     int major = 0, minor = 0;
     char line[120];
-    int status = TRY(own.get_attribute, &major, MAJOR, self->device.device);
+    int status = TRY(own_calls.get_attribute, &major, MAJOR, self->device.device);
     if (status == MODEL_OK)
-        status = TRY(own.get_attribute, &minor, MINOR, self->device.device);
+        status = TRY(own_calls.get_attribute, &minor, MINOR, self->device.device);
     const int arch = 10 * major + minor;
     *image = NULL;
     for (size_t i = 0; i < sizeof binary_of / sizeof *binary_of && status == MODEL_OK; i++) {
@@ -156,7 +156,7 @@ static int check_owner(const model_self *self, uint64_t at, bool *is_ours)
     enum { CONTEXT = 1 };
     void *context = NULL;
     int status = TRY(get_pointer, &context, CONTEXT, at);
-    *is_ours = !context || context == self->device.own.context;
+    *is_ours = !context || context == self->device.own_calls.context;
     return status;
 }
 

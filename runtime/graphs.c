@@ -9,7 +9,7 @@
  * are launched by themselves. The memory is the device's, and managed, which both see, if the host
  * accesses tensors itself.
  *
- * The interface's own file has struct own, the functions that the other one has not, struct kernel_node, whose
+ * The interface's own file has struct own_calls, the functions that the other one has not, struct kernel_node, whose
  * fields have another order, the names of all functions, of the library's files and of the oldest version that
  * has them; and the piece `own`, the functions that are declared below.
  */
@@ -54,7 +54,7 @@ struct driver {
     int32_t (*record_event)(void *event, void *stream);
     int32_t (*get_event_time)(float *ms, void *begin, void *end);
     int32_t (*destroy_event)(void *event);
-    struct own own;
+    struct own_calls own_calls;
     void *library;                  /* open as long as the model is */
     void *queue, *module, *memory, *weights;
     bool is_open, owns_queue;       /* is_open: the device is found, and its context */

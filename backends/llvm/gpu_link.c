@@ -4,6 +4,8 @@
 #include "backends/filter.h"
 #include "backends/llvm/machine.h"
 
+#include <stdlib.h>
+
 /* Debian's packages have the version in the name; that of LLVM itself is the best, a newer one does. NULL: there
  * is none. */
 static const char *find_linker(struct tgc *t, int version)
@@ -16,6 +18,12 @@ static const char *find_linker(struct tgc *t, int version)
         if (program_is_on_path(t, mem_printf(t, "ld.lld-%d", i)))
             return mem_printf(t, "ld.lld-%d", i);
     return program_is_on_path(t, "ld.lld") ? "ld.lld" : NULL;
+}
+
+const char *gpu_linker_found(struct tgc *t)
+{
+    const char *version = llvm_found(t);
+    return version ? find_linker(t, atoi(version)) : NULL;
 }
 
 bool gpu_link(struct tgc *t, struct llvm_gpu_code *code, int version)

@@ -97,6 +97,9 @@ struct program;
 /* ir: NULL, or receives the module as LLVM's text instead. */
 bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code, struct text *ir);
 
+/* gpu_link.c: the ld.lld on PATH that links code objects of the libLLVM that there is; NULL: there is none of either. */
+const char *gpu_linker_found(struct tgc *t);
+
 /* pieces.c: the function of runtime/ or runtime/host/ of that name; NULL: there is none. */
 void (*llvm_piece(const char *name))(void);
 

@@ -79,6 +79,9 @@ def _(folder):
 @case("--version names the version and exits with 0")
 def _(folder):
     expect(re.search(rb"tgc \d+\.\d+", tgc(folder, "--version").out), "no version in --version")
+    for path, found in ((os.environ["PATH"], shutil.which("ld.lld") is not None), (str(folder), False)):
+        line = re.search(r"^ld\.lld: (.*)$", T.must(T.run([TGC, "--version"], env={"PATH": path})).out.decode(), re.M)
+        expect(line and (line[1].startswith("ld.lld") or not found) and (found or line[1].startswith("none: ")), f"{line}")
 
 
 @case("no arguments is wrong usage")

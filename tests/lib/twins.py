@@ -149,6 +149,15 @@ class Twin:
                             cwd=folder, env=environment))
         expect("emulator:" not in done.err, done.err)
 
+    def named_own(self, tgc, folder):
+        """A model may be called what the host's text calls the interface's own functions."""
+        T.scratch(folder)
+        self.emit(tgc, ROOT / "models" / "digits.tg", folder, "own")
+        expect("own_init(own **made, " in (folder / "own.h").read_text(), "the model has another name")
+        T.must(T.run(["gcc", T.LEVEL, *T.WARNINGS, "-DOWN_MAIN", "own.c", "-o", "own", "-lm", "-ldl"], cwd=folder))
+        done = T.run([folder / "own", "--selftest"], env=self.environment_of(folder, "own"))
+        expect(done.status == 0 and not done.err, done.describe())
+
     def random_graphs(self, first, count):
         command = [sys.executable, ROOT / "tests" / "fuzz" / "random_graphs.py", "--build", self.suite.options.build, f"--emulator={self.name}",
                    "--seed", first, "--count", count, "--jobs", 2]
@@ -293,6 +302,7 @@ class Twin:
             suite.add(path.name, self.check_model, tgc, path, scratch / path.stem, slow=number % 2 == 0)
         for name, model, options in SAME:
             suite.add(f"as by C: {name}", self.same_as_c, tgc, scratch / f"as_c-{name.replace(' ', '_')}", model, options)
+        suite.add("a model named own", self.named_own, tgc, scratch / "named_own")
         suite.add("no driver", self.without_driver, tgc, scratch / "no_driver")
         suite.add("an old driver", self.old_driver, tgc, scratch / "old_driver")
         suite.add("large grids", self.large_grids, device, tgc, scratch / "grid")
