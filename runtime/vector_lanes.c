@@ -65,8 +65,8 @@ typedef lanes<int32_t> mask_f32x4, mask_i32x4;
 #define store_word(space, p, v) (*(int *)(p) = (v))
 
 //@ lanes_load_aligned_T T
-/* from a multiple of 16 bytes; a pointer is the same for all spaces */
-#define load_aligned_T(space, p) (*(const T *)(p))
+/* from a multiple of 16 bytes; a value: a choice of two objects is one of their addresses, so both would be in memory */
+#define load_aligned_T(space, p) T(*(const T *)(p))
 
 //@ lanes_store_aligned_T T
 #define store_aligned_T(space, p, v) (*(T *)(p) = (v))

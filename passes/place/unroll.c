@@ -6,6 +6,7 @@
  */
 #include "passes/analysis/access.h"
 #include "passes/place/stack.h"
+#include "passes/target/target.h"
 
 enum {
     SCALARS_FEW = 32, /* registers for floats of the smallest processor with an FPU, a Cortex-M4 */
@@ -249,6 +250,38 @@ bool stack_carries(struct tgc *t, enum isa isa, struct uop *const *u, int n)
     return carries;
 }
 
+static bool is_of_memory(const struct buffer *b)
+{
+    enum space space = buffer_space(b);
+    return space == SPACE_GLOBAL || space == SPACE_WEIGHTS;
+}
+
+/* The bytes that a loop loads of memory in all iterations of it and of the loops inside that are not kept. A device's compiler
+ * begins the loads of an unrolled loop before it needs the first of them, so as to wait for memory once. */
+static int64_t unrolled_nbytes(const struct stack *s, const bool *kept, int loop)
+{
+    int64_t trips, total = 0;
+    if (!uop_const_int(s->u[loop]->src[0], &trips) || sat_mul(trips, s->close[loop] - loop) > UNROLLED_MAX)
+        return 0;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        const struct uop *u = s->u[i];
+        if (u->op == OP_RANGE && kept[i])
+            i = s->close[i];
+        else if (u->op == OP_LOAD && is_of_memory(uop_buffer_of(u->src[0])))
+            total = sat_add(total, sat_mul(stack_value_nbytes(u), places_within(s, i, loop)));
+    }
+    return total;
+}
+
+/* Loops that a device's compiler would unroll to more loads than a thread has registers for: in one of the
+ * innermost ones it may take twice as many as there are while others hide the latencies. */
+static void keep_loads(const struct stack *s, bool *kept)
+{
+    const struct device_row *d = s->t->device;
+    for (int i = s->n - 1; i >= 0 && d && !d->is_processor; i--)
+        kept[i] |= s->u[i]->op == OP_RANGE && unrolled_nbytes(s, kept, i) > 2 * WORD_FEW * d->registers;
+}
+
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
 {
     bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
@@ -272,6 +305,7 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
         for (int k = i + 1; k < s.close[i] && shared > registers; k++)
             kept[k] |= u[k]->op == OP_RANGE;
     }
+    keep_loads(&s, kept);
     scratch_release(t, mark);
     return kept;
 }

@@ -148,6 +148,16 @@ def shuffles(tgc, folder):
             expect(re.search(words, text) and "s_barrier" not in text, f"{arch}, {compiler}: no exchange between lanes, or barriers")
 
 
+def vectors(tgc, folder):
+    """A thread loads and stores 16 bytes by one instruction of either compiler."""
+    T.scratch(folder)
+    for arch, (load, store) in {"gfx90a": ("global_load_dwordx4", "global_store_dwordx4"), "gfx1201": ("global_load_b128", "global_store_b128")}.items():
+        for compiler in ("llvm", "clang"):
+            compile_by(tgc, ROOT / "models" / "mlp.tg", folder, compiler, arch)
+            text = amd.disassembly(folder / f"{arch}.hsaco")
+            expect(load in text and store in text, f"{arch}, {compiler}: no vectors")
+
+
 def same_bytes(tgc, folder):
     """Code objects are those of the text, in any directory, by either compiler, which is named."""
     amd.need_compiler()
@@ -305,6 +315,7 @@ def main():
     for version, arch in ((14, "gfx90a"), (15, "gfx1100")):
         suite.add(f"matrices: LLVM {version}, {arch}", older_llvm, tgc, scratch / f"older-{version}", version, arch)
     suite.add("sums between lanes", shuffles, tgc, scratch / "shuffles")
+    suite.add("vectors of 16 bytes", vectors, tgc, scratch / "vectors")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("hipcc", by_hipcc, tgc, scratch / "hipcc")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
