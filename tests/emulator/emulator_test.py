@@ -111,7 +111,7 @@ def wrong_host(device, act, facts, status, words):
 # ------------------------------------------------------------------------------------------------ programs
 
 EVERY = 80                    # of the onnx package's tests, in the quick form
-FUZZED = 16                   # random graphs
+FUZZED = 32                   # random graphs
 FUZZED_LONG, PART = 5000, 250
 
 
@@ -227,7 +227,7 @@ def model(tgc, path, folder, row):
 
 def node(device, tgc, case, folder, told, row):
     with device.watch():
-        O.run_case(tgc, case, folder, told, ("-O0",), row)
+        O.run_case(tgc, case, folder, told, row)
         gc.collect()
 
 
@@ -368,8 +368,8 @@ def local_product(device, opts, scratch):
 
 
 def random_graphs(first, count):
-    command = [sys.executable, HERE.parent / "fuzz" / "random_graphs.py", "--build", suite.options.build, "--emulator", "--seed", first,
-               "--count", count, "--jobs", suite.options.jobs]
+    command = [sys.executable, HERE.parent / "fuzz" / "random_graphs.py", "--build", suite.options.build, "--emulator", "--joined",
+               "--seed", first, "--count", count, "--jobs", suite.options.jobs]
     done = T.run(command, timeout=3600)
     expect(done.status == 0, "\n".join(line for line in done.out.decode().splitlines() if not line.startswith("ok "))[:6000] or done.err)
 

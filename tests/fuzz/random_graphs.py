@@ -136,6 +136,7 @@ class Tester:
         kernels = folder / "kernels"
         self.env = None
         if emulated == "cuda":
+            cuda.need_nvrtc()
             self.env = emulator.cuda_environment(OPTIONS.build, folder / "net.cu", cache=kernels)
         elif emulated == "amd":
             amd.need_compiler()
@@ -146,13 +147,11 @@ class Tester:
             self.env = emulator.environment(OPTIONS.build, cache=kernels)
 
     def tools(self, seed):
-        """The environment in which tgc compiles. The emulated device runs kernels from their text: NVRTC itself compiles one graph's of so many."""
-        if self.emulated != "cuda":
+        """The environment in which tgc compiles. The emulated device runs kernels from their text: CUDA's and AMD's compilers themselves compile one
+        graph's of so many."""
+        if self.emulated not in TEXTS or seed % FULL == 0:
             return None
-        if seed % FULL == 0:
-            cuda.need_nvrtc()
-            return None
-        return {"TGC_NVRTC": str(emulator.nvrtc(OPTIONS.build))}
+        return emulator.stand_ins(OPTIONS.build)
 
     def levels(self, seed):
         if self.emulated:

@@ -82,9 +82,11 @@ def metal_library(build):
     return folder_of(build, metal) / METAL
 
 
-def nvrtc(build):
-    """What stands for CUDA's compiler where programs are many: $TGC_NVRTC."""
-    return folder_of(build, stand_in) / "libnvrtc.so.11.2"
+def stand_ins(build):
+    """An environment in which tgc finds what stands for CUDA's and AMD's compilers, where programs are so many that the code which they make,
+    and which nothing here runs, would take most of the time."""
+    folder = folder_of(build, compilers)
+    return {"TGC_NVRTC": str(folder / "libnvrtc.so.11.2"), "TGC_AMD": "clang", "TGC_CLANG": "30", "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 def remove_old(folder):
@@ -99,7 +101,7 @@ FLAGS = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-omit-fra
 KERNELS = ("report", "calls", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins", "gpu", "matrix", "transfer")      # what all drivers share
 
 
-def link(folder, name, sources, *others, flags=()):
+def link(folder, name, sources, *others, flags=(), programs=()):
     part = folder.with_name(f"{folder.name}.{os.getpid()}")
     part.mkdir(parents=True)
     for source in sources:
@@ -107,6 +109,8 @@ def link(folder, name, sources, *others, flags=()):
     for job in others:
         T.must(T.run([*job, "-o", part / "other.o"], timeout=300))
     T.must(T.run(["gcc", "-shared", f"-Wl,-soname,{name}", *part.glob("*.o"), "-o", part / name, "-Wl,--no-as-needed", "-lm", "-ldl", "-lpthread"]))
+    for program, *files in programs:
+        T.must(T.run(["gcc", *FLAGS, *files, "-o", part / program]))
     try:
         part.rename(folder)
     except OSError:                     # another suite was first
@@ -132,8 +136,9 @@ def metal(_, folder):
     link(folder, METAL, [*(SOURCES / "metal").glob("*.c"), *(SOURCES / f"{name}.c" for name in KERNELS)])
 
 
-def stand_in(_, folder):
-    link(folder, "libnvrtc.so.11.2", [SOURCES / "compilers" / "nvrtc.c"])
+def compilers(_, folder):
+    own = SOURCES / "compilers"
+    link(folder, "libnvrtc.so.11.2", [own / "nvrtc.c"], programs=[("clang-30", own / "clang.c", SOURCES / "signature.c", SOURCES / "tensors.c")])
 
 
 def environment(build, which=library, **more):

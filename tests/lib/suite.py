@@ -22,6 +22,7 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 
 class Skip(Exception):
@@ -77,6 +78,8 @@ class Suite:
         parser.add_argument("--jobs", type=int, default=2)
         parser.add_argument("--filter", default="", help="run the cases whose name matches")
         parser.add_argument("--part", default="1/1", help="K/N: of the cases every N-th, from the K-th on")
+        parser.add_argument("--results", help="a file of what has passed: those cases do not run, and others that pass are added, so that a run that was "
+                            "stopped goes on")
         parser.add_argument("--stop", action="store_true", help="end with the first case that fails")
         parser.add_argument("--list", action="store_true", help="print the names and stop")
         parser.add_argument("--build", default="build", help="Meson's build folder")
@@ -88,10 +91,21 @@ class Suite:
 
     def chosen(self):
         """The cases that the command line asks for, in their order."""
+        passed = self.passed()
         chosen = [case for case in self.cases
-                  if (self.options.all or not case[3]) and re.search(self.options.filter, case[0])]
+                  if (self.options.all or not case[3]) and re.search(self.options.filter, case[0]) and case[0] not in passed]
         part, parts = map(int, self.options.part.split("/"))
         return chosen[part - 1::parts]
+
+    def passed(self):
+        """The names in --results."""
+        path = self.options.results
+        return set(Path(path).read_text().splitlines()) if path and Path(path).exists() else set()
+
+    def note(self, name):
+        if self.options.results:
+            with open(self.options.results, "a") as file:
+                file.write(f"{name}\n")
 
     def main(self):
         options = self.options = self.options or self.parse()
@@ -112,6 +126,8 @@ class Suite:
                 if options.times:
                     print(f"# {seconds:.2f} s, {worked:.2f} of a processor", flush=True)
                 failed += verdict == "failed"
+                if verdict == "passed":
+                    self.note(case[0])
                 if failed and options.stop:
                     pool.shutdown(cancel_futures=True)
                     break

@@ -41,7 +41,7 @@ SAME = [("states and entries", ENTRIES, ()), ("half storage", MLP, ("--dim=B=3",
         ("no locals", MLP, ("--dim=B=3", "--no-locals")), ("weights beside", MLP, ("--dim=B=3", "--weights=file"))]
 DEVICE_FAILED = 11
 EVERY = 60                    # of the onnx package's tests, in the quick form
-FUZZED = 4                    # random graphs
+FUZZED = 12                   # random graphs
 FUZZED_LONG, PART = 5000, 250
 
 
@@ -129,7 +129,7 @@ class Twin:
                 N.emit_case(tgc, case, folder, way, told)
                 options = N.case_options(case, folder, way, told)
                 T.must(T.run([tgc, "model.onnx", "-o", f"node.{self.language}", *options], cwd=folder, timeout=60))
-                T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "node.c", "-o", "node.so", *N.libraries_of(case)], cwd=folder))
+                T.build_shared(folder / "node.c", *N.libraries_of(case))
                 self.text_of(folder / f"node.{self.language}")
                 O.check_results(case, Library(folder / "node.so", "node"))
             except N.Refused as refusal:
@@ -160,7 +160,7 @@ class Twin:
 
     def random_graphs(self, first, count):
         command = [sys.executable, ROOT / "tests" / "fuzz" / "random_graphs.py", "--build", self.suite.options.build, f"--emulator={self.name}",
-                   "--seed", first, "--count", count, "--jobs", 2]
+                   "--joined", "--seed", first, "--count", count, "--jobs", 2]
         done = T.run(command, timeout=3600)
         expect(done.status == 0, "\n".join(line for line in done.out.decode().splitlines() if not line.startswith("ok "))[:6000] or done.err)
 

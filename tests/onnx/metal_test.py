@@ -25,6 +25,7 @@ import tgc as T
 from device_test import Options
 from library import Library
 from suite import Failure, Suite, expect
+from twins import FUZZED, FUZZED_LONG, PART
 
 EVERY = 120
 NO_DEVICE, DEVICE_FAILED, DEVICE_MEMORY, OTHER_DEVICE = 19, 11, 22, 23
@@ -141,7 +142,7 @@ def check_case(device, tgc, case, folder, told):
             options = N.case_options(case, folder, ("--target=metal",), told)
             T.must(T.run([tgc, "model.onnx", "-o", "node.metal", *options], cwd=folder, timeout=60))
             msl.check((folder / "node.metal").read_text())
-            T.must(T.run(["gcc", "-O0", *emulator.METAL_FLAGS, "-shared", "-fPIC", "node.c", "-o", "node.so", *N.libraries_of(case)], cwd=folder))
+            T.build_shared(folder / "node.c", *emulator.METAL_FLAGS, *N.libraries_of(case))
             O.check_results(case, Library(folder / "node.so", "node"))
         except N.Refused as refusal:
             if "64-bit floats, which Metal does not have" in str(refusal):
@@ -150,6 +151,13 @@ def check_case(device, tgc, case, folder, told):
                 O.check_refusal(case, refusal)
         gc.collect()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def random_graphs(first, count, build):
+    command = [sys.executable, ROOT / "tests" / "fuzz" / "random_graphs.py", "--build", build, "--emulator=metal", "--joined", "--seed", first, "--count", count,
+               "--jobs", 2]
+    done = T.run(command, timeout=3600)
+    expect(done.status == 0, "\n".join(line for line in done.out.decode().splitlines() if not line.startswith("ok "))[:6000] or done.err)
 
 
 # -------------------------------------------------------------------------------------------------- the language
@@ -346,6 +354,9 @@ def main():
     for number, (name, told) in enumerate(passing.items()):
         if name in cases:
             suite.add(name, check_case, device, tgc, cases[name], scratch / N.flat(name), told, slow=number % EVERY != 0)
+    suite.add(f"{FUZZED} random graphs", random_graphs, 100000, FUZZED, build)
+    for first in range(0, FUZZED_LONG, PART):
+        suite.add(f"random graphs {first}-{first + PART - 1}", random_graphs, first, PART, build, slow=True)
     suite.main()
 
 

@@ -71,12 +71,11 @@ def check_refusal(case, refusal):
     expect("devices do not have" in str(refusal) and has_strings(case), f"refused for no reason that devices give: {refusal}")
 
 
-def run_case(tgc, case, folder, told, flags=("-O0",), device="generic-gpu"):
+def run_case(tgc, case, folder, told, device="generic-gpu", options=()):
     """The case by the device whose driver libOpenCL.so.1 is."""
     try:
-        N.emit_case(tgc, case, folder, (*OPTIONS, f"--cpu={device}"), told)
-        T.must(T.run(["gcc", *flags, "-shared", "-fPIC", "node.c", "-o", "node.so",
-                      *N.libraries_of(case)], cwd=folder))
+        N.emit_case(tgc, case, folder, (*OPTIONS, f"--cpu={device}", *options), told)
+        T.build_shared(folder / "node.c", *N.libraries_of(case))
         check_results(case, Library(folder / "node.so", "node"))
     except N.Refused as refusal:
         check_refusal(case, refusal)

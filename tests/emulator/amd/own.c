@@ -183,7 +183,10 @@ int32_t hipPointerGetAttribute(void *value, int what, uint64_t at)
 /* --------------------------------------------------------------------------------------- images */
 
 static const struct { const char *name; uint32_t flags; } machines[] = {
-    {"gfx90a", 0x3f}, {"gfx942", 0x4c}, {"gfx1100", 0x41}, {"gfx1201", 0x4e}};
+#define MACHINE(NAME, FLAGS) {NAME, FLAGS},
+#include "machines.def"
+#undef MACHINE
+};
 
 /* Where the object has the descriptor of the kernel: 64 bytes, the symbol NAME.kd; NULL: nowhere. */
 static const unsigned char *find_descriptor(const char *image, const char *name)
