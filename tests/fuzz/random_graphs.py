@@ -213,7 +213,7 @@ class Tester:
         graph = trial.graph
         dims = trial.dims()
         for level in () if OPTIONS.run else self.levels(graph.seed):
-            done = T.run([self.tgc, model, "-o", self.folder / "net.c", *dims, *level], timeout=PATIENCE, env=self.tools(graph.seed))
+            done = T.run([self.tgc, model, "-o", self.folder / "net.c", *dims, *level], timeout=60, env=self.tools(graph.seed))
             if done.status == 1 and not done.timed_out and done.err.strip():
                 raise Refused(done.err.strip())
             if done.status != 0 or done.timed_out:
@@ -221,7 +221,7 @@ class Tester:
             if OPTIONS.only_compile:
                 continue
             if self.emulated in TEXTS:
-                T.must(T.run([self.tgc, model, "-o", self.folder / f"net.{TEXTS[self.emulated]}", *dims, *level], timeout=PATIENCE))
+                T.must(T.run([self.tgc, model, "-o", self.folder / f"net.{TEXTS[self.emulated]}", *dims, *level], timeout=60))
             try:
                 self.build(level, graph.seed)
             except Failure as why:
@@ -235,7 +235,7 @@ class Tester:
             for s, size in enumerate(graph.sizes):
                 try:
                     got = program.run([graph.values[n].tracks[s][0] for n in trial.inputs],
-                                      timeout=PATIENCE)
+                                      timeout=30)
                 except Failure as why:
                     return f"run of {' '.join(level) or 'default'} at n={size}: {why}"
                 if "emulator: " in program.said:
@@ -520,7 +520,6 @@ def options(parser):
 
 suite = Suite("fuzz")
 OPTIONS = suite.parse(options)
-PATIENCE = 900 if OPTIONS.joined else 60      # seconds; a long run is beside others
 TGC = T.find_tgc(OPTIONS.build).resolve()
 HAS_LLVM = T.has_llvm(TGC)
 SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "fuzz"

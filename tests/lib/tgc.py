@@ -73,8 +73,13 @@ def run_for_peak(command, **more):
         return done
 
 
+# A run of hours beside other work takes so many times the time before it is thought to hang.
+PATIENCE = float(os.environ.get("TGC_PATIENCE", "1"))
+
+
 def run(command, timeout=120, cwd=None, env=None, stdin=None):
     """Runs to the end or the timeout. The peak has this process's own size as its floor."""
+    timeout *= PATIENCE
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.monotonic()
         process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=err,
