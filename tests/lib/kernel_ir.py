@@ -91,16 +91,8 @@ def compile_for_host(path, version):
 def by_llvm(version):
     """In this process tgc compiles for CUDA by that LLVM, and the emulator takes the object that use() names."""
     need(version)
-    set_here = {"TGC_NVRTC": "none", "TGC_LLVM": str(version)}
-    kept = {name: os.environ.get(name) for name in (*set_here, "TGC_EMULATOR_OBJECT")}
-    os.environ.update(set_here)
-    try:
+    with T.environment(TGC_NVRTC="none", TGC_LLVM=version, TGC_EMULATOR_OBJECT=""):
         yield
-    finally:
-        for name, value in kept.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
 
 
 def use(path):

@@ -4,6 +4,7 @@ Nothing here knows a model.
 """
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -59,6 +60,20 @@ class Done:
             how = signal.Signals(-self.status).name
         tail = (self.err.strip() or self.out.decode(errors="replace").strip())[-3000:]
         return f"{' '.join(map(str, self.command))}\n{how}\n{tail}"
+
+
+@contextlib.contextmanager
+def environment(**values):
+    """This process's variables within, for what it starts and for libraries that it has opened."""
+    kept = {name: os.environ.get(name) for name in values}
+    os.environ.update({name: str(value) for name, value in values.items()})
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def run_for_peak(command, **more):

@@ -83,11 +83,13 @@ output %e
 
 class Twin:
     """One of the two. name: of --target; language: the kernels' file, "cu"; need(): skips where its compiler is missing; driver: the library's name;
-    environment(build, text, **more), text_of(path): where the emulator finds the kernels' text."""
+    environment(build, text, **more), text_of(path): where the emulator finds the kernels' text. rows: architectures that the onnx package's tests
+    are compiled for in turn, each with what the emulated device is told of itself."""
 
-    def __init__(self, suite, name, language, driver, need, environment, text_of):
+    def __init__(self, suite, name, language, driver, need, environment, text_of, rows):
         self.suite, self.name, self.language, self.driver = suite, name, language, driver
         self.need, self.environment, self.text_of = need, environment, text_of
+        self.rows = rows
 
     def emit(self, tgc, model, folder, stem, *options):
         """STEM.c, and the kernels' text, which the emulator needs."""
@@ -121,10 +123,11 @@ class Twin:
         said = done.out.decode() + done.err
         expect(done.status == 1 and f"needs {own} bytes and {weights} for its weights, and of the device's {own + weights - 1} bytes" in said, done.describe())
 
-    def check_case(self, device, tgc, case, folder, told, *way, facts=""):
+    def check_case(self, device, tgc, case, folder, told, row, facts, is_quick):
+        """One of the onnx package's tests. In the long form what the kernels are compiled to is of one in EVERY, as in the quick one."""
         self.need()
-        way = (f"--target={self.name}", *way)
-        with device.watch(facts):
+        way = (f"--target={self.name}", f"--cpu={row}")
+        with T.environment(**({} if is_quick else emulator.stand_ins(self.suite.options.build))), device.watch(facts):
             try:
                 N.emit_case(tgc, case, folder, way, told)
                 options = N.case_options(case, folder, way, told)
@@ -312,7 +315,9 @@ class Twin:
         passing, _ = N.read_lists()
         for number, (name, told) in enumerate(passing.items()):
             if name in cases:
-                suite.add(name, self.check_case, device, tgc, cases[name], scratch / N.flat(name), told, slow=number % EVERY != 0)
+                row, facts = self.rows[number // EVERY % len(self.rows) if number % EVERY == 0 else number % len(self.rows)]
+                suite.add(f"{name}, {row}", self.check_case, device, tgc, cases[name], scratch / N.flat(name), told, row, facts, number % EVERY == 0,
+                          slow=number % EVERY != 0)
         suite.add(f"{FUZZED} random graphs", self.random_graphs, 100000, FUZZED)
         for first in range(0, FUZZED_LONG, PART):
             suite.add(f"random graphs {first}-{first + PART - 1}", self.random_graphs, first, PART, slow=True)

@@ -28,7 +28,8 @@ LOCAL_NBYTES, REGISTERS = 65536, 256
 NO_DEVICE, OLD_DRIVER, DEVICE_MEMORY, OTHER_DEVICE = 19, 21, 22, 23
 
 suite = Suite("amd", jobs=1)      # the device is one of the process
-twin = Twin(suite, "amd", "hip", "libamdhip64.so.6", amd.need_compiler, emulator.amd_environment, amd.text_of)
+twin = Twin(suite, "amd", "hip", "libamdhip64.so.6", amd.need_compiler, emulator.amd_environment, amd.text_of,
+            [(arch, f"version={arch}") for arch in ARCHITECTURES])
 
 
 # -------------------------------------------------------------------------------------------------- compilers

@@ -38,7 +38,8 @@ output %y as "y"
 """
 
 suite = Suite("cuda", jobs=1)      # the device is one of the process
-twin = Twin(suite, "cuda", "cu", "libcuda.so.1", cuda.need_nvrtc, emulator.cuda_environment, cuda.text_of)
+twin = Twin(suite, "cuda", "cu", "libcuda.so.1", cuda.need_nvrtc, emulator.cuda_environment, cuda.text_of,
+            [(arch, f"arch={arch.strip('sm_a')}") for arch in ARCHITECTURES])
 
 
 # -------------------------------------------------------------------------------------------------- by LLVM
