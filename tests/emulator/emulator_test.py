@@ -225,9 +225,14 @@ def model(tgc, path, folder, row):
     expect(done.status == 0 and not done.err, done.describe())
 
 
-def node(device, tgc, case, folder, told, row):
-    with device.watch():
-        O.run_case(tgc, case, folder, told, row)
+# How the onnx package's tests are compiled: a device's row, options, what the emulated device is told of itself.
+NODE_WAYS = [*((row, (), "") for row in O.DEVICES), ("intel-xe", (), "local=65536 subgroup=16"), ("adreno630", ("--image",), ""),
+             ("generic-gpu", ("--image", "--half-storage"), ""), ("adreno630", ("--image", "--no-locals"), "pitch=0"), ("intel-xe", ("--half-storage",), "")]
+
+
+def node(device, tgc, case, folder, told, row, options, facts):
+    with device.watch(facts):
+        O.run_case(tgc, case, folder, told, row, options)
         gc.collect()
 
 
@@ -427,9 +432,10 @@ def add_programs(device, tgc, scratch, build):
     cases = N.load_cases(build)
     passing, _ = N.read_lists()
     for number, (name, told) in enumerate(passing.items()):
-        for which, row in enumerate(O.DEVICES if name in cases else ()):
-            suite.add(f"{name}, {row}", node, device, tgc, cases[name], scratch / f"{N.flat(name)}-{row}", told, row,
-                      slow=number % EVERY != 0 or number // EVERY % len(O.DEVICES) != which)
+        for which, (row, options, facts) in enumerate(NODE_WAYS if name in cases else ()):
+            way = " ".join((row, *options))
+            suite.add(f"{name}, {way}", node, device, tgc, cases[name], scratch / N.flat(f"{name}-{way}"), told, row, options, facts,
+                      slow=number % EVERY != 0 or number // EVERY % len(NODE_WAYS) != which)
     suite.add(f"{FUZZED} random graphs", random_graphs, 100000, FUZZED)
     for first in range(0, FUZZED_LONG, PART):
         suite.add(f"random graphs {first}-{first + PART - 1}", random_graphs, first, PART, slow=True)

@@ -47,8 +47,11 @@ def symbols(library, arrays):
     return found
 
 
-def check_results(case, library):
-    """What the program of a case gives for its data."""
+HALF = 2.0 ** -7         # of a result, and of the largest one: halves have eleven bits, and some are lost to rounding along the way
+
+
+def check_results(case, library, is_half=False):
+    """What the program of a case gives for its data. is_half: what kernels pass on was stored as halves."""
     for inputs, outputs in case.data_sets:
         given, _ = border(graph_inputs(case.model), inputs)
         wanted, _ = border(case.model.graph.output, outputs)
@@ -63,6 +66,9 @@ def check_results(case, library):
         for (name, expected), array in zip(wanted, got.values()):
             if N.is_random(case.model):
                 N.compare_form(name, array, expected)
+            elif is_half and T.is_float(expected):
+                finite = np.abs(expected[np.isfinite(expected)].astype(np.float64))
+                T.compare(name, array, expected, max(HALF, case.rtol), max(case.atol, HALF * finite.max(initial=0)))
             else:
                 T.compare(name, array, expected, case.rtol, case.atol)
 
@@ -76,7 +82,7 @@ def run_case(tgc, case, folder, told, device="generic-gpu", options=()):
     try:
         N.emit_case(tgc, case, folder, (*OPTIONS, f"--cpu={device}", *options), told)
         T.build_shared(folder / "node.c", *N.libraries_of(case))
-        check_results(case, Library(folder / "node.so", "node"))
+        check_results(case, Library(folder / "node.so", "node"), "--half-storage" in options)
     except N.Refused as refusal:
         check_refusal(case, refusal)
     finally:
