@@ -46,7 +46,7 @@ import tgc as T
 from suite import Failure, Suite
 
 GROUP = 4  # graphs a case
-TOGETHER = 128  # --joined: graphs a case, of which those of one opset are a program
+TOGETHER = 64  # --joined: graphs a case, of which those of one opset are a program
 FULL = 32  # --fast: one graph of so many is built with sanitizers and optimization, too
 TCC = shutil.which("tcc")
 ARRAYS = ("--weights=array",) if TCC else ()        # on a device: tcc has no u"" strings

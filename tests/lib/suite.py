@@ -78,8 +78,9 @@ class Suite:
         parser.add_argument("--jobs", type=int, default=2)
         parser.add_argument("--filter", default="", help="run the cases whose name matches")
         parser.add_argument("--part", default="1/1", help="K/N: of the cases every N-th, from the K-th on")
-        parser.add_argument("--results", help="a file of what has passed: those cases do not run, and others that pass are added, so that a run that was "
-                            "stopped goes on")
+        parser.add_argument("--results", help="a file of verdicts, one a line: cases that it has do not run, others are added, so that a run that was "
+                            "stopped goes on; who has mended something takes the lines with 'failed' away")
+        parser.add_argument("--seconds", type=float, help="start no case later than this; with --results the next run goes on")
         parser.add_argument("--stop", action="store_true", help="end with the first case that fails")
         parser.add_argument("--list", action="store_true", help="print the names and stop")
         parser.add_argument("--build", default="build", help="Meson's build folder")
@@ -91,21 +92,22 @@ class Suite:
 
     def chosen(self):
         """The cases that the command line asks for, in their order."""
-        passed = self.passed()
+        noted = self.noted()
         chosen = [case for case in self.cases
-                  if (self.options.all or not case[3]) and re.search(self.options.filter, case[0]) and case[0] not in passed]
+                  if (self.options.all or not case[3]) and re.search(self.options.filter, case[0]) and case[0] not in noted]
         part, parts = map(int, self.options.part.split("/"))
         return chosen[part - 1::parts]
 
-    def passed(self):
+    def noted(self):
         """The names in --results."""
         path = self.options.results
-        return set(Path(path).read_text().splitlines()) if path and Path(path).exists() else set()
+        lines = Path(path).read_text().splitlines() if path and Path(path).exists() else []
+        return {line.partition(" ")[2] for line in lines}
 
-    def note(self, name):
+    def note(self, name, verdict):
         if self.options.results:
             with open(self.options.results, "a") as file:
-                file.write(f"{name}\n")
+                file.write(f"{verdict} {name}\n")
 
     def main(self):
         options = self.options = self.options or self.parse()
@@ -115,7 +117,7 @@ class Suite:
                 print(case[0])
             return
         print(f"1..{len(chosen)}", flush=True)
-        failed = 0
+        failed, start = 0, time.monotonic()
         jobs = self.jobs or options.jobs
         with ThreadPoolExecutor(jobs) as pool:
             # one job: by this thread, which prints: a case may replace sys.stdout for a while
@@ -126,9 +128,8 @@ class Suite:
                 if options.times:
                     print(f"# {seconds:.2f} s, {worked:.2f} of a processor", flush=True)
                 failed += verdict == "failed"
-                if verdict == "passed":
-                    self.note(case[0])
-                if failed and options.stop:
+                self.note(case[0], verdict)
+                if failed and options.stop or options.seconds and time.monotonic() - start > options.seconds:
                     pool.shutdown(cancel_futures=True)
                     break
         sys.exit(1 if failed else 0)
