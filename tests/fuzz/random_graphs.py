@@ -7,6 +7,7 @@
     random_graphs.py --seed 1000 --count 500 --level "--threads=2 --cache=0" --only-compile
     random_graphs.py --seed 1000 --count 500 --run=--target=llvm --run="--target=clang -O0"
     random_graphs.py --seed 1000 --count 500 --emulator=cuda
+    random_graphs.py --seed 0 --count 5000 --emulator=opencl,cuda,amd,metal --joined --turn=0 --results ~/graphs.txt
 
 Each graph is compiled by default, with -O0, and in a third way with sanitizers, and runs on the
 same inputs, at each size of a run-time dimension; the program's own reference vectors, which the
@@ -19,7 +20,7 @@ fewer outputs, and every value that can be an input becomes one.
 is there), and one graph of 32 goes all three ways. --level names other ways to compile, and --only-compile
 ends there: what tgc's own checks find (ir/verify.c, ir/verify_scratch.c) is a failure. --run says how
 `tgc run` runs each graph, instead of all other ways. --emulator runs each by OpenCL, CUDA, AMD or Metal on the emulated device
-(tests/emulator/), whose reports of races, bounds and misuse are failures, too.
+(tests/emulator/), whose reports of races, bounds and misuse are failures, too; with --joined many graphs are one program, which takes a third of the time.
 """
 
 import collections
@@ -443,7 +444,7 @@ def one_trial(tester, trial):
 
 
 def joined_graphs(seeds):
-    """The graphs of these seeds, several as one program, by each target. Where one is wrong each of its graphs is looked at alone."""
+    """The graphs of these seeds, several as one program, by each target, or one of them. Where one is wrong each of its graphs is looked at alone."""
     made = []
     for seed in seeds:
         graph = generate.make(seed)
@@ -451,8 +452,8 @@ def joined_graphs(seeds):
         if outputs:
             made.append(Trial(graph, graph.nodes, outputs))
     failures = []
-    for group in joined.groups(made):
-        for target in OPTIONS.emulator:
+    for number, group in enumerate(joined.groups(made)):
+        for target in OPTIONS.emulator if OPTIONS.turn is None else [OPTIONS.emulator[(number + OPTIONS.turn) % len(OPTIONS.emulator)]]:
             failures += joined_group(target, [suited(trial, target) for trial in group])
     if failures:
         raise Failure("\n\n".join(failures))
@@ -514,6 +515,7 @@ def options(parser):
     parser.add_argument("--emulator", nargs="?", const="opencl", type=targets,
                         help="by these targets (opencl, cuda, amd, metal) on the emulated device, instead of the usual ways")
     parser.add_argument("--joined", action="store_true", help="on the emulated device: many graphs as one program")
+    parser.add_argument("--turn", type=int, help="with --joined: each graph by one of the targets alone; with 0, 1, ... by another")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
 
@@ -526,7 +528,8 @@ SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "fuzz"
 if OPTIONS.seed is not None and OPTIONS.joined:
     for first in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count, TOGETHER):
         last = min(first + TOGETHER, OPTIONS.seed + OPTIONS.count) - 1
-        suite.add(f"seeds {first}-{last} by {', '.join(OPTIONS.emulator)}", joined_graphs, range(first, last + 1))
+        turn = "" if OPTIONS.turn is None else f", turn {OPTIONS.turn}"
+        suite.add(f"seeds {first}-{last} by {', '.join(OPTIONS.emulator)}{turn}", joined_graphs, range(first, last + 1))
 elif OPTIONS.seed is not None:
     for seed in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count):
         suite.add(f"seed {seed}", graphs, seed, 1, OPTIONS.keep)
