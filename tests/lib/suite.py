@@ -92,11 +92,11 @@ class Suite:
 
     def chosen(self):
         """The cases that the command line asks for, in their order."""
-        noted = self.noted()
         chosen = [case for case in self.cases
-                  if (self.options.all or not case[3]) and re.search(self.options.filter, case[0]) and case[0] not in noted]
+                  if (self.options.all or not case[3]) and re.search(self.options.filter, case[0])]
         part, parts = map(int, self.options.part.split("/"))
-        return chosen[part - 1::parts]
+        noted = self.noted()
+        return [case for case in chosen[part - 1::parts] if case[0] not in noted]
 
     def noted(self):
         """The names in --results."""
