@@ -85,7 +85,7 @@ def built(tgc, folder, text, target, *flags):
     place.mkdir(parents=True, exist_ok=True)
     (place / "net.tg").write_text(f"tg 1\n{text}" if "output" in text else f"tg 1\n{text}output %y\n")
     T.must(T.run([tgc, "net.tg", "-o", "net.c", f"--target={target}", *flags], cwd=place))
-    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-ldl"], cwd=place))
+    T.build_shared(place / "net.c", "-lm", "-ldl")
     return place
 
 
