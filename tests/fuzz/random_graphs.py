@@ -47,7 +47,7 @@ import tgc as T
 from suite import Failure, Suite
 
 GROUP = 4  # graphs a case
-TOGETHER = 64  # --joined: graphs a case, of which those of one opset are a program
+TOGETHER = 64  # --joined: graphs a case, of which those of one opset are a program; by one target each four times as many
 FULL = 32  # --fast: one graph of so many is built with sanitizers and optimization, too
 TCC = shutil.which("tcc")
 ARRAYS = ("--weights=array",) if TCC else ()        # on a device: tcc has no u"" strings
@@ -526,8 +526,9 @@ TGC = T.find_tgc(OPTIONS.build).resolve()
 HAS_LLVM = T.has_llvm(TGC)
 SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "fuzz"
 if OPTIONS.seed is not None and OPTIONS.joined:
-    for first in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count, TOGETHER):
-        last = min(first + TOGETHER, OPTIONS.seed + OPTIONS.count) - 1
+    together = TOGETHER if OPTIONS.turn is None else 4 * TOGETHER
+    for first in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count, together):
+        last = min(first + together, OPTIONS.seed + OPTIONS.count) - 1
         turn = "" if OPTIONS.turn is None else f", turn {OPTIONS.turn}"
         suite.add(f"seeds {first}-{last} by {', '.join(OPTIONS.emulator)}{turn}", joined_graphs, range(first, last + 1))
 elif OPTIONS.seed is not None:
