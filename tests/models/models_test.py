@@ -8,6 +8,7 @@ Variants of the same:
     -O0        tgc's optimizations off
     sanitized  clang, address and undefined sanitizers; in the long form gcc's, too
     opencl     the same by a device, or a processor that OpenCL has as one; with --all
+    emulated   by each target for devices on the emulated one, which checks every access: models of few operations; with --all
     dynamic    one program for all sizes, the dimensions bounded at compile time
     tgc run    the same by tgc alone, at the first size
     object     an object of LLVM's for all processors of this architecture, with the program of the C
@@ -37,9 +38,10 @@ import onnx
 import onnxruntime
 
 import catalog
+import emulator
 import tgc as T
 from opencl import need_device
-from suite import Failure, Suite, expect
+from suite import Failure, Skip, Suite, expect
 
 onnxruntime.set_default_logger_severity(3)
 
@@ -162,6 +164,41 @@ def check_opencl(tgc, scratch, model, size):
     check_program(tgc, scratch, model, [size], ("--target=opencl",), "gcc", ("-O1",))
 
 
+# How models are compiled for the emulated device: target, options, what it is told of itself. The model's number chooses two of them.
+EMULATED = [("opencl", ("--cpu=generic-gpu",), ""), ("amd", ("--cpu=gfx1100",), "version=gfx1100"), ("metal", ("--cpu=m1",), ""),
+            ("cuda", ("--cpu=sm_90a",), "arch=90"), ("opencl", ("--cpu=adreno630", "--image"), ""), ("amd", ("--cpu=gfx90a",), "version=gfx90a"),
+            ("cuda", ("--cpu=sm_80",), "arch=80"), ("opencl", ("--cpu=intel-xe",), "local=65536 subgroup=16")]
+TEXTS = {"cuda": ("cu", emulator.cuda_environment), "amd": ("hip", emulator.amd_environment)}
+MOST_FLOP = 1.2e9         # which take a minute
+
+
+def check_emulated(tgc, build, scratch, model, size, target, options, facts):
+    ref, folder = reference(model), T.scratch(scratch)
+    words = [f"--target={target}", *options, *fixed_shapes(model, ref, size)]
+    if T.info(tgc, ref.path, *words)["flop"] > MOST_FLOP:
+        raise Skip("takes the emulated device more than a minute")
+    try:
+        with T.environment(**emulator.stand_ins(build)):
+            T.emit(tgc, ref.path, folder / "model.c", *words, timeout=600)
+            if target in TEXTS:
+                T.emit(tgc, ref.path, folder / f"model.{TEXTS[target][0]}", *words, timeout=600)
+            T.build(folder / "model.c", folder / "model", "gcc", ("-O0", *emulator.METAL_FLAGS), main_by=tgc, main_options=(f"--target={target}",))
+        more = {"cache": folder / "kernels", "device": facts}
+        environment = emulator.metal_environment(build, **more) if target == "metal" else emulator.environment(build, **more)
+        if target in TEXTS:
+            environment = TEXTS[target][1](build, folder / f"model.{TEXTS[target][0]}", **more)
+        program = T.Program(folder / "model", ref.outputs, env=environment)
+
+        def run(feeds):
+            results = program.run([feeds[name] for name in ref.inputs], timeout=1200)
+            expect(not program.said, program.said)
+            return results
+
+        run_steps(model, ref, size, run, 1)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def check_object(tgc, scratch, model, size):
     T.need_llvm(tgc)
     ref = reference(model)
@@ -222,6 +259,11 @@ def add_model(suite, tgc, scratch, model):
         add("dynamic sanitized", True, model.sizes, NATIVE, "clang", T.SANITIZE, dynamic=True)
     suite.add(f"{model.name} opencl", check_opencl, tgc, scratch / f"{model.name}_opencl", model,
               model.sizes[0], slow=True)
+    for k in range(2):
+        target, options, facts = EMULATED[(catalog.MODELS.index(model) + 3 * k) % len(EMULATED)]
+        way = " ".join((target, *options))
+        suite.add(f"{model.name} emulated, {way}", check_emulated, tgc, suite.options.build, scratch / f"{model.name}_{way.replace(' ', '_')}", model,
+                  model.sizes[0], target, options, facts, slow=model.name not in ("silero_vad", "silero_vad_8k"))
     suite.add(f"{model.name} object", check_object, tgc, scratch / f"{model.name}_object", model, model.sizes[0],
               slow=model.name not in ("magika", "silero_vad", "minilm", "mobilenet_v2"))
     for target in ("c", "llvm"):
