@@ -92,7 +92,7 @@ SUITES = [
     ("object", "tests/exec/object_test.py", 600, 3600),
     ("local", "tests/exec/local_test.py", 120, 120),
     ("grid", "tests/exec/grid_test.py", 120, 120),
-    ("matrices", "tests/exec/matrices_test.py", 120, 1800),
+    ("sizes", "tests/exec/sizes_test.py", 120, 1800),
     ("opencl_vectors", "tests/exec/opencl_vectors_test.py", 120, 120),
     ("device", "tests/exec/device_test.py", 120, 120),
     ("device_images", "tests/exec/images_test.py", 120, 1800),

@@ -59,12 +59,10 @@ LEVELS = ((), ("-O0",))
 OTHERS = (("--threads=2",), ("--cache=0",), ("--weights=array",), ("--weights=incbin", "--cache=0", "--cpu=generic"),
           ("-O3",), ("--cpu=generic",), ("--threads=3", "--weights=array", "--cache=0"))
 EMULATED = {"opencl": ((), ("--cpu=pocl",), ("--cpu=adreno630",), ("-O0",), ("--cache=0", "--cpu=pocl"), ("--cache=0",),
-                       ("--cpu=adreno630", "--image", "--no-locals"), ("--image",), ("--cpu=intel-xe",), ("--vectors=always",),
-                       ("--cpu=adreno630", "--vectors=always", "--image")),
-            "cuda": (("--cpu=sm_80",), ("--cpu=sm_90a",), ("--no-locals",), ("-O0",), ("--cache=0",), ("--cpu=sm_90a", "--vectors=always")),
-            "amd": (("--cpu=gfx1100",), ("--cpu=gfx90a",), ("--cpu=gfx942",), ("--cpu=gfx1201",), ("--no-locals",), ("-O0",), ("--cache=0",),
-                    ("--cpu=gfx90a", "--vectors=always"), ("--vectors=always",)),
-            "metal": ((), ("--no-locals",), ("-O0",), ("--cache=0",), ("--cpu=m4",), ("--vectors=always",))}
+                       ("--cpu=adreno630", "--image", "--no-locals"), ("--image",), ("--cpu=intel-xe",)),
+            "cuda": (("--cpu=sm_80",), ("--cpu=sm_90a",), ("--no-locals",), ("-O0",), ("--cache=0",)),
+            "amd": (("--cpu=gfx1100",), ("--cpu=gfx90a",), ("--cpu=gfx942",), ("--cpu=gfx1201",), ("--no-locals",), ("-O0",), ("--cache=0",)),
+            "metal": ((), ("--no-locals",), ("-O0",), ("--cache=0",), ("--cpu=m4",))}
 TEXTS = {"cuda": "cu", "amd": "hip"}       # the kernels' text, which the emulator needs
 DEVICES = {"sm_90a": "arch=90", "gfx90a": "version=gfx90a", "gfx942": "version=gfx942", "gfx1201": "version=gfx1201",
            "intel-xe": "local=65536 subgroup=16"}
