@@ -50,14 +50,14 @@ static inline uint32_t panel_word(panel_tile<1> t, int x, int byte)
 
 //@ cuda_by_warps cuda_panel_word cuda_words
 /* Each warp's rows of the product, eight columns at a time. */
-template <class T, class A, class B> static inline void by_warps(void product(T *, words4, words2), T *sum, A a, B b, int columns)
+template <class T, class A, class B> static inline void by_warps(void product(T *, words<4>, words<2>), T *sum, A a, B b, int columns)
 {
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4, byte = lane % 4 * 4;
-    const words4 f = {panel_word(a, row, byte), panel_word(a, row + 8, byte), panel_word(a, row, byte + 16),
+    const words<4> f = {panel_word(a, row, byte), panel_word(a, row + 8, byte), panel_word(a, row, byte + 16),
                       panel_word(a, row + 8, byte + 16)};
 #pragma unroll
     for (int n = 0; n < columns; n += 8) {
-        const words2 g = {panel_word(b, n + lane / 4, byte), panel_word(b, n + lane / 4, byte + 16)};
+        const words<2> g = {panel_word(b, n + lane / 4, byte), panel_word(b, n + lane / 4, byte + 16)};
         product(sum + n / 2, f, g);
     }
 }

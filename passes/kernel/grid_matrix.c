@@ -7,8 +7,9 @@
  *
  * As in grid_tile.c the sum goes in steps, and in each the block copies what its waves read of both factors to
  * local memory, in the order of the memory that they are in. Rows, columns and terms beyond the product are zeros
- * there, so all waves multiply whole matrices. Which instruction: the first of the device's that multiplies
- * values of the factors' dtypes (passes/target/matrix.def).
+ * there, so all waves multiply whole matrices. Which instruction: of the device's that multiply values of the
+ * factors' dtypes (passes/target/matrix.def) the one that costs least. One that reads factors from local memory
+ * itself gets copies in panels (SWIZZLE), and several waves are one, of so many lanes.
  *
  * Copies are of as many neighbours as lie together at multiples of 4, 8 or 16 bytes, and come asynchronously, some
  * steps ahead, where the device has instructions for that.
@@ -22,7 +23,7 @@
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
 
-enum { STEPS_MAX = 64, CHOICES_MAX = 8 };
+enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, REGISTERS_MOST = 255 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
 /* How copies come: of so many parts, which a sum's steps use in turn. The device's that has none of the last goes without. */
@@ -31,7 +32,8 @@ static const struct stages stages[] = {{1, TRANSFER_REGISTERS}, {2, TRANSFER_REG
                                        {3, TRANSFER_ASYNC}, {4, TRANSFER_ASYNC}};
 enum { STAGES = sizeof stages / sizeof *stages };
 
-struct wave_tile { int64_t waves[2], tiles[2], step; struct stages by; double ns; };
+struct matrix_choice;
+struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; double ns; };
 struct matrix_choice {
     struct product *x;
     const struct matrix_row *row;
@@ -69,30 +71,44 @@ static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *cons
     }
 }
 
-/* The instruction that multiplies the product's factors, and which of the store's loops are its rows. */
-static bool find_instruction(struct tgc *t, struct product *x, struct matrix_choice *c)
+/* Whether the instruction multiplies the product's factors, the first of them as its a, or the second; and which of the
+ * store's loops are its rows then. */
+static bool take_instruction(struct tgc *t, struct product *x, int i, bool exchanged, struct matrix_choice *c)
 {
     struct uop *sum = x->m.reduce, *factor[2];
     struct uop *const *loop = x->m.store->src;
     *c = (struct matrix_choice){.x = x};
-    for (int i = 0; device_matrix(t, i, &c->of, &c->gflops); i++)
-        for (int exchanged = 0; exchanged < 2; exchanged++) {
-            c->row = matrix_row(c->of);
-            if (c->row->lanes != t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))
-                continue;
-            bool rows = uop_depends_on(t, factor[0], loop[x->row]);
-            c->m = rows ? x->row : x->column;
-            c->n = rows ? x->column : x->row;
-            if (!uop_depends_on(t, factor[0], loop[c->m]) || uop_depends_on(t, factor[0], loop[c->n]) ||
-                !uop_depends_on(t, factor[1], loop[c->n]) || uop_depends_on(t, factor[1], loop[c->m]))
-                continue;
-            c->nm = loop[c->m]->src[0]->vmax;
-            c->nn = loop[c->n]->src[0]->vmax;
-            c->nk = range_fixed_size(sum->src[sum->nsrc - 1]);
-            find_widths(t, c, factor);
-            return c->nk > c->row->size[MATRIX_K];
+    if (!device_matrix(t, i, &c->of, &c->gflops))
+        return false;
+    c->row = matrix_row(c->of);
+    if (c->row->lanes % t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))
+        return false;
+    bool rows = uop_depends_on(t, factor[0], loop[x->row]);
+    c->m = rows ? x->row : x->column;
+    c->n = rows ? x->column : x->row;
+    if (!uop_depends_on(t, factor[0], loop[c->m]) || uop_depends_on(t, factor[0], loop[c->n]) ||
+        !uop_depends_on(t, factor[1], loop[c->n]) || uop_depends_on(t, factor[1], loop[c->m]))
+        return false;
+    c->nm = loop[c->m]->src[0]->vmax;
+    c->nn = loop[c->n]->src[0]->vmax;
+    c->nk = range_fixed_size(sum->src[sum->nsrc - 1]);
+    find_widths(t, c, factor);
+    return c->nk > c->row->size[MATRIX_K];
+}
+
+/* The instructions that multiply the product's factors; of those of one shape whose factors lanes hold, one order of the
+ * factors is enough. */
+static int list_instructions(struct tgc *t, struct product *x, struct matrix_choice *c)
+{
+    enum matrix_unit of;
+    double gflops;
+    int n = 0;
+    for (int i = 0; device_matrix(t, i, &of, &gflops); i++)
+        for (int exchanged = 0; exchanged < 2 && n < INSTRUCTIONS_MAX; exchanged++) {
+            bool held = n > 0 && c[n - 1].of == of && !matrix_is_local(c[n - 1].row, MATRIX_A);
+            n += !held && take_instruction(t, x, i, exchanged, &c[n]);
         }
-    return false;
+    return n;
 }
 
 /* ------------------------------------------------------------------------------------- the cost */
@@ -109,8 +125,48 @@ static int64_t threads_of(const struct matrix_choice *c, const struct wave_tile 
     return w->waves[0] * w->waves[1] * c->row->lanes;
 }
 
+static bool reads_copies(const struct matrix_choice *c) { return matrix_is_local(c->row, MATRIX_A); }
+
 /* The padding of a row of a copy, in elements: so the rows of a tile begin in different banks of local memory. */
-static int64_t pad_of(const struct matrix_choice *c) { return 16 / (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]); }
+static int64_t pad_of(const struct matrix_choice *c)
+{
+    return reads_copies(c) ? 0 : 16 / (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
+}
+
+/* Whether the sum's load of that number, sources first, is the factor of rows (0) or of columns. */
+static int side_of_operand(const struct matrix_choice *c, int operand)
+{
+    const struct product *x = c->x;
+    return operand < x->m.nload && uop_depends_on(x->m.t, x->m.load[operand], x->m.store->src[c->n]);
+}
+
+/* How long the rows of the operand's copy are: they are those of its memory, by terms or along its side. */
+static int64_t copied_row(const struct matrix_choice *c, const struct wave_tile *w, int operand)
+{
+    const struct uop *sum = c->x->m.reduce;
+    struct uop *offset = c->x->m.load[operand]->src[1];
+    int side = side_of_operand(c, operand);
+    int64_t along_k, along;
+    if (!index_stride(c->x->m.t, offset, sum->src[sum->nsrc - 1], &along_k) ||
+        !index_stride(c->x->m.t, offset, c->x->m.store->src[side ? c->n : c->m], &along))
+        return 0;
+    return along_k < along ? w->step : side_of(c, w, side);
+}
+
+/* Whether an instruction that reads copies in panels can read these: by terms, or along a side, halves in whole
+ * rows. */
+static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t size = (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
+    for (int i = 0; i < 2 && reads_copies(c); i++) {
+        int side = side_of_operand(c, i);
+        int64_t row = copied_row(c, w, i);
+        if (row == 0 || row * size % PANEL_ROW_NBYTES || (row == w->step ? side_of(c, w, side) : w->step) % PANEL_ROWS ||
+            (row != w->step && (size != 2 || c->row->size[side] * size % PANEL_ROW_NBYTES)))
+            return false;
+    }
+    return true;
+}
 
 static int64_t copied_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
 {
@@ -144,13 +200,16 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
 {
     const struct device_row *d = t->device;
     int64_t threads = threads_of(c, w), most = d->group < THREADS_MOST ? d->group : THREADS_MOST, registers = 0;
+    /* a small block's threads have more, if what they hold are sums alone */
+    int64_t own = reads_copies(c) ? d->registers * d->group / threads : d->registers;
+    own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
     int size[3];
     for (int i = 0; i < 3; i++)
         size[i] = matrix_elements(c->row, (enum matrix_part)i) * dtype_bits(c->row->dtype[i]) / 32;
     registers = w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] + w->tiles[1] * size[MATRIX_B];
     if (w->by.parts > 1 && w->by.how == TRANSFER_REGISTERS)
         registers += w->step * (side_of(c, w, 0) + side_of(c, w, 1)) / threads;
-    return threads <= most && 4 * registers <= 3 * d->registers && 2 * copied_nbytes(c, w) <= 3 * device_local_nbytes(t) / 2 &&
+    return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && 2 * copied_nbytes(c, w) <= 3 * device_local_nbytes(t) / 2 &&
            w->step < c->nk && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0 &&
            ceil_div(c->nk, w->step) >= w->by.parts && comes(t, c, w);
 }
@@ -164,6 +223,13 @@ static bool has_matrix_units(const struct tgc *t)
         if (gflops > t->device->gflops)
             return true;
     return false;
+}
+
+/* What the units read of local memory for each term of a block, each instruction its own factors. */
+static double fetched_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    double instructions = (double)(w->waves[0] * w->tiles[0] * w->waves[1] * w->tiles[1]);
+    return reads_copies(c) ? instructions * (c->row->size[MATRIX_M] + c->row->size[MATRIX_N]) * (double)dtype_nbytes(c->row->dtype[MATRIX_A]) : 0;
 }
 
 static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
@@ -186,6 +252,8 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     double issued = words + products + copies + RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
     double issue = 2 * threads * k / r->size[MATRIX_K] * issued / d->gflops;
     double busy = !meanwhile ? arithmetic + issue : arithmetic > issue ? arithmetic : issue;     /* of the device, for a block */
+    double fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
+    busy = busy > fetched ? busy : fetched;
     double held = blocks / d->units, room = (double)(d->unit_local_nbytes / copied_nbytes(c, w)),
            most = (double)d->unit_threads / threads;
     held = held > room ? room : held;
@@ -199,11 +267,11 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     return ns > reading ? ns : reading;
 }
 
-static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best)
+/* Adds the instruction's tiles to the n that cost least; returns how many there are. */
+static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best, int n)
 {
-    int n = 0;
     for (int i = 0; i < 4 * 4 * 4 * 4 * 3 * STAGES; i++) {
-        struct wave_tile w = {{1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, 1 << i / 64 % 4},
+        struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, 1 << i / 64 % 4},
                               (int64_t)c->row->size[MATRIX_K] << i / 256 % 3, stages[i / 768], 0};
         if (!wave_fits(t, c, &w))
             continue;
@@ -248,13 +316,6 @@ static int list_terms(struct place_list *l, const struct matrix_choice *c, const
     return last;
 }
 
-/* Whether the sum's load of that number, sources first, is the factor of rows (0) or of columns. */
-static int side_of_operand(const struct matrix_choice *c, int operand)
-{
-    const struct product *x = c->x;
-    return operand < x->m.nload && uop_depends_on(x->m.t, x->m.load[operand], x->m.store->src[c->n]);
-}
-
 static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
@@ -286,6 +347,10 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         o = add_of_sum(&l, OPT_LOCAL, number, axis);
         o->n = pad_of(c), o->operand = i, o->to = (int)width_of(c, w, side_of_operand(c, i));
     }
+    for (int i = 0; i < 2 && reads_copies(c); i++) {
+        o = add_of_sum(&l, OPT_SWIZZLE, number, 0);
+        o->n = copied_row(c, w, i), o->operand = i;
+    }
     if (w->by.parts > 1) {
         o = add_of_sum(&l, OPT_PIPELINE, number, 0);
         o->n = w->by.parts, o->how = w->by.how;
@@ -299,13 +364,16 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
 bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct product *x = scratch_array(t, 1, sizeof *x);
-    struct matrix_choice c;
+    struct matrix_choice *c = scratch_array(t, INSTRUCTIONS_MAX + 1, sizeof *c);
     struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
-    if (t->no_locals || !grid_find_product(t, k->ast->src[store], x) || x->m.bytes || !find_instruction(t, x, &c))
+    int n = 0;
+    if (t->no_locals || !grid_find_product(t, k->ast->src[store], x) || x->m.bytes)
         return false;
-    double scalar = grid_tile_ns(t, x);
-    for (int i = first, n = list_waves(t, &c, best); i < n; i++)
-        if ((scalar <= 0 || best[i].ns < scalar) && apply_waves(t, k, store, &c, &best[i]))
+    for (int i = 0, of = list_instructions(t, x, c); i < of; i++)
+        n = list_waves(t, &c[i], best, n);
+    double scalar = n ? grid_tile_ns(t, x) : 0;
+    for (int i = first; i < n; i++)
+        if ((scalar <= 0 || best[i].ns < scalar) && apply_waves(t, k, store, best[i].of, &best[i]))
             return true;
     return false;
 }

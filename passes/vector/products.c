@@ -29,7 +29,10 @@ static bool is_product(const struct uop *u)
     return u->op == OP_MATRIX && matrix_is_local(matrix_row(MATRIX_ROW(u->arg.i)), MATRIX_A);
 }
 
-static bool stores_panels(const struct uop *u) { return u->op == OP_STORE && uop_buffer_of(u->src[0])->panel; }
+static bool stores_panels(const struct uop *u)
+{
+    return (u->op == OP_STORE || u->op == OP_COPY) && uop_buffer_of(u->src[0])->panel;
+}
 
 static bool opens(const struct uop *u) { return u->op == OP_RANGE || u->op == OP_GUARD; }
 static bool closes(const struct uop *u) { return u->op == OP_END || u->op == OP_ENDGUARD; }
@@ -95,7 +98,7 @@ static bool may_pass(const struct products *p, int from, int to, struct uop *con
     for (int i = from; i < to; i++) {
         const struct uop *u = p->in[i];
         bool passes = op_is_elementwise(u->op) || opens(u) || closes(u) || u->op == OP_LOAD || u->op == OP_STORE ||
-                      u->op == OP_ACC || u->op == OP_ASSIGN;
+                      u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_COPY || u->op == OP_COMMIT;
         for (int s = 0; s < u->nsrc; s++)
             for (int k = 0; k < n; k++)
                 passes &= u->src[s] != sum[k];
