@@ -57,3 +57,12 @@ bool softmax_match(struct uop *u, struct softmax *s)
     }
     return false;
 }
+
+bool softmax_is_weight(struct uop *factor)
+{
+    struct softmax s;
+    struct uop *v = value_behind(factor, MOVES_SPREAD | MOVES_CAST);
+    if (v->op == OP_WHERE)           /* of rows that are masked as a whole */
+        v = value_behind(v->src[2], MOVES_SPREAD | MOVES_CAST);
+    return softmax_match(v->op == OP_DIV ? value_behind(v->src[0], MOVES_SPREAD | MOVES_CAST) : v, &s);
+}

@@ -78,6 +78,36 @@ static double scale_of_powers(const struct tgc *t, const struct uop *sum, struct
     return n < 2 ? 1 : ldexp(1, -(int)fmin(ceil(log2((double)n)) + 1, exponent_max));
 }
 
+/* A factor that is a quotient, by movement; half: the dtype to which the model rounds it, VOID: to none. What is rounded
+ * then are the exponentials, by as much. */
+struct weight { struct path outer, half_path, inner; enum dtype half; };
+
+static bool find_weight(struct uop *factor, struct weight *w)
+{
+    *w = (struct weight){.outer = path_down(factor, MOVES_SPREAD), .half = DTYPE_VOID};
+    struct uop *v = w->outer.base;
+    if (v->op == OP_CAST && dtype_is_half(v->src[0]->dtype)) {
+        w->half_path = path_down(v->src[0], MOVES_SPREAD);
+        v = w->half_path.base;
+        if (v->op != OP_CAST)
+            return false;
+        w->half = v->dtype;
+        v = v->src[0];
+    }
+    w->inner = path_down(v, MOVES_SPREAD);
+    return is_quotient(w->inner.base);
+}
+
+/* u in place of the quotient; rounded behind the movement, so that what is kept of a row are the exponentials. */
+static struct uop *in_weight(struct tgc *t, const struct weight *w, struct uop *u, bool round)
+{
+    u = path_up(t, &w->inner, u);
+    if (w->half == DTYPE_VOID)
+        return path_up(t, &w->outer, u);
+    u = path_up(t, &w->outer, path_up(t, &w->half_path, u));
+    return round ? uop_cast(t, DTYPE_F32, uop_cast(t, w->half, u)) : u;
+}
+
 /* The quotient's exponentials and their sum, both times `scale`. */
 static void scale_quotient(struct tgc *t, const struct uop *q, double scale, struct uop **power,
                            struct uop **divisor)
@@ -96,16 +126,16 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     (void)ctx;
     struct uop *product = summed_product(u);
     for (int k = 0; k < 2 && product; k++) {
-        struct path p = path_down(product->src[k], MOVES_SPREAD);
+        struct weight w;
         /* the operand of a layer with weights is stored anyway, as quotients or as exponentials */
-        if (!is_quotient(p.base) || is_stored_weight(product->src[1 - k]))
+        if (!find_weight(product->src[k], &w) || is_stored_weight(product->src[1 - k]))
             continue;
         struct uop *power, *divisor;
         double scale = scale_of_powers(t, u, product->src[1 - k]);
         bool may_be_empty;
-        scale_quotient(t, p.base, scale, &power, &divisor);
-        power = path_up(t, &p, power);
-        divisor = common_divisor(t, u, path_up(t, &p, divisor), &may_be_empty);
+        scale_quotient(t, w.inner.base, scale, &power, &divisor);
+        power = in_weight(t, &w, power, true);
+        divisor = common_divisor(t, u, in_weight(t, &w, divisor, false), &may_be_empty);
         if (!divisor)
             continue;
         /* an empty sum is 0, not 0 / 0; otherwise the largest exponential is the scale itself */

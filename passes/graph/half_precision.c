@@ -187,18 +187,6 @@ static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
     return uop_cast(t, u->dtype, wide);
 }
 
-/* Weights of attention, which no instruction multiplies yet, and which are divided by their sum behind the product. */
-static bool is_softmax(struct uop *u)
-{
-    const struct uop *v = value_behind(u, MOVES_OPERAND);
-    if (v->op == OP_WHERE)           /* of rows that are masked as a whole */
-        v = value_behind(v->src[2], MOVES_OPERAND);
-    bool exponential = v->op == OP_EXP;
-    for (int k = 0; k < 2 && (v->op == OP_DIV || v->op == OP_MUL); k++)
-        exponential |= value_behind(v->src[k], MOVES_OPERAND)->op == OP_EXP;
-    return exponential;
-}
-
 /* Casts from which the factors of a sum of products are made by movement. */
 static void find_factors(struct excess *e, struct graph *g)
 {
@@ -209,7 +197,7 @@ static void find_factors(struct excess *e, struct graph *g)
         const struct uop *m = e->order[i]->op == OP_REDUCE ? value_behind(e->order[i]->src[0], MOVES_VIEW) : NULL;
         for (int k = 0; m && m->op == OP_MUL && REDUCE_OP(e->order[i]->arg.i) == OP_ADD && k < 2; k++) {
             struct uop *v = value_behind(m->src[k], MOVES_ANY);
-            if (v->op == OP_CAST && v->dtype == DTYPE_F32 && is_half(v->src[0]->dtype) && !is_softmax(v->src[0]))
+            if (v->op == OP_CAST && v->dtype == DTYPE_F32 && is_half(v->src[0]->dtype))
                 map_set(&e->factor, v, v);
         }
     }

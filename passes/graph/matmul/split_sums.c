@@ -51,14 +51,6 @@ static bool is_row_of_sums(const struct contraction *c, int axis)
     return (rows < 2 || columns < 2) && f->base->ndim > 0 && (f->axes[f->base->ndim - 1] >> axis & 1);
 }
 
-/* Whether v is a softmax, divided by its sum or not yet. */
-static bool is_softmax(struct uop *v)
-{
-    struct softmax s;
-    v = value_behind(v, MOVES_SPREAD);
-    return softmax_match(v->op == OP_DIV ? value_behind(v->src[0], MOVES_SPREAD) : v, &s);
-}
-
 /* Threads for each sum of a kernel: a thread has some sums, or, of one row with columns that make lines of memory, many
  * threads share one, where there is local memory (grid_slice.c). */
 static double threads_each(const struct tgc *t, const struct contraction *c)
@@ -110,7 +102,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     int64_t parts = axis < 0 || is_row_of_sums(&c, axis) ? 1 : count_parts(t, &c, axis);
     struct uop *const *factor = c.product->src;
     if (parts < 2 || factor[0]->ndim != c.product->ndim || factor[1]->ndim != c.product->ndim ||
-        is_softmax(factor[0]) || is_softmax(factor[1]))
+        softmax_is_weight(factor[0]) || softmax_is_weight(factor[1]))
         return NULL;
     struct uop *product = tensor_binary(t, OP_MUL, split_axis(t, factor[0], axis, parts),
                                         split_axis(t, factor[1], axis, parts));
