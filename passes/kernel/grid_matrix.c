@@ -45,6 +45,8 @@ struct matrix_choice {
     int64_t width[2]; bool along_side[2];
 };
 
+static bool reads_copies(const struct matrix_choice *c) { return matrix_is_local(c->row, MATRIX_A); }
+
 /* How many neighbours of the factor lie together and aligned along the loop; 1: none do, or it is computed. */
 static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
 {
@@ -68,6 +70,9 @@ static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *cons
         c->width[side] = width_along(t, factor[side], sum->src[sum->nsrc - 1]);
         c->along_side[side] = c->width[side] == 1;
         c->width[side] = c->along_side[side] ? width_along(t, factor[side], loop) : c->width[side];
+        /* those copies are turned: rows of terms are all that these instructions read */
+        if (c->along_side[side] && reads_copies(c) && dtype_nbytes(c->row->dtype[side]) != 2)
+            c->width[side] = 1;
     }
 }
 
@@ -96,8 +101,7 @@ static bool take_instruction(struct tgc *t, struct product *x, int i, bool excha
     return c->nk > c->row->size[MATRIX_K];
 }
 
-/* The instructions that multiply the product's factors; of those of one shape whose factors lanes hold, one order of the
- * factors is enough. */
+/* The instructions that multiply the product's factors; of one whose factors lanes hold, one order of them is enough. */
 static int list_instructions(struct tgc *t, struct product *x, struct matrix_choice *c)
 {
     enum matrix_unit of;
@@ -105,7 +109,7 @@ static int list_instructions(struct tgc *t, struct product *x, struct matrix_cho
     int n = 0;
     for (int i = 0; device_matrix(t, i, &of, &gflops); i++)
         for (int exchanged = 0; exchanged < 2 && n < INSTRUCTIONS_MAX; exchanged++) {
-            bool held = n > 0 && c[n - 1].of == of && !matrix_is_local(c[n - 1].row, MATRIX_A);
+            bool held = n > 0 && c[n - 1].of == of && !reads_copies(&c[n - 1]);
             n += !held && take_instruction(t, x, i, exchanged, &c[n]);
         }
     return n;
@@ -125,47 +129,10 @@ static int64_t threads_of(const struct matrix_choice *c, const struct wave_tile 
     return w->waves[0] * w->waves[1] * c->row->lanes;
 }
 
-static bool reads_copies(const struct matrix_choice *c) { return matrix_is_local(c->row, MATRIX_A); }
-
 /* The padding of a row of a copy, in elements: so the rows of a tile begin in different banks of local memory. */
 static int64_t pad_of(const struct matrix_choice *c)
 {
     return reads_copies(c) ? 0 : 16 / (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
-}
-
-/* Whether the sum's load of that number, sources first, is the factor of rows (0) or of columns. */
-static int side_of_operand(const struct matrix_choice *c, int operand)
-{
-    const struct product *x = c->x;
-    return operand < x->m.nload && uop_depends_on(x->m.t, x->m.load[operand], x->m.store->src[c->n]);
-}
-
-/* How long the rows of the operand's copy are: they are those of its memory, by terms or along its side. */
-static int64_t copied_row(const struct matrix_choice *c, const struct wave_tile *w, int operand)
-{
-    const struct uop *sum = c->x->m.reduce;
-    struct uop *offset = c->x->m.load[operand]->src[1];
-    int side = side_of_operand(c, operand);
-    int64_t along_k, along;
-    if (!index_stride(c->x->m.t, offset, sum->src[sum->nsrc - 1], &along_k) ||
-        !index_stride(c->x->m.t, offset, c->x->m.store->src[side ? c->n : c->m], &along))
-        return 0;
-    return along_k < along ? w->step : side_of(c, w, side);
-}
-
-/* Whether an instruction that reads copies in panels can read these: by terms, or along a side, halves in whole
- * rows. */
-static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
-{
-    int64_t size = (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
-    for (int i = 0; i < 2 && reads_copies(c); i++) {
-        int side = side_of_operand(c, i);
-        int64_t row = copied_row(c, w, i);
-        if (row == 0 || row * size % PANEL_ROW_NBYTES || (row == w->step ? side_of(c, w, side) : w->step) % PANEL_ROWS ||
-            (row != w->step && (size != 2 || c->row->size[side] * size % PANEL_ROW_NBYTES)))
-            return false;
-    }
-    return true;
 }
 
 static int64_t copied_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
@@ -191,6 +158,43 @@ static bool comes(const struct tgc *t, const struct matrix_choice *c, const stru
     for (int side = 0; side < 2; side++) {
         int64_t nbytes = width_of(c, w, side) * (int64_t)dtype_nbytes(c->row->dtype[side]);
         if (nbytes < COPY_NBYTES_LEAST || !device_copies(t, nbytes))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the sum's load of that number, sources first, is the factor of rows (0) or of columns. */
+static int side_of_operand(const struct matrix_choice *c, int operand)
+{
+    const struct product *x = c->x;
+    return operand < x->m.nload && uop_depends_on(x->m.t, x->m.load[operand], x->m.store->src[c->n]);
+}
+
+/* How long the rows of the operand's copy are: they are those of its memory, by terms or along its side; of what is no
+ * half, by terms. */
+static int64_t copied_row(const struct matrix_choice *c, const struct wave_tile *w, int operand)
+{
+    const struct uop *sum = c->x->m.reduce;
+    struct uop *offset = c->x->m.load[operand]->src[1];
+    int side = side_of_operand(c, operand);
+    int64_t along_k, along;
+    if (dtype_nbytes(c->row->dtype[MATRIX_A]) != 2)
+        return w->step;
+    if (!index_stride(c->x->m.t, offset, sum->src[sum->nsrc - 1], &along_k) ||
+        !index_stride(c->x->m.t, offset, c->x->m.store->src[side ? c->n : c->m], &along))
+        return 0;
+    return along_k < along ? w->step : side_of(c, w, side);
+}
+
+/* Whether an instruction that reads copies in panels can read these: by terms, or along a side in whole rows. */
+static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t size = (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
+    for (int i = 0; i < 2 && reads_copies(c); i++) {
+        int side = side_of_operand(c, i);
+        int64_t row = copied_row(c, w, i);
+        if (row == 0 || row * size % PANEL_ROW_NBYTES || (row == w->step ? side_of(c, w, side) : w->step) % PANEL_ROWS ||
+            (row != w->step && c->row->size[side] * size % PANEL_ROW_NBYTES))
             return false;
     }
     return true;
