@@ -10,11 +10,12 @@
  *        copy[other] = next                     copy[other] = next
  *                                               wait
  *
- * Loops that have nothing but products are one group. It is waited for as late as may be: before its sums are
+ * Loops that have nothing but products are one group, unrolled. It is waited for as late as may be: before its sums are
  * read, before a barrier, and before the loop around it turns. So stores that follow it run meanwhile; what they
  * store the group does not read, since else a barrier stood between, as threads are not assumed to be in step.
  * What threads have stored to panels is published before the next barrier.
  */
+#include "passes/analysis/nest.h"
 #include "passes/passes.h"
 
 struct products {
@@ -131,14 +132,36 @@ static bool has_stored(const struct products *p, int at)
     return false;
 }
 
+/* The group's uops, whose loops become straight-line code, as lanes do: where they turned, sums would have to move. */
+static void push_group(struct products *p, int from, int to)
+{
+    enum { UNROLLED_MOST = 16 };
+    struct uop_map now = {.t = p->t, .scratch = true};
+    for (int i = from; i < to; i++) {
+        struct uop *u = p->in[i], *by = u, **src = scratch_array(p->t, (size_t)u->nsrc + 1, sizeof *src);
+        bool changed = false;
+        for (int k = 0; k < u->nsrc; k++) {
+            src[k] = map_get(&now, u->src[k]);
+            changed |= src[k] != NULL;
+            src[k] = src[k] ? src[k] : u->src[k];
+        }
+        if (u->op == OP_RANGE && !range_is_lane(u) && range_fixed_size(u) > 1 && range_fixed_size(u) <= UNROLLED_MOST)
+            by = uop_axis(p->t, u->src[0], AXIS_LANE, WORKER_EACH);
+        else if (changed)
+            by = uop_intern(p->t, u->op, u->dtype, src, u->nsrc, u->arg);
+        if (by != u)
+            map_set(&now, u, by);
+        push(p, by);
+    }
+}
+
 /* The group in from..to; returns where the program goes on, behind what runs before the group is waited for. */
 static int put_group(struct products *p, int from, int to)
 {
     struct uop **sum = scratch_array(p->t, (size_t)(to - from), sizeof *sum);
     int n = find_sums(p, from, to, sum), next = to;
     put(p, OP_MATRIX_BEGIN, sum, n);
-    for (int i = from; i < to; i++)
-        push(p, p->in[i]);
+    push_group(p, from, to);
     put(p, OP_MATRIX_COMMIT, NULL, 0);
     while (next < p->nin && !closes(p->in[next]) && may_pass(p, next, behind(p, next), sum, n))
         for (int end = behind(p, next); next < end; next++)

@@ -138,8 +138,8 @@ def check_assembly(tgc, path, folder, most=0, options=()):
     assemble(folder, most)
 
 
-def assemble(folder, most=0):
-    for arch in ARCHITECTURES:
+def assemble(folder, most=0, architectures=ARCHITECTURES):
+    for arch in architectures:
         said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", "m.ptx", "-o", "m.cubin"], cwd=folder, timeout=300))
         text = said.out.decode() + said.err
         found = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", text)
@@ -223,6 +223,107 @@ def large_blocks(device, tgc, folder):
     nbytes = max(map(int, re.search(r"local_of\[\] = \{([^}]*)", (folder / "net.c").read_text())[1].split(",")))
     expect(101376 < nbytes <= 232448, f"{nbytes} bytes")
     device.refuses(folder / "net.so", "arch=120", OTHER_DEVICE, f"a block of net_matmul_0 takes {nbytes} bytes of shared memory, and the device has 101376")
+
+
+# Products of four warps, by these opts whatever the cost model says: a block has rows of 64 or 128, columns that the
+# instruction has, and steps of 64 terms.
+WARPGROUPS = """{cover}grid 0 axis=0; grid 0 axis={grid}; {item}cover 0.sum0 axis=0 n={step}; divide 0.sum0 axis=1 n={part};
+matrix 0.sum0 axis={rows} to={columns} by={row}; local 0.sum0 axis=0 n=0 to=1 operand=0; local 0.sum0 axis=0 n=0 to=1 operand=1;
+swizzle 0.sum0 n={of_a} operand=0; swizzle 0.sum0 n={of_b} operand=1{more}""".replace("\n", " ")
+REGISTERS_2 = "; pipeline 0.sum0 n=2 how=registers"
+
+
+def warpgroups(row, of_a=64, of_b=64, waves=1, more="", step=64):
+    n, part = map(int, re.match(r"m64n(\d+)k(\d+)_", row).groups())
+    cover = f"cover 0 axis=0 n={64 * waves}; " + ("divide 0 axis=1 n=64; " if waves > 1 else "") + f"cover 0 axis={1 + waves} n={n}; "
+    return WARPGROUPS.format(cover=cover, grid=1 + waves, item="item 0 axis=1; " if waves > 1 else "", step=step, part=part, rows=waves,
+                             columns=2 + waves, row=row, of_a=of_a, of_b=of_b, more=more)
+
+
+TRANSPOSED = """tg 1
+input %a : {dtype}[{m}, {k}]
+input %b : {dtype}[{n}, {k}]
+%t = permute(%b) {{perm=[1, 0]}}
+%c = matmul(%a, %t)
+output %c as "c"
+"""
+BYTES_ALONG = """tg 1
+input %a : u8[70, 200]
+weight %w : i8[20, 200] = {weight}
+%ai = cast(%a) {{to=i32}}
+%wi = cast(%w) {{to=i32}}
+%t = permute(%wi) {{perm=[1, 0]}}
+%c = matmul(%ai, %t)
+output %c as "c"
+"""
+PRODUCTS = [("f16", GEMM.format(dtype="f16", m=97, n=67, k=131), (), warpgroups("m64n64k16_f16")),
+            ("two groups, two halves", GEMM.format(dtype="f16", m=130, n=129, k=130), (), warpgroups("m64n128k16_f16", of_b=128, waves=2, more=REGISTERS_2)),
+            ("bf16, both along", TRANSPOSED.format(dtype="bf16", m=65, n=17, k=70), (), warpgroups("m64n16k16_bf16")),
+            ("tf32", TRANSPOSED.format(dtype="f32", m=65, n=70, k=40), ("--math=tf32",), warpgroups("m64n64k8_tf32", 32, 32, step=32)),
+            ("bytes", BYTES_ALONG.format(weight=(np.arange(20 * 200) % 251 - 125).tolist()), (), warpgroups("m64n16k32_u8i8", 128, 128, step=128))]
+
+
+def tuned(tgc, folder, options, opts):
+    """The option by which the product has this schedule."""
+    choices = T.info(tgc, folder / "net.tg", "--why", "--target=cuda", *options)["choices"]
+    key, = (choice["taken"].partition(":")[0] for choice in choices if "matmul" in choice["kernel"])
+    (folder / "net.tune").write_text(f"tgc-tune 2\n{key}: {opts}\n")
+    return f"--tune={folder / 'net.tune'}"
+
+
+def run_changed(folder, name, change, said):
+    """Its kernels, changed, run on the emulated device, which says that of them; None: they are right."""
+    text = (folder / f"{name}.cu").read_text()
+    changed = change(text)
+    expect(changed != text, "nothing is changed")
+    other = T.scratch(folder / "changed")
+    (other / f"{name}.cu").write_text(changed)
+    (other / f"{name}.c").write_text(of_text((folder / f"{name}.c").read_text(), text, changed))
+    shutil.copy(folder / f"{name}.h", other)
+    T.build(other / f"{name}.c", other / name, "gcc", ("-O0",))
+    done = T.run([other / name, "--selftest"], env=twin.environment_of(other, name, device="arch=90"), timeout=120)
+    expect((done.status == 0 and not done.err) if said is None else done.status != 0 and re.search(said, done.err), done.describe())
+
+
+# What is wrong with a kernel, and what the emulated device says of it.
+WRONG_PRODUCTS = [(r"matrix_wait\(acc\);", "", "ends before its products are waited for"),
+                  (r"publish\(\);", "", "unpublished: .* not published, before the barrier"),
+                  (r"matrix_begin\(acc\);", "", "without a begin"),
+                  (r"matrix_commit\(\);", "", "waits for products that are in no group"),
+                  (r"(panel_rows\(&tile\[)", r"\g<1>thread / 32 * 64 + ", "tells other places than another one of its four warps"),
+                  (r"(publish\(\);\s+)__syncthreads\(\);", r"\1", "race: "),
+                  (r"(panel_columns\(&\w+\[.*?\], )\d+", r"\g<1>131072", "out of bounds: |nobody has written")]
+
+
+def wrong_products(tgc, folder):
+    """Products of four warps of kernels that lack something: the emulated device says what."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(GEMM.format(dtype="f16", m=65, n=130, k=70))
+    twin.emit(tgc, "net.tg", folder, "net", "--cpu=sm_90a", tuned(tgc, folder, ("--cpu=sm_90a",), warpgroups("m64n128k16_f16", of_b=128)))
+    for pattern, by, said in WRONG_PRODUCTS:
+        run_changed(folder, "net", lambda text: re.sub(pattern, by, text), said)
+
+
+def products(tgc, folder, text, options, opts):
+    """Products of four warps are right on the emulated device, which decodes what tells the unit where its factors are; so is what the same
+    text is on devices without it; ptxas says of none that they wait for each other, and keeps all sums in registers."""
+    T.scratch(folder)
+    net, options = folder / "net.tg", ("--cpu=sm_90a", *options)
+    net.write_text(text)
+    options = (*options, tuned(tgc, folder, options, opts))
+    twin.check_model(tgc, net, folder / "run", *options, device="arch=90")
+    kernels = (folder / "run" / "m.cu").read_text()
+    row = re.search(r"by=(\w+)", opts)[1]
+    expect(f" {row}(" in kernels and "publish();" in kernels, kernels)
+    (folder / "m.ptx").write_text(cuda.ptx_of(kernels, "compute_90a"))
+    said = T.must(T.run([cuda.ptxas(), "-v", "--gpu-name=sm_90a", "m.ptx", "-o", "m.cubin"], cwd=folder))
+    said = said.out.decode() + said.err
+    expect("wgmma.mma_async.sync.aligned." in (folder / "m.ptx").read_text(), "no wgmma")
+    expect(not re.search("serialized|injected", said) and " 0 bytes spill stores, 0 bytes spill loads" in said, said)
+    T.must(T.run([tgc, net, "-o", "m.ptx", "--target=cuda", *options], cwd=folder))
+    assemble(folder, architectures=("sm_90a", "sm_120"))
+    expect("mma.sync.aligned" in (folder / "m.ptx").read_text(), "PTX for other devices has no products")
+    run_changed(folder / "run", "m", lambda text: f"#undef TGC_PRODUCTS_MODEL\n{text}", None)
 
 
 # What is wrong with a product's kernel: name, what becomes what, and what the emulated device says.
@@ -374,6 +475,9 @@ def main():
         suite.add(f"matrices: {name}", mistake, tgc, scratch / f"matrices-wrong{number}", wrong, by, words)
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)
+    for number, (name, text, options, opts) in enumerate(PRODUCTS):
+        suite.add(f"products of four warps: {name}", products, tgc, scratch / f"products-{number}", text, options, opts, slow=number % 2 == 0)
+    suite.add("products of four warps that lack something", wrong_products, tgc, scratch / "products-wrong")
     suite.add("products of bytes", bytes_by_words, tgc, scratch / "bytes")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
