@@ -46,34 +46,55 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uo
     return true;
 }
 
+/* The loop changes places with the one outside of it. */
+static void exchange_loops(struct copy *c, int k)
+{
+    struct uop *of = c->of[k];
+    int64_t n = c->n[k], stride = c->stride[k];
+    c->of[k] = c->of[k - 1], c->n[k] = c->n[k - 1], c->stride[k] = c->stride[k - 1];
+    c->of[k - 1] = of, c->n[k - 1] = n, c->stride[k - 1] = stride;
+}
+
 /* The loops from `first` on in the order of the memory that is read: a thread's lanes and the threads'
  * are parts of one loop, whose elements are neighbours in the copy, too. Of a flattened one a thread's lanes are. */
 static void order_loops(struct copy *c, int first)
 {
     for (int a = first + 1; a < c->ndim; a++)
-        for (int k = a; k > first && c->stride[k - 1] < c->stride[k]; k--) {
-            struct uop *of = c->of[k];
-            int64_t n = c->n[k], stride = c->stride[k];
-            c->of[k] = c->of[k - 1], c->n[k] = c->n[k - 1], c->stride[k] = c->stride[k - 1];
-            c->of[k - 1] = of, c->n[k - 1] = n, c->stride[k - 1] = stride;
-        }
+        for (int k = a; k > first && c->stride[k - 1] < c->stride[k]; k--)
+            exchange_loops(c, k);
+}
+
+static bool is_of_sum(const struct uop *sum, const struct uop *r)
+{
+    for (int k = 1; k < sum->nsrc; k++)
+        if (sum->src[k] == r)
+            return true;
+    return false;
+}
+
+/* The loops that are of the sum, or those that are not, move inside of the others. */
+static void move_inside(const struct uop *sum, struct copy *c, bool of_sum)
+{
+    for (int pass = 1; pass < c->ndim; pass++)
+        for (int k = 1; k < c->ndim; k++)
+            if (is_of_sum(sum, c->of[k - 1]) == of_sum && is_of_sum(sum, c->of[k]) != of_sum)
+                exchange_loops(c, k);
 }
 
 /* Of what an instruction takes as tiles, rows of the copy are those of the memory that is read: the loops of
- * its neighbours are innermost, the sum's or the store's. */
+ * its neighbours are innermost, the sum's or the store's. One that reads the copy itself reads rows of terms, and other
+ * ones of halves alone. */
 static void order_tile(const struct uop *sum, struct copy *c)
 {
-    bool of_sum = false;
+    const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
     order_loops(c, 0);
-    for (int k = 1; k < sum->nsrc; k++)
-        of_sum |= sum->src[k] == c->of[c->ndim - 1];
-    for (c->row = c->ndim; c->row > 0; c->row--) {
-        bool same = false;
-        for (int k = 1; k < sum->nsrc; k++)
-            same |= sum->src[k] == c->of[c->row - 1];
-        if (same != of_sum)
-            break;
+    bool of_sum = is_of_sum(sum, c->of[c->ndim - 1]);
+    if (matrix_is_local(row, MATRIX_A)) {
+        of_sum |= dtype_nbytes(row->dtype[MATRIX_A]) != 2;
+        move_inside(sum, c, of_sum);
     }
+    for (c->row = c->ndim; c->row > 0 && is_of_sum(sum, c->of[c->row - 1]) == of_sum; c->row--)
+        continue;
 }
 
 /* A group of bytes that are neighbours in the operand's memory. */

@@ -28,7 +28,8 @@ struct products {
     struct saved { void *sum; uint32_t value[MOST_SUMS]; } saved[MOST]; /* what sums were before */
     int nsaved;
     bool has_begun;
-    uint32_t issued;
+    uint32_t issued, ntold;
+    struct factor told[MOST][2]; /* by the first one of its four warps: where the last products' factors are */
     const struct memory *stored[MEMORIES]; /* since it was published last */
     const struct memory *unpublished[MEMORIES]; /* the same, at the last barrier */
 };
@@ -48,7 +49,7 @@ void products_reset(struct launch *l)
         struct products *p = &l->products[i];
         p->n = p->committed = p->nsaved = 0;
         p->has_begun = false;
-        p->issued = 0;
+        p->issued = p->ntold = 0;
         memset(p->stored, 0, sizeof p->stored);
         memset(p->unpublished, 0, sizeof p->unpublished);
     }
@@ -134,16 +135,16 @@ static void read_factor(struct launch *l, const struct product *p, int part)
         }
 }
 
-/* Whether all lanes of the four warps tell the same. */
-static void compare(struct launch *l, const struct products *own_products, const struct product *p)
+/* Whether all lanes of the four warps tell the same of their product number `issued`: the first that comes there says it. */
+static void compare(struct launch *l, uint32_t issued, const struct product *p)
 {
-    const uint32_t first = l->now->in_block / GROUP * GROUP;
-    for (uint32_t i = first; i < first + GROUP; i++) {
-        const struct products *other = &l->products[i];
-        const uint32_t back = other->issued - own_products->issued; /* the same product, if it is kept */
-        const struct product *same = other->n > (int)back && back < MOST ? &other->product[other->n - 1 - (int)back] : NULL;
-        if (other->issued >= own_products->issued && same && memcmp(same->factor, p->factor, sizeof p->factor) != 0)
-            wrong(l, "tells other places than another one of its four warps", "divergent products");
+    struct products *first = &l->products[l->now->in_block / GROUP * GROUP];
+    struct factor *told = first->told[issued % MOST];
+    if (issued >= first->ntold) {
+        memcpy(told, p->factor, sizeof p->factor);
+        first->ntold = issued + 1;
+    } else if (first->ntold - issued <= MOST && memcmp(told, p->factor, sizeof p->factor) != 0) {
+        wrong(l, "tells other places than another one of its four warps", "divergent products");
     }
 }
 
@@ -176,8 +177,7 @@ static void issue(struct launch *l, struct products *p, const struct matrix_row 
         launch_abort();
     }
     p->product[p->n++] = new;
-    p->issued++;
-    compare(l, p, &new);
+    compare(l, p->issued++, &new);
     read_factor(l, &new, A);
     read_factor(l, &new, B);
     save(p, sum, matrix_place(r->layout[SUM], 0, 0, at));
