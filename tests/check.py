@@ -93,6 +93,7 @@ SUITES = [
     ("local", "tests/exec/local_test.py", 120, 120),
     ("grid", "tests/exec/grid_test.py", 120, 120),
     ("sizes", "tests/exec/sizes_test.py", 120, 1800),
+    ("device_cost", "tests/exec/device_cost_test.py", 120, 120),
     ("opencl_vectors", "tests/exec/opencl_vectors_test.py", 120, 120),
     ("device", "tests/exec/device_test.py", 120, 120),
     ("device_images", "tests/exec/images_test.py", 120, 1800),

@@ -1,72 +1,253 @@
-/* device_cost.c - estimates what a kernel takes of a device that has a grid: threads, local memory, bytes that
- * its threads ask for, time.
+/* device_cost.c - estimates what a kernel takes of a device that has a grid: threads, local memory, bytes, time.
  *
- * The longest of: its operations, as far as there are threads to keep the device's units busy; its buffers'
- * bytes from memory, each once; what the threads load and store, from the cache. To that comes the launch.
+ * Its program is read as the schedules were weighed when they were chosen (struct grid_work): what a thread issues,
+ * products of matrices, steps between barriers, and the bytes that each block needs of the cache, each of its own
+ * once, however many of its threads load them. What threads of a block load each for itself counts twice.
  */
 #include "passes/analysis/access.h"
+#include "passes/analysis/footprint.h"
 #include "passes/analysis/kernel_cost.h"
+#include "passes/target/cost.h"
 
-static double places_of(const struct kernel *k)
+enum { DEPTH_MAX = 128 };
+
+/* An open loop: its turns in all threads, those of one thread, and those that a block takes together. */
+struct open_loop { const struct uop *range; double all, each, block; bool is_item, is_shared, is_serial; };
+/* Bytes of a block, and how often they are loaded. */
+struct block_part { struct cover bytes; double again; };
+struct device_walk {
+    struct tgc *t;
+    const struct kernel *k;
+    struct grid_work work;
+    struct device_use *use;
+    struct open_loop open[DEPTH_MAX];
+    int depth, items;
+    struct footprint footprint;
+    struct block_part *part; int npart; size_t cap_part;             /* by group of the footprint */
+    bool loaded;                 /* from memory or the cache, since the last barrier */
+};
+
+/* Steps that copies to local memory are made early; 0: a block waits for those of each step. */
+static int steps_ahead(const struct kernel *k)
+{
+    for (int i = 0; i < k->opts.n; i++)
+        if (k->opts.v[i].op == OPT_PIPELINE)
+            return (int)k->opts.v[i].n - 1;
+    return 0;
+}
+
+/* The places of the grid along one dimension, and how many of them are threads of a block. */
+static void begin_work(struct device_walk *w)
+{
+    const struct kernel *k = w->k;
+    w->work.blocks = 1;
+    w->work.threads = k->block ? k->block : 1;
+    for (int d = 0; d < k->ngrid; d++) {
+        double places = k->grid[d]->vmax > 0 ? (double)k->grid[d]->vmax : 1, group = k->block ? 1 : k->group[d];
+        w->work.blocks *= __builtin_ceil(places / group);
+        w->work.threads *= group;
+    }
+}
+
+static int grid_dimension(const struct device_walk *w)
+{
+    int outer = 0;
+    for (int d = 0; d < w->depth; d++)
+        outer += range_is_grid(w->open[d].range);
+    return w->k->ngrid - 1 - outer;
+}
+
+static void open_loop(struct device_walk *w, const struct uop *range)
+{
+    double n = range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1;
+    struct open_loop l = {.range = range, .all = n, .each = n, .block = n};
+    if (range_is_grid(range)) {
+        int d = grid_dimension(w);
+        l.each = 1;
+        l.block = w->k->block || d < 0 ? 1 : n < w->k->group[d] ? n : w->k->group[d];
+    } else if (range_is_item(range)) {
+        l.each = 1;
+        l.is_item = true;
+        w->items++;
+    } else if (range_is_of_block(range)) {
+        l.is_shared = true;
+        l.each = w->k->block ? n / w->k->block : n;
+        l.all = w->items ? l.each : n;               /* threads share it */
+    } else {
+        l.is_serial = true;
+    }
+    if (w->depth == DEPTH_MAX)
+        TGC_BUG(w->t, "more than %d loops in each other", DEPTH_MAX);
+    w->open[w->depth++] = l;
+}
+
+static double turns_of_thread(const struct device_walk *w)
 {
     double n = 1;
-    for (int d = 0; d < k->ngrid; d++)
-        n *= k->grid[d]->vmax > 0 ? (double)k->grid[d]->vmax : 0;
+    for (int d = 0; d < w->depth; d++)
+        n *= w->open[d].each;
     return n;
 }
 
-/* What all threads do: those of a block have a loop of their own, or share one; what each of them loads from the
- * same place, outside of such loops, is loaded once. */
-static void walk(const struct kernel *k, struct device_use *use)
+/* Bytes that all threads ask for, and those that a block covers. */
+static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop *offset, double nbytes)
 {
-    double open[128], trips = 1;
-    int depth = 0, items = 0;
-    for (int i = 0; i < k->nlinear; i++) {
-        const struct uop *u = k->linear[i];
-        if (u->op == OP_RANGE && depth < 128) {
-            open[depth] = u->src[0]->vmax > 0 ? (double)u->src[0]->vmax : 1;
-            if (range_is_of_block(u) && k->ngrid && items)
-                open[depth] /= k->block;
-            trips *= open[depth++];
-            items += range_is_item(u);
-        }
-        if (u->op == OP_END && depth > 0) {
-            trips /= open[--depth];
-            items -= range_is_item(u->src[0]);
-        }
-        if (u->op == OP_COPY) {
-            const double copied = trips * COPY_LANES(u->arg.i) * (double)dtype_nbytes(uop_buffer_of(u->src[0])->dtype);
-            use->local_asked += copied;
-            use->asked += copied;
-        }
-        if (u->op != OP_LOAD && u->op != OP_STORE && u->op != OP_GATHER)
+    double all = nbytes, own = nbytes, span = nbytes, again = 1, size = (double)dtype_nbytes(b->dtype);
+    int64_t at;
+    bool shared = false;
+    for (int d = 0; d < w->depth; d++)
+        shared |= w->open[d].is_shared;
+    for (int d = 0; d < w->depth; d++) {
+        const struct open_loop *l = &w->open[d];
+        bool moves = uop_depends_on(w->t, offset, l->range);
+        all *= l->all;
+        if (l->is_item && shared)                    /* the block's threads share a loop inside */
             continue;
-        const struct buffer *b = uop_buffer_of(u->src[0]);
-        double nbytes = trips * (double)dtype_nbytes(b->dtype);
-        if (buffer_space(b) == SPACE_LOCAL)
-            use->local_asked += nbytes;
-        else if (b->kind != BUFFER_SCRATCH)
-            use->asked += nbytes;
+        own *= moves ? l->block : 1;
+        span += moves && l->block > 1 ? size * footprint_span(w->t, offset, l->range, l->block) : 0;
+        again *= moves ? 1 : l->block;
     }
+    if (buffer_space(b) == SPACE_LOCAL) {
+        w->use->local_asked += all;
+        return;
+    }
+    w->use->asked += all;
+    int group = footprint_find(&w->footprint, b, offset, &at);
+    while (w->npart <= group)
+        SCRATCH_PUSH(w->t, w->part, w->npart, w->cap_part, ((struct block_part){.again = 1}));
+    struct block_part *part = &w->part[group];
+    part->again = again > part->again ? again : part->again;
+    cover_add(&part->bytes, own, span, at * (int64_t)size);
+}
+
+static void note_access(struct device_walk *w, const struct uop *u)
+{
+    const struct device_row *d = w->t->device;
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    const struct uop *value = u->op == OP_STORE ? u->src[2] : u;
+    bool local = buffer_space(b) == SPACE_LOCAL, tile = u->op == OP_LOAD && TILE_IS(u->arg.i);
+    double nelem = tile ? (double)TILE_ROWS(u->arg.i) * TILE_COLUMNS(u->arg.i) / d->wave : (double)value->lanes;
+    /* local memory gives many threads of a wave what they read of the same place at once: a vector takes no longer */
+    double nbytes = nelem * (double)dtype_nbytes(b->dtype), words = nbytes > 4 && (tile || !local) ? nbytes / 4 : 1;
+    if (b->kind == BUFFER_SCRATCH && !local)
+        return;
+    w->work.issued += turns_of_thread(w) * words * (local ? cost_grid_local(d) : cost_grid_load(d));
+    w->loaded |= u->op != OP_STORE && !local;
+    note_bytes(w, b, u->src[1], nbytes);
+}
+
+/* From memory to local memory: no instruction stores what comes. */
+static void note_copy(struct device_walk *w, const struct uop *u)
+{
+    const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
+    double nbytes = COPY_LANES(u->arg.i) * (double)dtype_nbytes(to->dtype);
+    w->work.issued += turns_of_thread(w) * nbytes / 4 * cost_grid_load(w->t->device);
+    w->loaded = true;
+    note_bytes(w, to, u->src[1], nbytes);
+    note_bytes(w, from, u->src[3], nbytes);
+}
+
+static void note_matrix(struct device_walk *w, const struct uop *u)
+{
+    enum matrix_unit of;
+    double rate, turns = turns_of_thread(w);
+    const struct matrix_row *row = matrix_row(MATRIX_ROW(u->arg.i));
+    for (int i = 0; device_matrix(w->t, i, &of, &rate); i++)
+        if (of == MATRIX_ROW(u->arg.i))
+            w->work.matrix_ns += turns * (w->work.threads / row->lanes) * 2 * row->size[MATRIX_M] * row->size[MATRIX_N] * row->size[MATRIX_K] / rate;
+    w->work.issued += w->work.apart ? turns : 0;
+}
+
+static bool is_product(const struct uop *u) { return u->op == OP_MUL && dtype_is_float(u->dtype); }
+
+/* Multiply-adds of a thread in the time of u. An addition with a product costs nothing. */
+static double issue_of(const struct device_walk *w, const struct uop *u)
+{
+    if (u->op == OP_INTRINSIC)
+        return u->lanes * (isa_adds_bytes(w->t->device->isa) ? 1 : RATIO_GRID_DOT);
+    if (!op_is_elementwise(u->op) || u->op == OP_CONST || linear_is_index(u) ||
+        ((u->op == OP_ADD || u->op == OP_SUB) && (is_product(u->src[0]) || is_product(u->src[1]))))
+        return 0;
+    return u->lanes * (cost_class_of(u->op) == COST_STEP ? 1 : RATIO_GRID_FUNCTION);
+}
+
+static bool is_in_loop(const struct device_walk *w)
+{
+    for (int d = 0; d < w->depth; d++)
+        if (w->open[d].is_serial)
+            return true;
+    return false;
+}
+
+/* In a loop, behind what was loaded, a step of the block begins. */
+static void note_barrier(struct device_walk *w)
+{
+    double turns = turns_of_thread(w);
+    w->work.issued += turns * RATIO_GRID_BARRIER / 2;
+    w->work.steps += w->loaded && is_in_loop(w) ? turns : 0;
+    w->loaded = false;
+}
+
+static void walk(struct device_walk *w, struct uop *const *linear, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct uop *u = linear[i];
+        if (u->op == OP_RANGE) {
+            open_loop(w, u);
+            w->work.issued += w->open[w->depth - 1].is_serial && !range_is_lane(u) ? turns_of_thread(w) : 0;
+        } else if (u->op == OP_END && w->depth > 0) {
+            w->items -= range_is_item(w->open[--w->depth].range);
+        } else if (u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_GATHER) {
+            note_access(w, u);
+        } else if (u->op == OP_COPY) {
+            note_copy(w, u);
+        } else if (u->op == OP_MATRIX) {
+            note_matrix(w, u);
+        } else if (u->op == OP_BARRIER) {
+            note_barrier(w);
+        } else {
+            w->work.issued += turns_of_thread(w) * issue_of(w, u);
+        }
+    }
+}
+
+/* The bytes that a block needs: at most a buffer's, in all its groups. */
+static double block_nbytes(const struct device_walk *w)
+{
+    double sum = 0;
+    for (int i = 0; i < w->npart; i++) {
+        double nbytes = cover_nelem(&w->part[i].bytes), all = buffer_most_nbytes(w->footprint.group[i].b), again = w->part[i].again;
+        sum += (nbytes < all ? nbytes : all) * (again < RATIO_GRID_AGAIN ? again : RATIO_GRID_AGAIN);
+    }
+    return sum;
 }
 
 struct device_use device_use(struct tgc *t, const struct kernel *k)
 {
-    const struct device_row *d = t->device;
-    struct device_use use = {.threads = places_of(k) * (k->block ? k->block : 1)};
+    struct device_use use = {0};
     if (!device_has_grid(t))
-        return (struct device_use){0};
+        return use;
+    struct mem_mark mark = scratch_mark(t);
+    struct device_walk w = {.t = t, .k = k, .use = &use, .footprint.t = t, .work.apart = device_multiplies_apart(t->device)};
+    begin_work(&w);
     for (int i = 0; i < k->nscratch; i++)
         use.local_nbytes += k->scratch[i]->is_local ? buffer_most_nbytes(k->scratch[i]) : 0;
-    walk(k, &use);
-    /* threads of tiles wait for what all of them copy, a step early or while another block computes, and not for each term */
-    double full = use.local_asked > 0 && use.local_asked > use.asked ? cost_tile_threads(d) : cost_full_threads(d);
-    double busy = use.threads / full;
-    use.moved = use.asked < k->nbytes ? use.asked : k->nbytes;       /* of a table that is gathered from, a part */
-    double compute = k->flop / d->gflops / (busy < 1 ? busy : 1), memory = use.moved / d->gbytes,
-           cache = use.asked / (d->gbytes * RATIO_GRID_CACHE);
-    use.ns = compute > memory ? compute : memory;
-    use.ns = (use.ns > cache ? use.ns : cache) + RATIO_GRID_LAUNCH;
+    if (k->nvariant > 0)
+        walk(&w, k->variant->linear, k->variant->nlinear);
+    else
+        walk(&w, k->linear, k->nlinear);
+    use.threads = w.work.blocks * w.work.threads;
+    use.cached = w.work.blocks * block_nbytes(&w);
+    use.cached = use.cached < use.asked ? use.cached : use.asked;
+    use.moved = use.cached < k->nbytes ? use.cached : k->nbytes;     /* of a table that is gathered from, a part */
+    w.work.ahead = steps_ahead(k);
+    w.work.local_nbytes = use.local_nbytes;
+    w.work.cache_nbytes = use.cached;
+    w.work.memory_nbytes = use.moved;
+    use.ns = cost_of_grid(t->device, &w.work, &use.limit);
+    use.limit = use.ns < RATIO_GRID_LAUNCH ? LIMIT_LAUNCH : use.limit;
+    use.ns += RATIO_GRID_LAUNCH;
+    scratch_release(t, mark);
     return use;
 }
 

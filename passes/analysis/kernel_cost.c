@@ -63,9 +63,7 @@ static bool is_product(const struct uop *u)
     return u->op == OP_MUL && dtype_is_float(u->dtype);
 }
 
-/* Whether it is computed of loops' counters and symbols: as the index arithmetic of the last pass,
- * which may be in 32 bits. */
-static bool is_index(const struct uop *u)
+bool linear_is_index(const struct uop *u)
 {
     if (u->dtype != DTYPE_I32 || u->lanes > 1)
         return u->dtype == DTYPE_INDEX;
@@ -80,7 +78,7 @@ static double work_of(const struct machine *m, const struct uop *u)
     double vectors = vectors_of(m, u);
     switch (u->op) {
     case OP_ADD: case OP_SUB:
-        return is_index(u) || is_product(u->src[0]) || is_product(u->src[1]) ? 0 : vectors;
+        return linear_is_index(u) || is_product(u->src[0]) || is_product(u->src[1]) ? 0 : vectors;
     case OP_SPLAT:
         return u->src[0]->op == OP_LOAD ? 0 : 1;
     case OP_GATHER:
@@ -92,7 +90,7 @@ static double work_of(const struct machine *m, const struct uop *u)
     case OP_RAMP: case OP_NARROW: case OP_NEAREST:
         return vectors;
     default:
-        if (!op_is_elementwise(u->op) || is_index(u) || u->op == OP_CONST)
+        if (!op_is_elementwise(u->op) || linear_is_index(u) || u->op == OP_CONST)
             return 0;
         return cost_in_additions(m, u->op) * vectors;
     }

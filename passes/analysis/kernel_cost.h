@@ -5,6 +5,7 @@
 #define TGC_KERNEL_COST_H
 
 #include "passes/passes.h"
+#include "passes/target/cost.h"
 
 /* ns of one thread on machine_of(t), for one run. `nbytes`: traffic from L2, L3 and memory. */
 struct kernel_cost { double ns, compute_ns, nbytes[LEVEL_COUNT]; };
@@ -13,10 +14,15 @@ struct kernel_cost { double ns, compute_ns, nbytes[LEVEL_COUNT]; };
  * needs: VECTORS, SIZES. Changes nothing. */
 struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const struct kernel *k);
 
+/* Whether u, of a linear program, is computed of loops' counters and symbols: as the index arithmetic of the last
+ * pass, which may be in 32 bits. */
+bool linear_is_index(const struct uop *u);
+
 /* device_cost.c: of a kernel of a device that has a grid, at the dimensions' upper bounds; 0 of others. threads: of its
  * grid; local_nbytes: of a block; asked: bytes that all threads load and store, from memory or a
- * cache, and from local memory; moved: between memory and cache, each element of a tensor once. needs: LINEAR, SIZES. */
-struct device_use { double threads, local_nbytes, asked, local_asked, moved, ns; };
+ * cache, and from local memory; cached: what blocks need of the cache, each its own bytes once; moved: between memory and cache,
+ * each element of a tensor once; limit: what ns is the time of. needs: LINEAR, SIZES. */
+struct device_use { double threads, local_nbytes, asked, local_asked, cached, moved, ns; enum grid_limit limit; };
 struct device_use device_use(struct tgc *t, const struct kernel *k);
 
 /* Which steps a run may take, in scratch memory: of an entry of the graph; entry -1: of all runs. */

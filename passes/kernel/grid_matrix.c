@@ -218,17 +218,6 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
            ceil_div(c->nk, w->step) >= w->by.parts && comes(t, c, w);
 }
 
-/* Whether matrices are not multiplied by the units that multiply single numbers: some of them go faster. */
-static bool has_matrix_units(const struct tgc *t)
-{
-    enum matrix_unit of;
-    double gflops;
-    for (int i = 0; device_matrix(t, i, &of, &gflops); i++)
-        if (gflops > t->device->gflops)
-            return true;
-    return false;
-}
-
 /* What the units read of local memory for each term of a block, each instruction its own factors. */
 static double fetched_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
 {
@@ -241,34 +230,26 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     const struct device_row *d = t->device;
     const struct matrix_row *r = c->row;
     double rows = (double)side_of(c, w, 0), columns = (double)side_of(c, w, 1), threads = (double)threads_of(c, w),
-           bytes = (double)dtype_nbytes(r->dtype[MATRIX_A]);
+           bytes = (double)dtype_nbytes(r->dtype[MATRIX_A]), load = cost_grid_load(d), local = cost_grid_local(d);
     double blocks = ceil_div(c->nm, side_of(c, w, 0)) * ceil_div(c->nn, side_of(c, w, 1)) * (double)c->x->rest;
     double steps = ceil_div(c->nk, w->step) * (double)(c->x->terms / c->nk), k = steps * (double)w->step;
-    double arithmetic = 2 * rows * columns * k / c->gflops;
-    /* what a thread issues for each k of the instruction: words of tiles, products, its part of the copies */
+    bool apart = device_multiplies_apart(d);
+    /* for each k of the instruction: words of tiles, products, a thread's part of the copies, barriers */
     double words = (double)(w->tiles[0] * matrix_elements(r, MATRIX_A) + w->tiles[1] * matrix_elements(r, MATRIX_B)) * bytes / 4;
     double copies = 0;
     for (int side = 0; side < 2; side++)
-        copies += (RATIO_GRID_LOAD + (w->by.how == TRANSFER_REGISTERS)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
+        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
                   (threads * (double)width_of(c, w, side));
-    bool meanwhile = has_matrix_units(t);
-    double products = meanwhile ? (double)(w->tiles[0] * w->tiles[1]) : 0;
-    double issued = words + products + copies + RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
-    double issue = 2 * threads * k / r->size[MATRIX_K] * issued / d->gflops;
-    double busy = !meanwhile ? arithmetic + issue : arithmetic > issue ? arithmetic : issue;     /* of the device, for a block */
-    double fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
-    busy = busy > fetched ? busy : fetched;
-    double held = blocks / d->units, room = (double)(d->unit_local_nbytes / copied_nbytes(c, w)),
-           most = (double)d->unit_threads / threads;
-    held = held > room ? room : held;
-    held = held > most ? most : held;
-    held = held < 1 ? 1 : held;
-    double step = busy * d->units / steps, ahead = w->by.parts - 1,
-           wait = (ahead > 0 ? d->latency / ahead : d->latency + step) / (held * step),
-           fill = held * threads / (d->wave * RATIO_GRID_FILL), waves = blocks / d->units;
-    double ns = blocks * busy * (wait < 1 ? 1 : wait) / (fill > 1 ? 1 : fill) * (__builtin_ceil(waves) / waves);
-    double reading = blocks * k * (rows + columns) * bytes / (d->gbytes * RATIO_GRID_CACHE);
-    return ns > reading ? ns : reading;
+    double products = apart ? (double)(w->tiles[0] * w->tiles[1]) : 0;
+    double barriers = RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
+    double arithmetic = 2 * rows * columns * k / c->gflops, fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
+    struct grid_work work = {
+        .blocks = blocks, .threads = threads, .apart = apart, .steps = steps, .ahead = w->by.parts - 1,
+        .issued = k / r->size[MATRIX_K] * (local * words + products + copies + barriers),
+        .matrix_ns = arithmetic > fetched ? arithmetic : fetched, .local_nbytes = (double)copied_nbytes(c, w),
+        .cache_nbytes = blocks * k * (rows + columns) * bytes,
+    };
+    return cost_of_grid(d, &work, NULL);
 }
 
 /* Adds the instruction's tiles to the n that cost least; returns how many there are. */

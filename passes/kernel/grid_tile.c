@@ -158,7 +158,6 @@ static void pack_operands(struct tgc *t, struct kernel *k, int store)
 /* ------------------------------------------------------------------------------------- the cost */
 
 static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
-static double floor_div(int64_t a, int64_t b) { return a > b ? (double)(a / b) : 1; }
 
 /* Whether a thread's columns are neighbours, so that it reads them of the copy as a vector, where the result has no
  * vectors of them: its rows may begin at any element. */
@@ -183,24 +182,6 @@ static int64_t copied_nbytes(const struct product *x, const struct block_tile *b
     return (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4 * (b->doubled ? 2 : 1);
 }
 
-/* What a unit's time is, in that of the arithmetic of all its steps: as many blocks as it holds at once compute while
- * one waits for what it copies, or, with two halves, while it computes itself. A unit with few threads has
- * instructions of some waves alone to choose from. */
-static double copies_wait(const struct tgc *t, const struct product *x, const struct block_tile *b, double blocks,
-                          double instructions)
-{
-    const struct device_row *d = t->device;
-    double threads = (double)(b->row_items * b->column_items), held = blocks / d->units;
-    double room = floor_div(d->unit_local_nbytes, copied_nbytes(x, b)), most = floor_div(d->unit_threads, (int64_t)threads);
-    held = held > room ? room : held;
-    held = held > most ? most : held;
-    held = held < 1 ? 1 : held;
-    double step = 2 * threads * (double)x->step * instructions / (d->gflops / d->units);
-    double wait = (b->doubled ? d->latency : d->latency + step) / (held * step);
-    double fill = held * threads / (d->wave * RATIO_GRID_FILL);
-    return (wait < 1 ? 1 : wait) / (fill > 1 ? 1 : fill);
-}
-
 static double tile_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
     const struct device_row *d = t->device;
@@ -208,19 +189,18 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
     double blocks = ceil_div(x->nrow, (int64_t)rows) * ceil_div(x->ncolumn, (int64_t)columns) * (double)x->rest;
     double threads = (double)(b->row_items * b->column_items), k = (double)x->terms;
     bool emulated = x->m.bytes && !isa_adds_bytes(d->isa);
-    double sums = (double)(b->row_lanes * b->column_lanes) * (emulated ? RATIO_GRID_DOT : 1), loads = loads_of(t, x, b);
-    double instructions = sums + loads * (b->local ? 1 : RATIO_GRID_LOAD) + 1;
+    double sums = (double)(b->row_lanes * b->column_lanes) * (emulated ? RATIO_GRID_DOT : 1);
+    double instructions = sums + (b->local ? loads_of(t, x, b) * cost_grid_local(d) : (double)(b->row_lanes + b->column_lanes) * cost_grid_load(d)) + 1;
     /* copies, and two barriers a step, or one */
     if (b->local)
-        instructions += RATIO_GRID_LOAD * (rows + columns) / x->vector / threads +
+        instructions += (cost_grid_load(d) + 1.0 / x->vector) * (rows + columns) / threads +
                         RATIO_GRID_BARRIER / (double)x->step / (b->doubled ? 2 : 1);
-    double busy = b->local ? 1 / copies_wait(t, x, b, blocks, instructions) : blocks * threads / cost_full_threads(d);
-    double waves = blocks / d->units;
-    double last = __builtin_ceil(waves) / waves;       /* some units have nothing to do at the end */
-    double compute = 2 * blocks * threads * k * instructions / d->gflops * last / (busy < 1 ? busy : 1);
-    double bytes = blocks * k * (rows + columns) * 4 * (b->local ? 1 : RATIO_GRID_AGAIN);
-    double reading = bytes / (d->gbytes * RATIO_GRID_CACHE);
-    return compute > reading ? compute : reading;
+    struct grid_work work = {
+        .blocks = blocks, .threads = threads, .issued = k * instructions, .ahead = b->doubled,
+        .steps = b->local ? k / (double)x->step : 0, .local_nbytes = b->local ? (double)copied_nbytes(x, b) : 0,
+        .cache_nbytes = blocks * k * (rows + columns) * 4 * (b->local ? 1 : RATIO_GRID_AGAIN),
+    };
+    return cost_of_grid(d, &work, NULL);
 }
 
 /* Whether the tile is one that the device can have, with registers for its operands. */

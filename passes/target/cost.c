@@ -10,6 +10,13 @@ static const struct { enum memory_level level; double share; } fit[] = {
 #include "passes/target/cost.def"
 };
 
+static const char *const limit_name[] = {
+#define LIMIT(name, text) text,
+#include "passes/target/cost.def"
+};
+
+const char *cost_limit_name(enum grid_limit of) { return limit_name[of]; }
+
 double cost_of_cycles(const struct machine *m, double cycles) { return cycles * m->ns_cycle; }
 double cost_to_cycles(const struct machine *m, double ns) { return ns / m->ns_cycle; }
 
@@ -107,6 +114,47 @@ double cost_full_threads(const struct device_row *d)
 }
 
 double cost_tile_threads(const struct device_row *d) { return (double)d->units * d->wave * RATIO_GRID_FILL; }
+double cost_grid_load(const struct device_row *d) { return d->load > 0 ? d->load : RATIO_GRID_LOAD; }
+double cost_grid_local(const struct device_row *d) { return cost_grid_load(d) / 2; }
+
+static double at_most(double a, double most) { return a < most ? a : most; }
+static double at_least(double a, double least) { return a > least ? a : least; }
+
+/* Blocks that the unit with most of them has at once: as it has room for. */
+static double held_blocks(const struct device_row *d, const struct grid_work *w)
+{
+    double held = at_most(__builtin_ceil(w->blocks / d->units), __builtin_floor(d->unit_threads / w->threads));
+    if (w->local_nbytes > 0)
+        held = at_most(held, __builtin_floor((double)d->unit_local_nbytes / w->local_nbytes));
+    return at_least(held, 1);
+}
+
+/* A block's time on its unit, in that of what it issues and multiplies: others compute while one waits. A unit with
+ * few threads has instructions of some waves alone to choose from. */
+static double waited(const struct device_row *d, const struct grid_work *w, double busy)
+{
+    double held = held_blocks(d, w), waves = held * w->threads / d->wave;
+    if (w->steps <= 0)
+        return 1 / at_most(waves / RATIO_GRID_WAVES, 1);
+    double step = busy * d->units / w->steps, ahead = at_least(w->ahead, 1);
+    double near = w->cache_nbytes > 0 ? 1 - at_most(w->memory_nbytes / w->cache_nbytes, 1) : 0;
+    double latency = d->latency * (1 - near * RATIO_GRID_NEAR);
+    double wait = (w->ahead ? latency : latency + step) / (held * step * ahead);
+    return at_least(wait, 1) / at_most(waves / RATIO_GRID_FILL, 1);
+}
+
+double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit)
+{
+    double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns, rounds = __builtin_ceil(w->blocks / d->units);
+    double busy = !w->apart ? issue + matrix : at_least(issue, matrix), factor = busy > 0 ? waited(d, w, busy) : 1;
+    double compute = rounds * d->units * busy * factor;             /* some units have nothing to do at the end */
+    double cache = w->cache_nbytes / (device_cache_gbytes(d) * at_most(w->blocks / d->units, 1)), memory = w->memory_nbytes / d->gbytes;
+    double ns = at_least(at_least(compute, cache), memory);
+    if (limit)
+        *limit = memory >= ns ? LIMIT_MEMORY : cache >= ns ? LIMIT_CACHE : factor > 2 ? LIMIT_WAIT
+                 : matrix > issue ? LIMIT_MATRIX : LIMIT_ISSUE;
+    return ns;
+}
 
 double cost_sum_ns(const struct device_row *d, double results, double terms, double nbytes, double parts, double each, bool tiled)
 {

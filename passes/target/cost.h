@@ -48,9 +48,34 @@ double cost_fit(const struct machine *m, enum fit of);
 int64_t cost_fit_nelem(const struct machine *m, enum fit of);   /* the same in floats */
 /* Bytes: addresses that differ by a multiple of it share a few sets of the L1. */
 int64_t cost_alias_nbytes(const struct machine *m);
-/* Threads that keep a device with a grid busy. */
+/* Threads that keep a device with a grid busy, if each waits for what it loads. */
 double cost_full_threads(const struct device_row *d);
-/* The same where threads wait for what all of a block copy, and not for each term. */
+
+/* A kernel of a device with a grid, by its blocks: the one model by which schedules are chosen and kernels are
+ * weighed. Blocks that copy operands to local memory wait for each step's copies, other threads for each load. */
+struct grid_work {
+    double blocks, threads;      /* places of the grid, and threads of each */
+    double issued;               /* by a thread, in multiply-adds: arithmetic, loads, its part of copies, barriers */
+    double matrix_ns;            /* instructions for matrices of one block, if all the device's units shared them */
+    bool apart;                  /* there are units for them beside those of the threads */
+    double steps;                /* of a block, each of which begins with copies; 0: nothing is copied */
+    int ahead;                   /* steps that copies are made early */
+    double local_nbytes;         /* of a block */
+    double cache_nbytes;         /* that all blocks load and store, each its own once */
+    double memory_nbytes;        /* between memory and cache; 0: not counted */
+};
+/* What a kernel's time is that of. */
+enum grid_limit {
+#define LIMIT(name, text) LIMIT_##name,
+#include "passes/target/cost.def"
+};
+const char *cost_limit_name(enum grid_limit of);
+/* ns, without the launch. limit: NULL, or which of them takes longest. */
+double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit);
+/* A thread's load of a word from memory or the cache, and from local memory, in multiply-adds. */
+double cost_grid_load(const struct device_row *d);
+double cost_grid_local(const struct device_row *d);
+/* Threads that keep a device with a grid busy, where they wait for what all of a block copy. */
 double cost_tile_threads(const struct device_row *d);
 /* ns of a device with a grid for so many sums of products of so many terms, whose operands have nbytes,
  * each in `parts` parts that are added by another kernel; 1: in one. each: threads for a part of a sum. tiled: by

@@ -1,5 +1,5 @@
 /* device.c - the rows of devices.def. */
-#include "passes/target/target.h"
+#include "passes/target/cost.h"
 
 #include <string.h>
 
@@ -105,6 +105,19 @@ bool device_multiplies(const struct tgc *t, enum dtype of)
         if (matrix_row(unit)->dtype[MATRIX_A] == of && matrix_row(unit)->dtype[MATRIX_B] == of)
             return true;
     return false;
+}
+
+bool device_multiplies_apart(const struct device_row *d)
+{
+    for (int k = 0; k < NHAS; k++)
+        if (&rows[has[k].device] == d && has[k].gflops > d->gflops)
+            return true;
+    return false;
+}
+
+double device_cache_gbytes(const struct device_row *d)
+{
+    return d->cache_gbytes > 0 ? d->cache_gbytes : d->gbytes * RATIO_GRID_CACHE;
 }
 
 int device_image_shift(const struct tgc *t, size_t nelem)

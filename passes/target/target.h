@@ -130,6 +130,8 @@ struct device_row {
     double latency;              /* ns from a load of memory to its value */
     int units;                   /* compute units */
     double gflops, gbytes;       /* 1e9 operations on f32, bytes of memory, in a second */
+    double cache_gbytes;         /* the same of the cache that all units share; 0: see RATIO(GRID_CACHE) */
+    double load;                 /* a unit's loads of a word by each thread, in its multiply-adds; 0: see RATIO(GRID_LOAD) */
     int image_pitch;             /* pixels of which an image's row is a multiple */
     int image_side;              /* pixels, at most */
 };
@@ -150,6 +152,9 @@ int device_image_shift(const struct tgc *t, size_t nelem);
 /* Bytes of a block's local memory: the least of the architectures that the kernels are compiled for; of no device,
  * what each one of OpenCL 1.2 has. */
 int64_t device_local_nbytes(const struct tgc *t);
+/* Whether it has units that multiply matrices beside those of its threads: some rows of matrix.def go faster. */
+bool device_multiplies_apart(const struct device_row *d);
+double device_cache_gbytes(const struct device_row *d);
 /* Whether kernels are for a device that runs a thread for each place of a grid. */
 bool device_has_grid(const struct tgc *t);
 

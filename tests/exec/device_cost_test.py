@@ -1,0 +1,139 @@
+"""What the cost model expects of devices' rows, by tgc info: a device that is better in every fact of its row is never expected to take longer,
+kernels that multiply matrices take less than those that do not, and what limits a kernel is what its facts say. No device is needed.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+import tgc as T  # noqa: E402
+from suite import Suite, expect  # noqa: E402
+
+suite = Suite("device_cost")
+TGC = T.find_tgc(suite.parse().build)
+SLACK = 1.03        # a schedule is the best of those that were weighed before it was made, and its program has a little more
+
+
+def product(m, k, n):
+    return f"input %a : f32[{m}, {k}]\nweight %b : f32[{k}, {n}] = normal(seed=1)\n%y = matmul(%a, %b)\n"
+
+
+def convolution(channels, size, to, groups=1):
+    return (f"input %x : f32[1, {channels}, {size}, {size}]\nweight %w : f32[{to}, {channels // groups}, 3, 3] = normal(seed=1)\n"
+            f"%y = conv2d(%x, %w) {{padding=1, groups={groups}}}\n")
+
+
+def attention(tokens, features):
+    return "".join(f"input %{x} : f32[1, 8, {tokens}, {features}]\n" for x in "qkv") + "%y = attention(%q, %k, %v)\n"
+
+
+NETS = {
+    "a product": product(512, 512, 512),
+    "a large product": product(2048, 1024, 2048),
+    "a product of few rows": product(16, 2048, 1024),
+    "a product of a row": product(1, 768, 3072),
+    "a convolution": convolution(64, 56, 64),
+    "a convolution of small images": convolution(256, 14, 256),
+    "a depthwise convolution": convolution(96, 56, 96, 96),
+    "attention": attention(512, 64),
+    "softmax": "input %x : f32[512, 1000]\n%y = softmax(%x) {axis=-1}\n",
+    "elements": "input %x : f32[4000000]\n%a = exp(%x)\n%y = mul(%a, %x)\n",
+}
+
+
+def read_rows():
+    """{row: (target, {fact: number})}, the rates of its instructions for matrices among them; of a unit, too."""
+    text = (ROOT / "passes/target/devices.def").read_text()
+    rates = re.findall(r"^MATRIX_OF\((\w+),\s*(\w+),\s*(\d+)\)", (ROOT / "passes/target/matrix.def").read_text(), re.M)
+    rows = {}
+    for name, row, rest in re.findall(r'^DEVICE\((\w+), "([\w-]+)",(.*?\.image_side = \d+)', text, re.M | re.S):
+        if ".is_processor" in rest:
+            continue
+        facts = {fact: eval(value, {}) for fact, value in re.findall(r"\.(\w+) = ([\d. <]+)[,\n)]", rest + ",")}
+        facts |= {f"{of} by matrices": float(rate) for device, of, rate in rates if device == name}
+        facts.setdefault("cache_gbytes", 4 * facts["gbytes"])
+        for fact in [f for f in facts if "matrices" in f or f in ("gflops", "cache_gbytes")]:
+            facts[f"{fact} of a unit"] = facts[fact] / facts["units"]
+        rows[row] = (re.search(r'\.target = "(\w+)"', rest).group(1), facts)
+    return rows
+
+
+def is_better(of, than):
+    """In all facts: rates, what fits, how long things take."""
+    same, less = ("wave", "group", "shuffle", "registers"), ("latency", "loading")
+    of, than = ({**f, "loading": f.get("load", 2) / f["gflops of a unit"]} for f in (of, than))
+    return (all(of[f] == than[f] for f in same if f in than) and all(of[f] <= than[f] for f in less) and
+            all(of.get(f, 0) >= v for f, v in than.items() if f not in same + less + ("load", "image_pitch", "image_side")))
+
+
+ROWS = read_rows()
+PAIRS = [("sm_80", "sm_90a"), ("a14", "m1"), ("m1", "m1-max"), ("m1-pro", "m1-max")]
+
+
+def write(folder, text):
+    (folder / "net.tg").write_text("tg 1\n" + text + "output %y\n")
+    return folder / "net.tg"
+
+
+def info(text, row, *options):
+    path = T.shared("nets", write, text)
+    done = T.must(T.run([TGC, "info", path, f"--target={ROWS[row][0]}", f"--cpu={row}", *options]))
+    return done.out if isinstance(done.out, str) else done.out.decode()
+
+
+def predicted(text, row, *options):
+    return json.loads(info(text, row, "--json", *options))["device"]["predicted_us"]
+
+
+def limits(text, row, *options):
+    """What limits each kernel, and how many us are expected of it, by --why."""
+    why = info(text, row, "--why", *options)
+    return list(zip(re.findall(r"limited by (.*)", why.split("legend")[0]), map(float, re.findall(r"; predicted ([\d.e+]+) us", why))))
+
+
+def never_slower(text, *options):
+    expected = {row: predicted(text, row, *options) for row in sorted(set(sum(PAIRS, ())))}
+    worse = [f"{a} {expected[a]} us, {b} {expected[b]} us" for a, b in PAIRS if expected[b] > SLACK * expected[a]]
+    expect(not worse, "; ".join(worse))
+
+
+@suite.case("the pairs of rows are those of a device and a better one")
+def pairs():
+    for a, b in PAIRS:
+        expect(ROWS[a][0] == ROWS[b][0] and is_better(ROWS[b][1], ROWS[a][1]), f"{a} {ROWS[a]}, {b} {ROWS[b]}")
+
+
+for name, text in NETS.items():
+    suite.add(f"a better device is not expected to be slower: {name}", never_slower, text)
+    if "a" == name.split()[0]:
+        suite.add(f"a better device is not expected to be slower: {name}, halves", never_slower, text, "--math=f16")
+
+
+@suite.case("more arithmetic with less memory is expected to be faster where arithmetic counts")
+def arithmetic():
+    for name in ("a large product", "a convolution", "attention"):
+        old, new = predicted(NETS[name], "sm_80"), predicted(NETS[name], "sm_89")
+        expect(new < old, f"{name}: sm_80 {old} us, sm_89 {new} us")
+
+
+@suite.case("products of matrices are expected to be faster than those of numbers, where there are units for them")
+def matrices():
+    for row, (target, facts) in ROWS.items():
+        if facts.get("gflops") < max((v for f, v in facts.items() if f.endswith("F16 by matrices")), default=0):
+            numbers, halves = predicted(NETS["a large product"], row), predicted(NETS["a large product"], row, "--math=f16")
+            expect(halves < 0.7 * numbers, f"{row}: {numbers} us, by matrices {halves} us")
+
+
+@suite.case("what limits a kernel")
+def limited():
+    for text, row, options, limit in (
+            (NETS["elements"], "generic-gpu", [], "bytes from memory"), (product(16, 16, 16), "sm_90a", [], "its launch"),
+            (NETS["a large product"], "sm_80", [], "the instructions of its threads")):
+        found = max(limits(text, row, *options), key=lambda kernel: kernel[1])[0]
+        expect(found == limit, f"{text}: {found}")
+
+
+suite.main()
