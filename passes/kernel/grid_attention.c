@@ -256,7 +256,7 @@ static void list_copy(struct place_list *l, struct uop *store, struct uop *sum, 
                          .n = step}, local = divide;
     local.op = OPT_LOCAL;
     local.operand = attention_operand(l->t, sum);
-    local.n = 1;
+    local.n = local.to = 1;
     *list_add(l, OPT_DIVIDE, -1) = divide;
     *list_add(l, OPT_LOCAL, -1) = local;
 }
