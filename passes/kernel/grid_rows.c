@@ -143,15 +143,17 @@ void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
         bool exchanged = threads == t->device->shuffle && sum->dtype == DTYPE_F32;
         struct opt tree[2] = {{.op = exchanged ? OPT_SHUFFLE : OPT_TREE, .store = at, .of = OF_SUM, .number = number,
                                .axis = grid_longest_loop(sum), .n = threads}};
-        int64_t turns = sum->src[tree[0].axis + 1]->src[0]->vmax;
-        if ((double)turns < RATIO_GRID_SUM * threads || !opt_apply(t, k, NULL, tree, 1, NULL))
+        double turns = (double)sum->src[tree[0].axis + 1]->src[0]->vmax;
+        while (!exchanged && turns < RATIO_GRID_SUM * (double)tree[0].n && tree[0].n >= 4 * STEP)
+            tree[0].n /= 2;                              /* the others have no term of it */
+        if (turns < RATIO_GRID_SUM * (double)tree[0].n || !opt_apply(t, k, NULL, tree, 1, NULL))
             continue;
         if (exchanged)
             continue;
         number++;                                    /* the parts, then all of them */
         tree[1] = tree[0];
         tree[1].number = number, tree[1].axis = 0, tree[1].n = STEP;
-        if (threads >= 4 * STEP && opt_apply(t, k, NULL, &tree[1], 1, NULL))
+        if (tree[0].n >= 4 * STEP && opt_apply(t, k, NULL, &tree[1], 1, NULL))
             number++;
     }
 }

@@ -68,8 +68,8 @@ static bool choose_block(const struct device_row *d, const struct sliced *x, int
 {
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     double full = cost_full_threads(d);
-    while (x->row > 0 && most > d->wave && x->terms < RATIO_GRID_SUM * (double)most)
-        most /= 2;                                       /* so that all of them share the row's sums, too */
+    while (x->row > 0 && most > d->wave && x->terms < (double)most)
+        most /= 2;                                       /* so that all of them have something of the row */
     *columns = x->columns;
     if (x->row <= x->terms * COLUMNS_LEAST / 2) {
         bool many = x->rows * (double)x->columns >= full;

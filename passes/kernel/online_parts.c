@@ -140,13 +140,15 @@ static bool find_row(struct online *x)
     return true;
 }
 
-bool online_parts(struct online *x)
+bool online_sums(struct online *x)
 {
     int n;
     struct uop **order = uop_toposort(x->t, &x->store, 1, &n);
     return x->store->nsrc < MAX_RANK + 3 && find_power(x, order, n) && find_sums(x, order, n) &&
-           reads_are_known(x, order, n) && find_factors(x) && find_row(x);
+           reads_are_known(x, order, n) && find_factors(x);
 }
+
+bool online_parts(struct online *x) { return online_sums(x) && find_row(x); }
 
 /* Inlines stages without ranges, of a single number. */
 struct uop *online_without_scalars(struct tgc *t, struct uop *store)

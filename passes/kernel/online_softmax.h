@@ -99,6 +99,8 @@ bool online_put_tiles(struct online *x);
 
 /* online_parts.c. Finds the parts of x->store; false: it is not attention of the known form. */
 bool online_parts(struct online *x);
+/* The same but for the queries, of which there may be one for each key. */
+bool online_sums(struct online *x);
 /* The store without stages of a single number. */
 struct uop *online_without_scalars(struct tgc *t, struct uop *store);
 

@@ -64,6 +64,11 @@ NETS = {
     "one query's attention and its projection": ("input %q : f32[1, 4, 1, 16]\ninput %k : f32[1, 4, 70, 16]\ninput %v : f32[1, 4, 70, 16]\n"
                                                  "weight %w : f32[64, 64] = normal(seed=1)\nweight %b : f32[64] = normal(seed=2)\n%a = attention(%q, %k, %v)\n"
                                                  "%p = permute(%a) {perm=[0, 2, 1, 3]}\n%r = reshape(%p) {shape=[1, 1, 64]}\n%y = linear(%r, %w, %b)\n", {}, None),
+    "one query, a run's keys by several blocks": ("input %q : f32[3, 1, 16]\ninput %k : f32[3, T<=1500, 16]\ninput %v : f32[3, T, 20]\n%y = attention(%q, %k, %v)\n", {"T": 1100}, True),
+    "one query, several blocks for fewer keys": ("input %q : f32[3, 1, 16]\ninput %k : f32[3, T<=1500, 16]\ninput %v : f32[3, T, 20]\n%y = attention(%q, %k, %v)\n", {"T": 2}, True),
+    "one query, keys that heads share by several blocks, a mask": (
+        "input %q : f32[1, 2, 2, 1, 16]\ninput %k : f32[1, 2, 1, 900, 16]\ninput %v : f32[1, 2, 1, 900, 24]\ninput %m : f32[1, 1, 1, 1, 900]\n"
+        "%t = transpose(%k) {perm=[0, 1, 2, 4, 3]}\n%s = matmul(%q, %t)\n%a = add(%s, %m)\n%w = softmax(%a) {axis=-1}\n%y = matmul(%w, %v)\n", {}, True),
     "attention in a window": ("input %q : f32[2, 3, T<=150, 16]\ninput %k : f32[2, 3, T, 16]\ninput %v : f32[2, 3, T, 16]\n"
                               "%y = attention(%q, %k, %v) {causal=true, window=20}\n", {"T": 133}, True),
     "attention with a mask that hides by numbers": ("input %q : f32[6, 40, 16]\ninput %k : f32[6, 300, 16]\ninput %v : f32[6, 300, 20]\ninput %m : f32[40, 300]\n"
@@ -123,6 +128,7 @@ def check(tgc, scratch, name, row, *flags):
     launches = source.count("kernel void ")
     expect(flags or LAUNCHES.get(name, launches) == launches, f"{launches} launches")
     expect("in parts" not in name or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
+    expect(flags or "several blocks" not in name or row != "generic-gpu" or "_parts(" in source, "keys of one block")
     expect(flags or name not in BLOCKS or "int span = 0; span <" in source, "no blocks of keys")
     return want, place, sizes
 
