@@ -29,7 +29,7 @@ static bool is_word(char c)
 }
 
 /* With --code: the names of the pieces so far, those that are functions marked. */
-enum { MOST_PIECES = 1024, MOST_NAME = 64, MOST_TYPES = 16 };
+enum { MOST_PIECES = 1024, MOST_NAME = 64, MOST_TYPES = 24 };
 static struct { char name[MOST_NAME]; bool is_function; } piece_list[MOST_PIECES];
 static int npiece;
 
@@ -194,7 +194,7 @@ static void put_code(FILE *out, const char *head, const char *body, const char *
 static int read_types(const char *s, struct type *type, int most)
 {
     int n = 0;
-    char line[512];
+    char line[1024];
     snprintf(line, sizeof line, "%.*s", (int)strcspn(s, "\n"), s);
     for (char *word = strtok(line, " "); word && n < most; word = strtok(NULL, " "), n++) {
         char *colon = strchr(word, ':');

@@ -8,6 +8,8 @@
  */
 #include "backends/llvm/emit.h"
 
+#include <string.h>
+
 enum { WORD = 32, MOST_WORDS = 16 };
 
 /* How many words, or sums, the lane has of the part. */
@@ -81,7 +83,7 @@ void gpu_matrix_load(struct emit *e, const struct uop *u)
     int each = WORD / dtype_bits(r->dtype[part]), n = matrix_elements(r, part) / each;
     value at = e->l->BuildNSWAdd(e->at, operand(e, u->src[1]), lane_offset(e, r, part, step), "");
     value place = pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), at);
-    value words = e->l->GetUndef(vector_of(e, e->i32, n));
+    value words = e->l->GetUndef(e->l->VectorType(e->i32, (unsigned)n));
     for (int i = 0; i < n; i++)
         words = e->l->BuildInsertElement(e->at, words, load_word(e, r, part, i * each, place, step),
                                          const_int(e, e->i32, i), "");
@@ -114,13 +116,15 @@ void gpu_matrix_product(struct emit *e, const struct uop *u)
 
 /* ----------------------------------------------------------------------------------- the functions */
 
+struct gpu_intrinsic { const char *name, *factor, *sum, *sums, *arguments; };
+
 static const char letter[] = "abs";
 
-static void put_parameters(struct text *out, const struct matrix_row *r)
+static void put_parameters(struct text *out, const struct matrix_row *r, const char *sum)
 {
     for (int part = MATRIX_A; part <= MATRIX_SUM; part++)
         for (int i = 0; i < count_of(r, (enum matrix_part)part); i++)
-            text_printf(out, "%s%s %%%c%d", part + i ? ", " : "", part == MATRIX_SUM ? "float" : "i32", letter[part], i);
+            text_printf(out, "%s%s %%%c%d", part + i ? ", " : "", part == MATRIX_SUM ? sum : "i32", letter[part], i);
 }
 
 /* %av, of %a0, %a1, ... */
@@ -135,52 +139,69 @@ static void put_vector(struct text *out, char part, const char *type, int n)
 }
 
 /* %result, of the elements of %sums */
-static void put_result(struct text *out, const char *result, int n)
+static void put_result(struct text *out, const char *result, const struct gpu_intrinsic *f, int n)
 {
     const char *before = "undef";
     for (int i = 0; i < n; i++) {
         const char *made = i + 1 < n ? mem_printf(out->t, "%%result%d", i) : "%result";
-        text_printf(out, "  %%sum%d = extractelement <%d x float> %%sums, i32 %d\n", i, n, i);
-        text_printf(out, "  %s = insertvalue %s %s, float %%sum%d, %d\n", made, result, before, i, i);
+        text_printf(out, "  %%sum%d = extractelement %s %%sums, i32 %d\n", i, f->sums, i);
+        text_printf(out, "  %s = insertvalue %s %s, %s %%sum%d, %d\n", made, result, before, f->sum, i, i);
         before = made;
     }
 }
 
-static void put_function(struct text *out, const struct matrix_row *r, const char *intrinsic, const char *element,
-                         bool with_modes)
+/* The arguments' types and, if they have names, what they are. */
+static void put_arguments(struct text *out, const struct gpu_intrinsic *f, bool named)
+{
+    int n;
+    for (const char *at = f->arguments; *at; at += n + (int)strspn(at + n, ", ")) {
+        n = (int)strcspn(at, ",");
+        int type = (int)strcspn(at, " ,");          /* of a mode, which is behind it */
+        text_puts(out, at > f->arguments ? ", " : "");
+        if (n == 1)
+            text_printf(out, "%s%s", *at == 'S' ? f->sums : f->factor, !named ? "" : *at == 'A' ? " %a" : *at == 'B' ? " %b" : " %sv");
+        else
+            text_printf(out, "%.*s", named ? n : type, at);
+    }
+}
+
+static void put_function(struct text *out, const struct matrix_row *r, const struct gpu_intrinsic *f)
 {
     struct text result = {.t = out->t};
     int words = count_of(r, MATRIX_A), nsum = count_of(r, MATRIX_SUM);
-    const char *factor = mem_printf(out->t, "<%d x %s>", matrix_elements(r, MATRIX_A), element);
     for (int i = 0; i < nsum; i++)
-        text_puts(&result, i ? ", float" : "{ float");
+        text_printf(&result, "%s%s", i ? ", " : "{ ", f->sum);
     text_puts(&result, " }");
-    text_printf(out, "declare <%d x float> @llvm.amdgcn.%s(%s, %s, <%d x float>%s)\n", nsum, intrinsic, factor, factor,
-                nsum, with_modes ? ", i32, i32, i32" : "");
-    text_printf(out, "define linkonce_odr hidden %s @gpu.%s(", result.s, r->text);
-    put_parameters(out, r);
+    text_printf(out, "declare %s @llvm.amdgcn.%s(", f->sums, f->name);
+    put_arguments(out, f, false);
+    text_printf(out, ")\ndefine linkonce_odr hidden %s @gpu.%s(", result.s, r->text);
+    put_parameters(out, r, f->sum);
     text_puts(out, ") alwaysinline convergent nounwind {\n");
     put_vector(out, 'a', "i32", words);
     put_vector(out, 'b', "i32", words);
-    put_vector(out, 's', "float", nsum);
-    text_printf(out, "  %%a = bitcast <%d x i32> %%av to %s\n  %%b = bitcast <%d x i32> %%bv to %s\n", words, factor, words,
-                factor);
-    text_printf(out, "  %%sums = call <%d x float> @llvm.amdgcn.%s(%s %%a, %s %%b, <%d x float> %%sv%s)\n", nsum, intrinsic,
-                factor, factor, nsum, with_modes ? ", i32 0, i32 0, i32 0" : "");
-    put_result(out, result.s, nsum);
+    put_vector(out, 's', f->sum, nsum);
+    text_printf(out, "  %%a = bitcast <%d x i32> %%av to %s\n  %%b = bitcast <%d x i32> %%bv to %s\n", words, f->factor, words,
+                f->factor);
+    text_printf(out, "  %%sums = call %s @llvm.amdgcn.%s(", f->sums, f->name);
+    put_arguments(out, f, true);
+    text_puts(out, ")\n");
+    put_result(out, result.s, f, nsum);
     text_printf(out, "  ret %s %%result\n}\n", result.s);
 }
 
 void gpu_matrix_functions(const struct emit *e, struct text *out)
 {
-    static const struct { enum matrix_unit of; const char *intrinsic, *element; bool with_modes; } by[] = {
-#define GPU_MATRIX(row, intrinsic, element, with_modes) {MATRIX_##row, intrinsic, element, with_modes},
+    static const struct { enum matrix_unit of; struct gpu_intrinsic f; } by[] = {
+#define GPU_MATRIX(row, intrinsic, factor, arguments) {MATRIX_##row, {intrinsic, factor, NULL, NULL, arguments}},
 #include "backends/llvm/gpu_matrix.def"
 #undef GPU_MATRIX
     };
     for (size_t i = 0; i < sizeof by / sizeof *by; i++) {
         const struct matrix_row *r = matrix_row(by[i].of);
+        struct gpu_intrinsic f = by[i].f;
+        f.sum = r->dtype[MATRIX_SUM] == DTYPE_I32 ? "i32" : "float";
+        f.sums = mem_printf(e->t, "<%d x %s>", matrix_elements(r, MATRIX_SUM), f.sum);
         if (e->l->GetNamedFunction(e->module, mem_printf(e->t, "gpu.%s", r->text)))
-            put_function(out, r, by[i].intrinsic, by[i].element, by[i].with_modes);
+            put_function(out, r, &f);
     }
 }

@@ -68,6 +68,14 @@ input %b : f16[3, {n}, {k}]
 %c = matmul(%at, %bt)
 output %c as "c"
 """
+BYTES = """tg 1
+input %a : {{dtype}}[40, 128]
+weight %w : i8[128, 48] = {weight}
+%ai = cast(%a) {{{{to=i32}}}}
+%wi = cast(%w) {{{{to=i32}}}}
+%c = matmul(%ai, %wi)
+output %c as "c"
+""".format(weight=(np.arange(128 * 48) % 251 - 125).tolist())
 BRANCHES = """tg 1
 input %x : f32[64, 64]
 weight %v : f32[64, 64] = uniform(low=-1, high=1, seed=1)
@@ -140,14 +148,18 @@ class Twin:
             gc.collect()
         shutil.rmtree(folder, ignore_errors=True)
 
-    def same_as_c(self, tgc, folder, model, options):
-        """tgc verify of a program for the device beside C's."""
+    def same_as_c(self, tgc, folder, model, options, device=""):
+        """tgc verify of a program for the device beside C's. model: text, or what the onnx package makes."""
         T.scratch(folder)
         self.need()
-        (folder / "net.tg").write_text(model)
-        T.must(T.run([tgc, "net.tg", "-o", f"net.{self.language}", f"--target={self.name}", *options], cwd=folder))
-        environment = {**self.environment_of(folder, "net"), "TGC_CACHE": "0", **T.QUICKLY}
-        done = T.must(T.run([tgc, "verify", "net.tg", "--target=c", *(option for option in options if option.startswith("--dim")),
+        name = "net.tg" if isinstance(model, str) else "net.onnx"
+        if name == "net.tg":
+            (folder / name).write_text(model)
+        else:
+            onnx.save(model, folder / name)
+        T.must(T.run([tgc, name, "-o", f"net.{self.language}", f"--target={self.name}", *options], cwd=folder))
+        environment = {**self.environment_of(folder, "net", **({"device": device} if device else {})), "TGC_CACHE": "0", **T.QUICKLY}
+        done = T.must(T.run([tgc, "verify", name, "--target=c", *(option for option in options if option.startswith("--dim")),
                              f"--other={' '.join([f'--target={self.name}', *options])}", *(["--atol=3e-3"] if "--half-storage" in options else [])],
                             cwd=folder, env=environment))
         expect("emulator:" not in done.err, done.err)

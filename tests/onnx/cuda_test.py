@@ -24,7 +24,7 @@ import opencl_test as O
 import tgc as T
 from library import Library
 from suite import Suite, expect
-from twins import ACROSS, EVERY, GEMM, ROOT, Twin
+from twins import ACROSS, BYTES, EVERY, GEMM, ROOT, Twin
 
 REGISTERS = 65536               # of a unit
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
@@ -160,14 +160,6 @@ weight %w : f16[{c}, {c}, 3, 3] = normal(std=0.1, seed=2)
 %d = relu(%c)
 output %d as "y"
 """
-BYTES = """tg 1
-input %a : u8[40, 128]
-weight %w : i8[128, 48] = {weight}
-%ai = cast(%a) {{to=i32}}
-%wi = cast(%w) {{to=i32}}
-%c = matmul(%ai, %wi)
-output %c as "c"
-"""
 MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f16"),
             ("bf16", GEMM.format(dtype="bf16", m=64, n=64, k=128), (), "m16n8k16_bf16"),
             ("tf32", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--math=tf32",), "m16n8k8_tf32"),
@@ -177,7 +169,7 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f
             ("one row", GEMM.format(dtype="f16", m=1, n=67, k=40), (), None),
             ("batches, both across", ACROSS.format(m=33, n=40, k=48), (), "m16n8k16_f16"),
             ("convolution", CONVOLUTIONS.format(n=28, c=64), ("--vectors=always",), "m16n8k16_f16"),
-            ("bytes", BYTES.format(weight=(np.arange(128 * 48) % 251 - 125).tolist()), (), "m16n8k32_u8i8"),
+            ("bytes", BYTES.format(dtype="u8"), (), "m16n8k32_u8i8"),
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m16n8k16_f16"),
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), None)]
 

@@ -8,7 +8,8 @@
  * is a sum of products whose operands are, below movement, 8-bit integers less a zero point, times
  * a scale (ONNX: DequantizeLinear before MatMul, Conv, Gemm; ConvInteger, MatMulInteger,
  * QLinearConv and their kin). Padding with zeros becomes padding with za. The bytes are u8 and i8,
- * as instruction sets multiply them: a signed a is shifted by 128, and so is its zero point.
+ * as instruction sets multiply them: a signed a is shifted by 128, and so is its zero point; on a device
+ * that multiplies signed bytes alone, one without sign.
  *
  * Instruction sets sum groups of four neighbours (DOT_BYTES), so channels are padded to a multiple
  * of four: any bytes, times weights of 0.
@@ -297,20 +298,39 @@ struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
                     tensor_binary(t, OP_SUB, wide, uop_consti(t, DTYPE_I32, zero)));
 }
 
+/* u8, which instruction sets of processors multiply by i8, but where a device's instructions for matrices
+ * multiply i8 alone. */
+static enum dtype dtype_of_values(const struct tgc *t)
+{
+    enum dtype d = DTYPE_U8;
+    enum matrix_unit of;
+    double gflops;
+    for (int i = 0; device_matrix(t, i, &of, &gflops); i++) {
+        const enum dtype *has = matrix_row(of)->dtype;
+        if (has[MATRIX_A] == DTYPE_U8)
+            return DTYPE_U8;
+        if (has[MATRIX_A] == DTYPE_I8)
+            d = DTYPE_I8;
+    }
+    return d;
+}
+
 /* The producer of the values stores them shifted, under their movements, which are applied
  * later. */
-struct uop *values_as_u8(struct sum_of_bytes *s)
+struct uop *values_as_bytes(struct sum_of_bytes *s)
 {
     struct tgc *t = s->t;
     struct operand *a = &s->a;
-    if (a->q->dtype == DTYPE_U8)
+    enum dtype d = dtype_of_values(t);
+    int middle = d == DTYPE_U8 ? 128 : -128;
+    if (a->q->dtype == d)
         return a->q;
     struct path p = path_down(a->q, MOVES_VIEW);
-    struct uop *shift = uop_consti(t, DTYPE_I32, 128);
+    struct uop *shift = uop_consti(t, DTYPE_I32, middle);
     a->zero = a->zero ? uop_binary(t, OP_ADD, a->zero, shift) : shift;
     struct uop *q = tensor_binary(t, OP_ADD, uop_cast(t, DTYPE_F32, p.base),
-                                  uop_constf(t, DTYPE_F32, 128));
-    return path_up(t, &p, uop_cast(t, DTYPE_U8, q));
+                                  uop_constf(t, DTYPE_F32, middle));
+    return path_up(t, &p, uop_cast(t, d, q));
 }
 
 struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value)
@@ -371,7 +391,7 @@ static int move_operands(struct sum_of_bytes *s, struct uop *values, struct uop 
     struct tgc *t = s->t;
     bool fixed = s->a.zero && s->a.zero->op == OP_CONST;
     /* the same byte as in padding */
-    struct uop *any = uop_consti(t, DTYPE_U8, fixed ? s->a.zero->arg.i : 0);
+    struct uop *any = uop_consti(t, values->dtype, fixed ? s->a.zero->arg.i : 0);
     for (int i = values->ndim - 1; i >= 0; i--) {
         int64_t n;
         if (!uop_const_int(values->dim[i], &n) || n < CHANNELS_MIN)
@@ -451,7 +471,7 @@ static struct uop *rewrite_sum(struct sum_of_bytes *s)
     if (!weights)
         return NULL;
     struct operand before = s->a;
-    struct uop *values = values_as_u8(s);
+    struct uop *values = values_as_bytes(s);
     int channels = move_operands(s, values, weights, &a, &w);
     if (channels < 0) {
         s->a = before;

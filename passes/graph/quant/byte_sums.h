@@ -30,7 +30,7 @@ struct sum_of_bytes {
 /* byte_sums.c */
 bool has_padding(const struct operand *o);
 /* Operand a as u8, its zero point moved along. */
-struct uop *values_as_u8(struct sum_of_bytes *s);
+struct uop *values_as_bytes(struct sum_of_bytes *s);
 /* x with its axis padded to a multiple of DOT_BYTES by `value`. */
 struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value);
 /* Applies the moves to x, with padding by o->zero. x's axis *axis (-1: none) may have another size

@@ -4,7 +4,7 @@
  *      sum over k of (a[i,k] - za) * (w[k,j] - zw)
  *    = sum over k of a[i,k] * w[k,j]  -  zw * A[i]  -  za * W[j]  +  K * za * zw
  *
- * a as u8, w as i8 (others are shifted by 128, and so are their zero points); A and W are their
+ * a as u8 (i8 where a device multiplies i8 alone), w as i8 (others are shifted by 128, and so are their zero points); A and W are their
  * sums over k, the correction terms, which small kernels compute. Instruction sets multiply four
  * neighbours along k by those of a whole vector of columns (DOT_BYTES), so w is regrouped as [k /
  * 4][j][k % 4]: that costs one pass over it, which pays if there are several rows i. Products with
@@ -97,7 +97,7 @@ static int64_t round_up(int64_t n) { return (n + DOT_BYTES - 1) / DOT_BYTES * DO
 static struct uop *fill_values(struct tgc *t, const struct operand *a, struct uop *values, int axis,
                                const struct shape *shape)
 {
-    struct uop *x = fill_axis(t, values, axis, uop_consti(t, DTYPE_U8, 0));
+    struct uop *x = fill_axis(t, values, axis, uop_consti(t, values->dtype, 0));
     /* groups are contiguous: a buffer of its own can have such a layout */
     if (x != values || (axis < x->ndim - 1 && value_behind(x, MOVES_VIEW)->op == OP_BUFFER))
         x = to_buffer(t, x);
@@ -216,7 +216,7 @@ struct uop *product_rewrite_sum(const struct sum_of_bytes *found)
     int axis = axis_of_bytes(t, &s.a, shape.k);
     if (axis < 0)
         return NULL;
-    struct uop *values = values_as_u8(&s), *a = fill_values(t, &s.a, values, axis, &shape);
+    struct uop *values = values_as_bytes(&s), *a = fill_values(t, &s.a, values, axis, &shape);
     if (!a)
         return NULL;
     struct uop *seen = move_again(t, &s.a, values, &none);
