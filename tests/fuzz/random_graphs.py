@@ -478,11 +478,12 @@ def joined_group(target, trials):
 
 
 def still_wrong_together(tester, whole):
-    """Not by noise, which more tracks of it may tell."""
+    """Not by noise, which more tracks of it may tell, and not by the C target, too."""
     try:
-        return all([trial.graph.doubted for trial in whole.trials]) and tester.still_wrong(joined.Joined(whole.trials))
+        wrong = all([trial.graph.doubted for trial in whole.trials]) and tester.still_wrong(whole)
     except generate.Rejected:
-        return True
+        wrong = True
+    return wrong and not wrong_by_c(whole, tester.folder)
 
 
 def graphs(first, count, keep=False):
