@@ -20,6 +20,10 @@ NUMBERS = (*F, *INTS)
 ALL = (*NUMBERS, "bool")
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 16, 20, 33, 64)
 MOST = 6000      # elements of a value
+# Of large graphs, whose kernels are large enough for what devices have: local memory, tiles, matrix instructions.
+LARGE = (1, 1, 2, 3, 4, 7, 16, 17, 32, 33, 48, 64, 65, 100)
+WIDE = (24, 32, 33, 64, 100)
+MOST_LARGE = 40000
 OPERATORS = []   # (function, weight)
 
 
@@ -55,8 +59,8 @@ class Value:
 
 
 class Graph:
-    def __init__(self, seed):
-        self.seed = seed
+    def __init__(self, seed, large=False):
+        self.seed, self.large, self.most = seed, large, MOST_LARGE if large else MOST
         self.random = np.random.default_rng(seed)
         self.opset = int(self.random.choice([7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 18, 19, 20, 21]))
         self.dynamic = self.chance(0.2)
@@ -87,11 +91,15 @@ class Graph:
 
     def shape(self, rank=None):
         rank = self.pick([0, 1, 1, 2, 2, 2, 3, 3, 4, 5]) if rank is None else rank
-        sizes = SIZES if self.chance(0.15) else SIZES[1:]
+        sizes = SIZES if self.chance(0.15) else LARGE if self.large else SIZES[1:]
         while True:
             shape = [self.pick(sizes) for _ in range(rank)]
-            if np.prod(shape) <= 2000:
+            if np.prod(shape) <= self.most // 3:
                 return shape
+
+    def width(self, sizes):
+        """One of these sizes of what a product makes, or of larger ones."""
+        return self.pick([*sizes, *(WIDE if self.large else ())])
 
     def draw(self, dtype, shape, low=None, high=None):
         kind = np.dtype(dtype).kind
@@ -159,7 +167,7 @@ class Graph:
     def have(self, dtypes=ALL, ranks=range(7), test=None):
         """A value of these dtypes and ranks; the newest and those never read are preferred."""
         found = [v for v in self.values.values()
-                 if v.dtype in dtypes and v.rank in ranks and v.array.size <= MOST
+                 if v.dtype in dtypes and v.rank in ranks and v.array.size <= self.most
                  and (v.kind != "weight" or v.array.size > 3) and (not test or test(v))]
         if not found:
             if self.chance(0.5):
@@ -186,14 +194,13 @@ class Graph:
             shape = [self.pick([1, 2, 3])] + [1] * (v.rank - len(shape)) + shape
         return self.leaf(v.dtype, shape)
 
-    @staticmethod
-    def broadcasts(v, w):
+    def broadcasts(self, v, w):
         try:
             shapes = [np.broadcast_shapes(a[0].shape, b[0].shape)
                       for a, b in zip(v.tracks, w.tracks)]
         except ValueError:
             return False
-        return all(np.prod(s) <= MOST for s in shapes)
+        return all(np.prod(s) <= self.most for s in shapes)
 
     def node(self, kind, inputs, outputs=1, loose=False, **attributes):
         """Adds the node if the oracle computes it, and what it computes is fit to go on with."""
@@ -263,7 +270,7 @@ class Graph:
     def check(self, array):
         if array.dtype.name not in ALL:
             raise Rejected("dtype")
-        if array.size > MOST or array.ndim > 6:
+        if array.size > self.most or array.ndim > 6:
             raise Rejected("large")
         if self.edgy or array.size == 0 or array.dtype.kind == "b":
             return
@@ -306,8 +313,8 @@ def finite(v):
     return all(np.isfinite(sizes[0].astype(float)).all() for sizes in v.tracks)
 
 
-def make(seed):
-    graph = Graph(seed)
+def make(seed, large=False):
+    graph = Graph(seed, large)
     graph.start()
     graph.grow(graph.between(4, 32))
     return graph
@@ -877,7 +884,7 @@ def matmul(g):
     v = g.have(dtypes, range(1, 5))
     if v.moves(v.rank - 1):
         raise Rejected("the inner axis moves")
-    k, n = v.shape[-1], g.pick([1, 2, 3, 7, 16])
+    k, n = v.shape[-1], g.width([1, 2, 3, 7, 16])
     batch = [1 if v.moves(a) else v.shape[a] for a in range(v.rank - 2)]
     batch = batch[g.between(0, len(batch)):] if g.chance(0.6) else batch
     if g.chance(0.15) and k:             # of nothing, ONNX Runtime gives what was in memory
@@ -926,7 +933,7 @@ def layer_block(g):
 @operator(2)
 def conv_block(g):
     not_edgy(g)
-    v = g.have(("float32",), [4], lambda v: not v.moves(1) and 0 < v.array.size <= 2000)
+    v = g.have(("float32",), [4], lambda v: not v.moves(1) and 0 < v.array.size <= g.most // 3)
     c = v.shape[1]
     x = g.node("Conv", [v.name, g.leaf("float32", [c, c, 3, 3], -0.4, 0.4), g.leaf("float32", [c])],
                pads=[1, 1, 1, 1], kernel_shape=[3, 3])
@@ -947,7 +954,7 @@ def gemm(g):
         raise Rejected("the inner axis moves")
     if k == 0:
         raise Rejected("ONNX Runtime forgets beta")
-    n = g.pick([1, 2, 5, 16, 33])
+    n = g.width([1, 2, 5, 16, 33])
     inputs = [v.name, g.leaf(v.dtype, [n, k] if tb else [k, n])]
     if g.opset < 11 or g.chance(0.7):
         m = 1 if v.moves(1 if ta else 0) else m
@@ -1000,10 +1007,10 @@ def window_attributes(g, v, kernel, dilations=True):
 def conv(g):
     not_edgy(g)
     v = g.have(("float32", "float64"), range(3, 6),
-               lambda v: v.array.size > 0 and not v.moves(1) and v.array.size <= 3000)
+               lambda v: v.array.size > 0 and not v.moves(1) and v.array.size <= g.most // 2)
     c = v.shape[1]
     group = g.pick([d for d in range(1, c + 1) if c % d == 0]) if g.chance(0.5) else 1
-    out = group * g.pick([1, 1, 2, 3])
+    out = group * (g.width([1, 1, 2, 3]) if group == 1 else g.pick([1, 1, 2, 3]))
     kernel = [g.pick([1, 2, 3, 3, 4]) for _ in range(v.rank - 2)]
     inputs = [v.name, g.leaf(v.dtype, [out, c // group, *kernel])]
     if g.chance(0.6):

@@ -7,7 +7,7 @@
     random_graphs.py --seed 1000 --count 500 --level "--threads=2 --cache=0" --only-compile
     random_graphs.py --seed 1000 --count 500 --run=--target=llvm --run="--target=clang -O0"
     random_graphs.py --seed 1000 --count 500 --emulator=cuda
-    random_graphs.py --seed 0 --count 5000 --emulator=opencl,cuda,amd,metal --joined --turn=0 --results ~/graphs.txt
+    random_graphs.py --seed 0 --count 5000 --emulator=opencl,cuda,amd,metal --joined --turn=0 --results ~/graphs.txt [--large]
 
 Each graph is compiled by default, with -O0, and in a third way with sanitizers, and runs on the
 same inputs, at each size of a run-time dimension; the program's own reference vectors, which the
@@ -420,7 +420,7 @@ def verdict_of(tester, trial):
 
 
 def one_graph(seed, keep=False):
-    graph = generate.make(seed)
+    graph = generate.make(seed, OPTIONS.large)
     outputs = choose_outputs(graph)
     folder = T.scratch(SCRATCH / str(seed))
     for target in OPTIONS.emulator or [None] if outputs else ():
@@ -445,7 +445,7 @@ def joined_graphs(seeds):
     """The graphs of these seeds, several as one program, by each target, or one of them. Where one is wrong each of its graphs is looked at alone."""
     made = []
     for seed in seeds:
-        graph = generate.make(seed)
+        graph = generate.make(seed, OPTIONS.large)
         outputs = choose_outputs(graph)
         if outputs:
             made.append(Trial(graph, graph.nodes, outputs))
@@ -514,6 +514,7 @@ def options(parser):
     parser.add_argument("--emulator", nargs="?", const="opencl", type=targets,
                         help="by these targets (opencl, cuda, amd, metal) on the emulated device, instead of the usual ways")
     parser.add_argument("--joined", action="store_true", help="on the emulated device: many graphs as one program")
+    parser.add_argument("--large", action="store_true", help="tensors large enough for local memory and tiles")
     parser.add_argument("--turn", type=int, help="with --joined: each graph by one of the targets alone; with 0, 1, ... by another")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--tally", action="store_true", help="print what was refused")
@@ -528,7 +529,7 @@ if OPTIONS.seed is not None and OPTIONS.joined:
     together = TOGETHER if OPTIONS.turn is None else 4 * TOGETHER
     for first in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count, together):
         last = min(first + together, OPTIONS.seed + OPTIONS.count) - 1
-        turn = "" if OPTIONS.turn is None else f", turn {OPTIONS.turn}"
+        turn = ("" if OPTIONS.turn is None else f", turn {OPTIONS.turn}") + (", large" if OPTIONS.large else "")
         suite.add(f"seeds {first}-{last} by {', '.join(OPTIONS.emulator)}{turn}", joined_graphs, range(first, last + 1))
 elif OPTIONS.seed is not None:
     for seed in range(OPTIONS.seed, OPTIONS.seed + OPTIONS.count):
