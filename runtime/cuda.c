@@ -165,9 +165,9 @@ static int allow_local(const model_self *self, int index)
     enum { MOST_OF_FUNCTION = 8, MOST_OF_DEVICE = 97 };
     int most = 0;
     char line[200];
-    int status = TRY(own.get_attribute, &most, MOST_OF_DEVICE, self->device.device);
+    int status = TRY(own_calls.get_attribute, &most, MOST_OF_DEVICE, self->device.device);
     if (status != MODEL_OK || (unsigned)most >= local_of[index])
-        return status == MODEL_OK ? TRY(own.set_function_attribute, self->kernel[index], MOST_OF_FUNCTION, (int)local_of[index])
+        return status == MODEL_OK ? TRY(own_calls.set_function_attribute, self->kernel[index], MOST_OF_FUNCTION, (int)local_of[index])
                                   : status;
     snprintf(line, sizeof line, "a block of %s takes %u bytes of shared memory, and the device has %d: compile with "
              "--cpu= of the device's architecture", launch_of[index].function, local_of[index], most);
