@@ -375,6 +375,10 @@ enum { ARG_PLAIN = 1 };
  * is behind a panel's row is in the next panel. */
 #define TILE_BITS(rows, columns, stride)                                                           \
     ((int64_t)(rows) << 8 | (int64_t)(columns) << 16 | (int64_t)(stride) << 28)
+/* Rows of it begin at multiples of 16 bytes, and the device has an instruction with which a wave loads eight of these, each
+ * row at once: a lane gets words of several. */
+#define TILE_BY_ROWS ((int64_t)0x80)
+#define TILE_IS_BY_ROWS(bits) (TILE_IS(bits) && ((bits) & TILE_BY_ROWS) != 0)
 #define TILE_IS(bits) ((bits) != 0 && VECTOR_LANES(bits) == 0)
 #define TILE_ROWS(bits) ((int)((bits) >> 8 & 0xff))
 #define TILE_COLUMNS(bits) ((int)((bits) >> 16 & 0xfff))

@@ -160,8 +160,8 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_LOAD:
     case OP_STORE:
         if (TILE_IS(bits))
-            text_printf(out, " {rows=%d, columns=%d, stride=%lld}", TILE_ROWS(bits),
-                        TILE_COLUMNS(bits), TILE_STRIDE(bits));
+            text_printf(out, " {rows=%d, columns=%d, stride=%lld%s}", TILE_ROWS(bits),
+                        TILE_COLUMNS(bits), TILE_STRIDE(bits), TILE_IS_BY_ROWS(bits) ? ", aligned=1" : "");
         else if (bits)
             text_printf(out, " {lanes=%d, part=%d, stride=%lld, groups=%d%s%s}", VECTOR_LANES(bits),
                         VECTOR_PART(bits), (long long)VECTOR_STRIDE(bits), VECTOR_IS_GROUPS(bits),

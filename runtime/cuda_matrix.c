@@ -7,7 +7,8 @@
  * words. A tile's rows are `stride` elements apart. a_across, b_across: they are rows of k, whose words are put
  * together from several of them.
  *
- * TGC_MATRIX_MODEL(row, sums, a, b), if it is defined, does what the instruction does.
+ * TGC_MATRIX_MODEL(row, sums, a, b), if it is defined, does what the instruction does; TGC_ROWS_MODEL(words, row, n, across) what
+ * ldmatrix does.
  *
  * Of a thread's own there is the dot product of four bytes.
  */
@@ -86,6 +87,33 @@ template <int N, class E> static inline words<N> fragment(const E *p, int side, 
     return w;
 }
 
+//@ cuda_rows cuda_words
+/* The same by matrices of eight rows of 16 bytes, one after the other of the side, then of k: lane l gives where row l % 8 of
+ * matrix l / 8 begins, and gets word l % 4 of row l / 4; of rows of k (step is not 1) the column's words. */
+template <int N, class E> static inline words<N> rows(const E *p, int side, int step)
+{
+    enum { EACH = 16 / sizeof(E), PARTS = N / 2 };
+    const int lane = threadIdx.x % 32, row = lane % 8, of_side = lane / 8 % N % PARTS * 8, of_k = lane / 8 % N / PARTS;
+    words<N> w;
+    p += step == 1 ? (of_side + row) * side + of_k * EACH : (of_k * 8 + row) * step + of_side;
+#ifdef TGC_ROWS_MODEL
+    TGC_ROWS_MODEL(w.x, p, N, step != 1);
+#else
+    const unsigned at = (unsigned)__cvta_generic_to_shared(p);
+    if (N == 4 && step == 1)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w.x[0]), "=r"(w.x[1]), "=r"(w.x[N - 2]), "=r"(w.x[N - 1]) : "r"(at) : "memory");
+    else if (N == 4)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w.x[0]), "=r"(w.x[1]), "=r"(w.x[N - 2]), "=r"(w.x[N - 1]) : "r"(at) : "memory");
+    else if (step == 1)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(w.x[0]), "=r"(w.x[1]) : "r"(at) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(w.x[0]), "=r"(w.x[1]) : "r"(at) : "memory");
+#endif
+    return w;
+}
+
 //@for m16n8k16_f16: m16n8k16_bf16: m16n8k8_tf32: m16n8k32_i8: m16n8k32_u8i8:
 
 //@ cuda_a_T cuda_fragment
@@ -99,3 +127,15 @@ template <int N, class E> static inline words<N> fragment(const E *p, int side, 
 
 //@ cuda_b_across_T cuda_fragment
 #define b_across_T(p, stride) fragment<2>(p, 1, stride)
+
+//@ cuda_a_rows_T cuda_rows
+#define a_rows_T(p, stride) rows<4>(p, stride, 1)
+
+//@ cuda_a_rows_across_T cuda_rows
+#define a_rows_across_T(p, stride) rows<4>(p, 1, stride)
+
+//@ cuda_b_rows_T cuda_rows
+#define b_rows_T(p, stride) rows<2>(p, stride, 1)
+
+//@ cuda_b_rows_across_T cuda_rows
+#define b_rows_across_T(p, stride) rows<2>(p, 1, stride)

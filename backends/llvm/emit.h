@@ -223,6 +223,8 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
  *      void gpu.barrier()            the block's threads wait for each other, and see what they stored
  *      float gpu.shuffle.M(float)    that of the thread of the wave whose number is this one's ^ M, M 1, 2, ... 32
  *      void gpu.copy.N(to, from, n)  N bytes to local memory, zeros if n is 0, meanwhile; addresses are i64; gpu.commit(), gpu.wait.N()
+ *      { words } gpu.rows4(row), gpu.rows2(row), gpu.rows4_across(row) ...: matrices of rows of 16 bytes of local memory, whose addresses
+ *                                    are i64
  *      { sums } gpu.ROW(a, b, sums)  of ir/matrix.def: see gpu_matrix.c */
 struct gpu_language {
     const char *triple;

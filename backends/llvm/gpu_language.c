@@ -43,6 +43,15 @@
     "  ret void\n}\n"
 #define NVPTX_WAIT(n) NVPTX_STATEMENT("wait." #n, "cp.async.wait_group " #n)
 
+/* words: as many i32, registers: those of PTX, and constraints; row: a generic address as a number. */
+#define NVPTX_ROWS(name, of, words, registers, constraints, row)                                   \
+    "define linkonce_odr hidden { " words " } @gpu." name "(i64 %p) alwaysinline convergent nounwind {\n"              \
+    "  %r = call { " words " } asm sideeffect \"{ .reg .u64 row; cvta.to.shared.u64 row, " row "; ldmatrix.sync.aligned.m8n8." of  \
+    ".shared.b16 {" registers "}, [row]; }\", \"" constraints ",l,~{memory}\"(i64 %p) convergent nounwind\n"              \
+    "  ret { " words " } %r\n}\n"
+#define NVPTX_ROWS4(name, of) NVPTX_ROWS(name, of, "i32, i32, i32, i32", "$0, $1, $2, $3", "=r,=r,=r,=r", "$4")
+#define NVPTX_ROWS2(name, of) NVPTX_ROWS(name, of, "i32, i32", "$0, $1", "=r,=r", "$2")
+
 static const char *const nvptx[] = {
     NUMBER("thread.x", "llvm.nvvm.read.ptx.sreg.tid.x"), NUMBER("thread.y", "llvm.nvvm.read.ptx.sreg.tid.y"),
     NUMBER("thread.z", "llvm.nvvm.read.ptx.sreg.tid.z"), NUMBER("block.x", "llvm.nvvm.read.ptx.sreg.ctaid.x"),
@@ -55,6 +64,7 @@ static const char *const nvptx[] = {
     NVPTX_SHUFFLE(1), NVPTX_SHUFFLE(2), NVPTX_SHUFFLE(4), NVPTX_SHUFFLE(8), NVPTX_SHUFFLE(16),
     NVPTX_COPY(4, "ca"), NVPTX_COPY(8, "ca"), NVPTX_COPY(16, "cg"), NVPTX_STATEMENT("commit", "cp.async.commit_group"),
     NVPTX_WAIT(0), NVPTX_WAIT(1), NVPTX_WAIT(2), NVPTX_WAIT(3), NVPTX_WAIT(4), NVPTX_WAIT(5), NVPTX_WAIT(6),
+    NVPTX_ROWS4("rows4", "x4"), NVPTX_ROWS4("rows4_across", "x4.trans"), NVPTX_ROWS2("rows2", "x2"), NVPTX_ROWS2("rows2_across", "x2.trans"),
     NVPTX_MATRIX("m16n8k16_f16", "m16n8k16.row.col.f32.f16.f16.f32", "float", "f"),
     NVPTX_MATRIX("m16n8k16_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "float", "f"),
     NVPTX_MATRIX("m16n8k8_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", "float", "f"),

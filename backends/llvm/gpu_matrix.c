@@ -67,6 +67,31 @@ static value load_word(struct emit *e, const struct matrix_row *r, enum matrix_p
     return word;
 }
 
+/* The tile by matrices of eight rows of 16 bytes, one after the other of the side, then of k: the lane gives where one row begins. */
+static value load_rows(struct emit *e, const struct matrix_row *r, enum matrix_part part, const struct uop *u, bool along, int n)
+{
+    int parts = n / 2, each = 128 / dtype_bits(r->dtype[part]);
+    int64_t stride = TILE_STRIDE(u->arg.i);
+    LLVMTypeRef result[4] = {e->i32, e->i32, e->i32, e->i32};
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    value lane = gpu_lane(e, r->lanes), row = binary(e, LLVM_AND, lane, const_int(e, e->i32, 7)),
+          matrix = binary(e, LLVM_AND, binary(e, LLVM_LSHR, lane, const_int(e, e->i32, 3)), const_int(e, e->i32, n - 1)),
+          of_side = binary(e, LLVM_AND, matrix, const_int(e, e->i32, parts - 1)),
+          of_k = binary(e, LLVM_LSHR, matrix, const_int(e, e->i32, parts / 2));
+    value of_rows = along ? of_side : of_k, of_columns = along ? of_k : of_side;
+    row = binary(e, LLVM_ADD, row, binary(e, LLVM_MUL, of_rows, const_int(e, e->i32, 8)));
+    value at = binary(e, LLVM_ADD, binary(e, LLVM_MUL, row, const_int(e, e->i32, stride)),
+                      binary(e, LLVM_MUL, of_columns, const_int(e, e->i32, along ? each : 8)));
+    at = e->l->BuildNSWAdd(e->at, operand(e, u->src[1]), at, "");
+    value place = e->l->BuildPtrToInt(e->at, pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), at), e->i64, "");
+    value f = gpu_function(e, mem_printf(e->t, "gpu.rows%d%s", n, along ? "" : "_across"),
+                           e->l->StructTypeInContext(e->context, result, (unsigned)n, 0), &e->i64, 1);
+    value made = call(e, f, &place, 1), words = e->l->GetUndef(vector_of(e, e->i32, n));
+    for (int i = 0; i < n; i++)
+        words = e->l->BuildInsertElement(e->at, words, e->l->BuildExtractValue(e->at, made, (unsigned)i, ""), const_int(e, e->i32, i), "");
+    return words;
+}
+
 void gpu_matrix_load(struct emit *e, const struct uop *u)
 {
     int factor;
@@ -81,6 +106,10 @@ void gpu_matrix_load(struct emit *e, const struct uop *u)
     step[factor ? MATRIX_N : MATRIX_M] = along ? stride : 1;
     step[MATRIX_K] = along ? 1 : stride;
     int each = WORD / dtype_bits(r->dtype[part]), n = matrix_elements(r, part) / each;
+    if (TILE_IS_BY_ROWS(u->arg.i)) {
+        define(e, u, load_rows(e, r, part, u, along, n));
+        return;
+    }
     value at = e->l->BuildNSWAdd(e->at, operand(e, u->src[1]), lane_offset(e, r, part, step), "");
     value place = pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), at);
     value words = e->l->GetUndef(e->l->VectorType(e->i32, (unsigned)n));

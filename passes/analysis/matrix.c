@@ -11,6 +11,7 @@
  */
 #include "passes/analysis/matrix.h"
 #include "passes/analysis/nest.h"
+#include "passes/target/target.h"
 
 #include <string.h>
 
@@ -241,6 +242,31 @@ bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum, 
     return ok;
 }
 
+/* Whether eight rows of 16 bytes, of which lane l has word l % 4 of row l / 4, are a part of the row's factor. */
+static bool has_rows(const struct matrix_row *r, enum matrix_part part)
+{
+    struct matrix_bit lane[MATRIX_BITS_MAX], element[MATRIX_BITS_MAX];
+    int n = matrix_bits(r, part, true, lane), words = 0;
+    enum matrix_coordinate side = part == MATRIX_A ? MATRIX_M : MATRIX_N;
+    (void)matrix_bits(r, part, false, element);
+    while (dtype_bits(r->dtype[part]) << words < 32)
+        words++;
+    bool fits = n == 5;
+    for (int i = 0; i < words; i++)
+        fits &= element[i].of == MATRIX_K && element[i].bit == i;
+    for (int i = 0; i < 5 && fits; i++)
+        fits = lane[i].of == (i < 2 ? MATRIX_K : side) && lane[i].bit == (i < 2 ? words + i : i - 2);
+    return fits;
+}
+
+/* What the device's instruction that loads rows takes: of rows of k, which it exchanges with those of lanes, words of two halves. */
+static bool is_by_rows(struct tgc *t, const struct matrix_row *r, enum matrix_part part, const struct matrix_tile *tile)
+{
+    int64_t n = COPY_NBYTES_MOST * 8 / dtype_bits(r->dtype[part]);
+    return device_loads_rows(t) && has_rows(r, part) && (tile->along_k || dtype_bits(r->dtype[part]) == 16) &&
+           tile->stride % n == 0 && index_divisor(t, tile->offset) % n == 0 && !uop_buffer_of(tile->load->src[0])->panel;
+}
+
 struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)
 {
     struct uop **store = scratch_array(t, (size_t)ast->nsrc, sizeof *store);
@@ -263,6 +289,7 @@ struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)
                 int side = size[k ? MATRIX_N : MATRIX_M];
                 union arg tile = {.i = p.factor[k].along_k ? TILE_BITS(side, size[MATRIX_K], p.factor[k].stride)
                                                            : TILE_BITS(size[MATRIX_K], side, p.factor[k].stride)};
+                tile.i |= is_by_rows(t, matrix_row(p.of), k ? MATRIX_B : MATRIX_A, &p.factor[k]) ? TILE_BY_ROWS : 0;
                 src[k] = uop_intern(t, OP_LOAD, p.factor[k].load->dtype, load, 2, tile);
             }
             for (int k = 0; k < p.nelement; k++)

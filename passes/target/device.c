@@ -77,6 +77,15 @@ static bool all_have(const struct tgc *t, enum matrix_unit of)
     return true;
 }
 
+bool device_loads_rows(const struct tgc *t)
+{
+    const char *s = t->architectures;
+    for (const struct device_row *d; (d = next_row(&s));)
+        if (!d->by_rows)
+            return false;
+    return t->device && t->device->by_rows;
+}
+
 bool device_copies(const struct tgc *t, int64_t nbytes)
 {
     const char *s = t->architectures;

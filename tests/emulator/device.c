@@ -31,6 +31,7 @@ static const struct fact {
     {"eager", offsetof(struct device_facts, is_eager), 0},
     {"family", offsetof(struct device_facts, family), 9},
     {"arch", offsetof(struct device_facts, arch), 80},
+    {"banks", offsetof(struct device_facts, looks_at_banks), 0},
     {"driver", offsetof(struct device_facts, driver), 13000},
 };
 

@@ -16,6 +16,7 @@
  *      matrix.c products.c   instructions that multiply matrices, at once or behind the threads' backs
  *      report.c              one line for each finding
  *      transfer.c            asynchronous copies, which arrive when they are waited for
+ *      banks.c               lanes that want words of one bank of local memory
  *      calls.c               calls of any driver: counted, listed, failing on demand
  *
  * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side; Metal's
@@ -88,6 +89,7 @@ struct device_facts {
     long is_eager; /* commands run when they are enqueued, not when waited for */
     long family;   /* Metal's: 7 for MTLGPUFamilyApple7 */
     long arch, driver; /* CUDA's: 80 for sm_80; the driver's version, 12090 for 12.9 */
+    long looks_at_banks; /* words of local memory's 32 banks that a wave's lanes want of one bank are reported */
     const char *name, *version;
 };
 const struct device_facts *device_facts(void);
@@ -326,6 +328,10 @@ struct launch {
     const void *reported[32]; /* at which places of the code */
     int nreported;
 };
+
+/* banks.c: the lanes of the wave access `nbytes` each, from these addresses on, eight lanes with 16 bytes at once, 16 with 8, 32 with 4;
+ * what they do is `what`. Each lane calls it. */
+void banks_look(const void *at, uint32_t nbytes, const char *what);
 
 /* transfer.c: a block begins; the launch has ended. */
 void transfers_begin(struct item *item);

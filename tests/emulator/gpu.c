@@ -93,3 +93,18 @@ void gpu_matrix(uint32_t of)
 }
 
 uint32_t gpu_matrix_sum(uint32_t i) { return given[SUMS][i]; }
+
+/* Rows of tiles, likewise: the words one by one. */
+API void emulator_rows(uint32_t *words, const void *row, uint32_t n, uint32_t across);
+API void gpu_rows(uint64_t row, uint32_t n, uint32_t across);
+API uint32_t gpu_rows_word(uint32_t i);
+
+void gpu_rows(uint64_t at, uint32_t n, uint32_t across)
+{
+    uint32_t own[4];
+    emulator_rows(own, (const void *)(uintptr_t)at, n, across);
+    memcpy(given[0], own, sizeof own);
+}
+
+uint32_t gpu_rows_word(uint32_t i) { return given[0][i]; }
+

@@ -52,6 +52,7 @@ void emulator_copy(void *to, const void *from, uint32_t nbytes, uint32_t valid)
         shadow_aligned(from, nbytes, ACCESS_READ);
         memcpy(new.byte, from, nbytes);
     }
+    banks_look(to, nbytes, "copies to local memory are");
     shadow_aligned(to, nbytes, ACCESS_WRITE);
     shadow_forget(to, nbytes);
     if (all->n == all->size) {

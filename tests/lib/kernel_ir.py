@@ -35,6 +35,12 @@ def matrix(found):
     """An instruction of ir/matrix.def as calls of the emulator."""
     result, name, row, parameters = found.groups()
     lines = []
+    if row.startswith("rows"):
+        n = int(row[4])
+        lines = [f"  call void @gpu_rows({parameters}, i32 {n}, i32 {int(row.endswith('_across'))})"]
+        lines += [f"  %word{i} = call i32 @gpu_rows_word(i32 {i})" for i in range(n)]
+        lines += [f"  %made{i} = insertvalue {result} {f'%made{i - 1}' if i else 'undef'}, i32 %word{i}, {i}" for i in range(n)]
+        return "\n".join((f"define internal {result} {name}({parameters}) {{", *lines, f"  ret {result} %made{n - 1}", "}", ""))
     for number, (kind, parameter) in enumerate(word.split() for word in parameters.split(", ")):
         part, word = "abs".index(parameter[1]), parameter
         if kind == "float":
@@ -70,6 +76,7 @@ def for_host(text):
     text = re.sub(r"^define linkonce_odr hidden (\w+ @gpu\.[\w.]+)\(([^)]*)\)[^{]*\{.*?^\}\n", lambda found: f"declare {found[1]}({re.sub(r' %[^,]*', '', found[2])})\n",
                   text, flags=re.M | re.S)
     text += MATRIX if "@gpu_matrix(" in text else ""
+    text += "declare void @gpu_rows(i64, i32, i32)\ndeclare i32 @gpu_rows_word(i32)\n" if "@gpu_rows(" in text else ""
     text = re.sub(r"^declare [^\n]*@llvm\.(nvvm|amdgcn)\.[^\n]*\n", "", text, flags=re.M)
     text = re.sub(r"\"(target-cpu|target-features|amdgpu-[\w-]+|uniform-work-group-size)\"(=\"[^\"]*\")?", "", text)
     text = re.sub(r"^(attributes #\d+ = \{ )", r"\1sanitize_address ", text, flags=re.M)

@@ -21,11 +21,13 @@ void *emulator_local(uint32_t at);
 }
 #define TGC_MATRIX_MODEL emulator_matrix
 extern "C" {
-void emulator_copy(void *to, const void *from, uint32_t nbytes, uint32_t valid);
+__attribute__((convergent, noduplicate)) void emulator_copy(void *to, const void *from, uint32_t nbytes, uint32_t valid);
+__attribute__((convergent, noduplicate)) void emulator_rows(uint32_t *words, const void *row, uint32_t n, uint32_t across);
 void emulator_commit(void);
 void emulator_wait(uint32_t n);
 }
 #define TGC_COPY_MODEL emulator_copy
+#define TGC_ROWS_MODEL emulator_rows
 #define TGC_COMMIT_MODEL emulator_commit
 #define TGC_WAIT_MODEL emulator_wait
 #define TGC_PRODUCTS_MODEL emulator_matrix
