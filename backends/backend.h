@@ -161,6 +161,9 @@ const struct backend *backend_find(const char *target);
 const char *cuda_found(struct tgc *t);
 /* Whether its kernels run on a device, in memory other than the caller's. */
 bool backend_is_of_device(const struct backend *backend);
+/* Whether LLVM compiles the device's kernels, which has not all instructions of the vendor's compiler; as_text: only
+ * LLVM's text is asked for. */
+bool backend_is_by_llvm(const struct backend *backend, struct tgc *t, bool as_text);
 
 /* Whether the interpreter computes reference vectors: if that is quick, always, or never. */
 enum vectors_mode { VECTORS_AUTO, VECTORS_ALWAYS, VECTORS_NEVER };

@@ -430,6 +430,7 @@ struct tgc {
     struct mem_block *mem;
     const struct device_row *device;      /* that kernels are for; NULL: the processor of the program */
     const char *architectures;   /* "sm_80,sm_90a", of several that they are compiled for; NULL: the device's */
+    bool by_llvm;                /* LLVM compiles them, not the vendor's compiler: matrix_is_local() */
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */

@@ -466,6 +466,7 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         compile_options.on_device = true;
         compile_options.device = o->device ? o->device : device_default(target_name(o->target));
         compile_options.architectures = o->device ? o->architectures : NULL;
+        compile_options.by_llvm = o->emit != EMIT_CU && backend_is_by_llvm(backend_find(target_name(o->target)), t, o->emit == EMIT_LL);
         if (!compile_options.device->is_processor)
             compile_options.threads = DEVICE_PARTS;
         compile_options.isa = 1u << ISA_GENERIC | 1u << compile_options.device->isa;

@@ -325,6 +325,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
     t->threads = o->threads;
     t->device = o->device;
     t->architectures = o->architectures;
+    t->by_llvm = o->by_llvm;
     t->scalar = !(o->isa & ~(1u << isa_portable()));
     if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
         return NULL;

@@ -141,6 +141,7 @@ struct compile_options {
     bool on_device;
     const struct device_row *device;
     const char *architectures;   /* "sm_80,sm_90a", what kernels are compiled for; NULL: the device alone */
+    bool by_llvm;                /* which compiles a device's kernels, not the vendor's compiler */
     int threads;                 /* of a run, at most; 0 as 1 */
     isa_set isa;                 /* of variants; 0: only the portable kernel */
     const char *name;            /* C identifier */

@@ -118,12 +118,12 @@ static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc 
 static const int64_t most_blocks[GRID_RANK] = {INT32_MAX, 65535, 65535};
 
 /* Whether LLVM compiles: asked for by TGC_NVRTC=none, for its text, or because NVRTC is not here. */
-static bool is_by_llvm(struct program *p)
+static bool cuda_by_llvm(struct tgc *t, bool as_text)
 {
     const char *wanted = getenv("TGC_NVRTC");
-    if (p->o->device_ir || (wanted && strcmp(wanted, "none") == 0))
+    if (as_text || (wanted && strcmp(wanted, "none") == 0))
         return true;
-    return !wanted && !cuda_found(p->t) && llvm_found(p->t);
+    return !wanted && !cuda_found(t) && llvm_found(t);
 }
 
 static bool cuda_compile(struct program *p, const char *text)
@@ -133,7 +133,7 @@ static bool cuda_compile(struct program *p, const char *text)
     if (p->o->only_kernels)
         return true;
     struct cuda_code *code = MEM_NEW(p->t, struct cuda_code);
-    bool by_llvm = is_by_llvm(p);
+    bool by_llvm = cuda_by_llvm(p->t, p->o->device_ir != NULL);
     struct nvrtc *c = by_llvm ? NULL : nvrtc_open(p->t);
     if (!c && !by_llvm)
         return false;
@@ -216,6 +216,6 @@ static const struct text_word word[] = {
     {"CACHE_NOTE", ";\n     * not called: the kernels are compiled, and the driver keeps what it makes of PTX"},
     {NULL, NULL}};
 const struct backend backend_cuda = {
-    .name = "cuda", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .interface = "graphs", .vectors = "lanes", .word = word,
+    .name = "cuda", .by_llvm = cuda_by_llvm, .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .interface = "graphs", .vectors = "lanes", .word = word,
     .barrier = "__syncthreads();", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
     .place = cuda_place};

@@ -394,6 +394,11 @@ const struct backend *backend_find(const char *target)
 
 bool backend_is_of_device(const struct backend *backend) { return backend->device != NULL; }
 
+bool backend_is_by_llvm(const struct backend *backend, struct tgc *t, bool as_text)
+{
+    return backend->by_llvm && backend->by_llvm(t, as_text);
+}
+
 static struct program *program_new(struct tgc *t, const struct schedule *s,
                                    const struct program_options *o)
 {

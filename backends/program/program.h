@@ -228,6 +228,8 @@ struct backend {
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
     const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
     const struct driver *driver; /* of a device: backends/device/device.h */
+    /* Of a device: whether LLVM compiles its kernels here, or only their text is asked for; NULL: what is compiled here does not depend on it */
+    bool (*by_llvm)(struct tgc *t, bool as_text);
     /* Of a device: the file of runtime/ whose pieces stand for those that the driver's own has not, an interface that
      * several drivers have by other names; its handles are struct driver then. NULL: there is none. */
     const char *interface;

@@ -98,7 +98,8 @@ bool device_copies(const struct tgc *t, int64_t nbytes)
 bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops)
 {
     for (int k = 0; k < NHAS && t->device; k++)
-        if (&rows[has[k].device] == t->device && all_have(t, has[k].of) && i-- == 0) {
+        if (&rows[has[k].device] == t->device && all_have(t, has[k].of) &&
+            !(t->by_llvm && matrix_is_local(matrix_row(has[k].of), MATRIX_A)) && i-- == 0) {
             *of = has[k].of;
             *gflops = has[k].gflops;
             return true;
