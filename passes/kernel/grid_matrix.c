@@ -23,7 +23,7 @@
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
 
-enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, REGISTERS_MOST = 255 };
+enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
 /* How copies come: of so many parts, which a sum's steps use in turn. The device's that has none of the last goes without. */
@@ -200,19 +200,25 @@ static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
     return true;
 }
 
+/* A thread's registers for sums, tiles, and what it loads early. */
+static int64_t registers_of(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t size[3];
+    for (int i = 0; i < 3; i++)
+        size[i] = matrix_elements(c->row, (enum matrix_part)i) * dtype_bits(c->row->dtype[i]) / 32;
+    bool early = w->by.parts > 1 && w->by.how == TRANSFER_REGISTERS;
+    return w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] + w->tiles[1] * size[MATRIX_B] +
+           (early ? w->step * (side_of(c, w, 0) + side_of(c, w, 1)) / threads_of(c, w) : 0);
+}
+
 static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     const struct device_row *d = t->device;
-    int64_t threads = threads_of(c, w), most = d->group < THREADS_MOST ? d->group : THREADS_MOST, registers = 0;
+    int64_t threads = threads_of(c, w), most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     /* a small block's threads have more, if what they hold are sums alone */
     int64_t own = reads_copies(c) ? d->registers * d->group / threads : d->registers;
     own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
-    int size[3];
-    for (int i = 0; i < 3; i++)
-        size[i] = matrix_elements(c->row, (enum matrix_part)i) * dtype_bits(c->row->dtype[i]) / 32;
-    registers = w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] + w->tiles[1] * size[MATRIX_B];
-    if (w->by.parts > 1 && w->by.how == TRANSFER_REGISTERS)
-        registers += w->step * (side_of(c, w, 0) + side_of(c, w, 1)) / threads;
+    int64_t registers = registers_of(c, w);
     return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && 2 * copied_nbytes(c, w) <= 3 * device_local_nbytes(t) / 2 &&
            w->step < c->nk && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0 &&
            ceil_div(c->nk, w->step) >= w->by.parts && comes(t, c, w);
@@ -247,6 +253,7 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
         .blocks = blocks, .threads = threads, .apart = apart, .steps = steps, .ahead = w->by.parts - 1,
         .issued = k / r->size[MATRIX_K] * (local * words + products + copies + barriers),
         .matrix_ns = arithmetic > fetched ? arithmetic : fetched, .local_nbytes = (double)copied_nbytes(c, w),
+        .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = blocks * k * (rows + columns) * bytes,
     };
     return cost_of_grid(d, &work, NULL);

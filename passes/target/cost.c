@@ -126,6 +126,8 @@ static double held_blocks(const struct device_row *d, const struct grid_work *w)
     double held = at_most(__builtin_ceil(w->blocks / d->units), __builtin_floor(d->unit_threads / w->threads));
     if (w->local_nbytes > 0)
         held = at_most(held, __builtin_floor((double)d->unit_local_nbytes / w->local_nbytes));
+    if (w->registers > 0)
+        held = at_most(held, __builtin_floor((double)(d->registers * d->group) / (w->threads * w->registers)));
     return at_least(held, 1);
 }
 

@@ -61,6 +61,7 @@ struct grid_work {
     double steps;                /* of a block, each of which begins with copies; 0: nothing is copied */
     int ahead;                   /* steps that copies are made early */
     double local_nbytes;         /* of a block */
+    double registers;            /* of a thread; 0: no more than are there for all threads of a unit */
     double cache_nbytes;         /* that all blocks load and store, each its own once */
     double memory_nbytes;        /* between memory and cache; 0: not counted */
 };
