@@ -5,14 +5,16 @@
  *        copy[..] = x                           copy[..] = x
  *        barrier                                publish · barrier
  *                                               begin
- *        for part: sum += a[..] b[..]           for part: sum += a[..] b[..]
- *                                               commit
+ *        next = x of step k + 1                 for part: sum += a[..] b[..]
+ *        for part: sum += a[..] b[..]           commit
+ *                                               next = x of step k + 1
  *        copy[other] = next                     copy[other] = next
  *                                               wait
  *
- * Loops that have nothing but products are one group, unrolled. It is waited for as late as may be: before its sums are
- * read, before a barrier, and before the loop around it turns. So stores that follow it run meanwhile; what they
- * store the group does not read, since else a barrier stood between, as threads are not assumed to be in step.
+ * Loops that have nothing but products are one group, unrolled. It begins as early as may be, behind the barrier, and is
+ * waited for as late as may be: before its sums are read, before a barrier, and before the loop around it turns. So
+ * copies around it run meanwhile; what they store the group does not read, since else a barrier stood between, as
+ * threads are not assumed to be in step.
  * What threads have stored to panels is published before the next barrier.
  */
 #include "passes/analysis/nest.h"
@@ -93,19 +95,22 @@ static int find_sums(const struct products *p, int from, int to, struct uop **su
     return n;
 }
 
-/* Whether from..to may run while the products are under way: it neither reads the sums nor waits for other threads. */
+/* Whether u may run while the products are under way: it neither reads the sums nor waits for other threads. */
+static bool passes(const struct uop *u, struct uop *const *sum, int n)
+{
+    bool may = op_is_elementwise(u->op) || opens(u) || closes(u) || u->op == OP_LOAD || u->op == OP_STORE ||
+               u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_COPY || u->op == OP_COMMIT;
+    for (int s = 0; s < u->nsrc; s++)
+        for (int k = 0; k < n; k++)
+            may &= u->src[s] != sum[k];
+    return may;
+}
+
 static bool may_pass(const struct products *p, int from, int to, struct uop *const *sum, int n)
 {
-    for (int i = from; i < to; i++) {
-        const struct uop *u = p->in[i];
-        bool passes = op_is_elementwise(u->op) || opens(u) || closes(u) || u->op == OP_LOAD || u->op == OP_STORE ||
-                      u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_COPY || u->op == OP_COMMIT;
-        for (int s = 0; s < u->nsrc; s++)
-            for (int k = 0; k < n; k++)
-                passes &= u->src[s] != sum[k];
-        if (!passes)
+    for (int i = from; i < to; i++)
+        if (!passes(p->in[i], sum, n))
             return false;
-    }
     return true;
 }
 
@@ -155,14 +160,45 @@ static void push_group(struct products *p, int from, int to)
     }
 }
 
+/* Takes from the program what stands before the group, behind the barrier, and may as well run while it is under way;
+ * values, which the group may need, stay. Returns how many uops there are. */
+static int take_passing(struct products *p, struct uop *const *sum, int n, struct uop ***taken)
+{
+    int first = p->nout, depth = 0, nkept, ntaken = 0;
+    for (int i = p->nout; i > 0; i--) {
+        const struct uop *u = p->out[i - 1];
+        depth += closes(u);
+        if ((opens(u) && depth-- == 0) || !passes(u, sum, n))
+            break;
+        first = depth == 0 ? i - 1 : first;
+    }
+    *taken = scratch_array(p->t, (size_t)(p->nout - first) + 1, sizeof **taken);
+    nkept = first;
+    for (int i = first; i < p->nout; i++) {
+        struct uop *u = p->out[i];
+        depth += opens(u);
+        if (depth == 0 && (op_is_elementwise(u->op) || u->op == OP_LOAD))
+            p->out[nkept++] = u;
+        else
+            (*taken)[ntaken++] = u;
+        depth -= closes(u);
+    }
+    p->nout = nkept;
+    return ntaken;
+}
+
 /* The group in from..to; returns where the program goes on, behind what runs before the group is waited for. */
 static int put_group(struct products *p, int from, int to)
 {
     struct uop **sum = scratch_array(p->t, (size_t)(to - from), sizeof *sum);
     int n = find_sums(p, from, to, sum), next = to;
+    struct uop **taken;
+    int ntaken = take_passing(p, sum, n, &taken);
     put(p, OP_MATRIX_BEGIN, sum, n);
     push_group(p, from, to);
     put(p, OP_MATRIX_COMMIT, NULL, 0);
+    for (int i = 0; i < ntaken; i++)
+        push(p, taken[i]);
     while (next < p->nin && !closes(p->in[next]) && may_pass(p, next, behind(p, next), sum, n))
         for (int end = behind(p, next); next < end; next++)
             push(p, p->in[next]);

@@ -220,16 +220,16 @@ def large_blocks(device, tgc, folder):
 # Products of four warps, by these opts whatever the cost model says: a block has rows of 64 or 128, columns that the
 # instruction has, and steps of 64 terms.
 WARPGROUPS = """{cover}grid 0 axis=0; grid 0 axis={grid}; {item}cover 0.sum0 axis=0 n={step}; divide 0.sum0 axis=1 n={part};
-matrix 0.sum0 axis={rows} to={columns} by={row}; local 0.sum0 axis=0 n=0 to=1 operand=0; local 0.sum0 axis=0 n=0 to=1 operand=1;
+matrix 0.sum0 axis={rows} to={columns} by={row}; local 0.sum0 axis=0 n=0 to={at_once} operand=0; local 0.sum0 axis=0 n=0 to={at_once} operand=1;
 swizzle 0.sum0 n={of_a} operand=0; swizzle 0.sum0 n={of_b} operand=1{more}""".replace("\n", " ")
 REGISTERS_2 = "; pipeline 0.sum0 n=2 how=registers"
 
 
-def warpgroups(row, of_a=64, of_b=64, waves=1, more="", step=64):
+def warpgroups(row, of_a=64, of_b=64, waves=1, more="", step=64, at_once=1):
     n, part = map(int, re.match(r"m64n(\d+)k(\d+)_", row).groups())
     cover = f"cover 0 axis=0 n={64 * waves}; " + ("divide 0 axis=1 n=64; " if waves > 1 else "") + f"cover 0 axis={1 + waves} n={n}; "
     return WARPGROUPS.format(cover=cover, grid=1 + waves, item="item 0 axis=1; " if waves > 1 else "", step=step, part=part, rows=waves,
-                             columns=2 + waves, row=row, of_a=of_a, of_b=of_b, more=more)
+                             columns=2 + waves, row=row, of_a=of_a, of_b=of_b, more=more, at_once=at_once)
 
 
 TRANSPOSED = """tg 1
@@ -251,6 +251,8 @@ output %c as "c"
 PRODUCTS = [("f16", GEMM.format(dtype="f16", m=97, n=67, k=131), (), warpgroups("m64n64k16_f16")),
             ("two groups, two halves", GEMM.format(dtype="f16", m=130, n=129, k=130), (), warpgroups("m64n128k16_f16", of_b=128, waves=2, more=REGISTERS_2)),
             ("bf16, both along", TRANSPOSED.format(dtype="bf16", m=65, n=17, k=70), (), warpgroups("m64n16k16_bf16")),
+            ("three parts, asynchronously", GEMM.format(dtype="f16", m=64, n=128, k=328), (),
+             warpgroups("m64n64k16_f16", more="; pipeline 0.sum0 n=3 how=async", at_once=8).replace("cover 0 axis=0 n=64; cover 0 axis=2", "cover 0 axis=1").replace("grid 0 axis=0; grid 0 axis=2", "grid 0 axis=1").replace("axis=1 to=3", "axis=0 to=2")),
             ("tf32", TRANSPOSED.format(dtype="f32", m=65, n=70, k=40), ("--math=tf32",), warpgroups("m64n64k8_tf32", 32, 32, step=32)),
             ("bytes", BYTES_ALONG.format(weight=(np.arange(20 * 200) % 251 - 125).tolist()), (), warpgroups("m64n16k32_u8i8", 128, 128, step=128))]
 
