@@ -78,6 +78,14 @@ int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, 
     return inside ? from : -1;
 }
 
+bool bulk_is_of_same_map(const struct uop *a, const struct uop *b)
+{
+    bool same = a->nsrc == b->nsrc && a->arg.i == b->arg.i && a->src[BULK_FROM] == b->src[BULK_FROM];
+    for (int k = BULK_FIRST; k < a->nsrc && same; k++)
+        same = a->src[k] == b->src[k] || (k >= BULK_AXES && (k - BULK_AXES) % BULK_AXIS == 0);
+    return same;
+}
+
 /* ------------------------------------------------------------------------------------ barriers */
 
 static int64_t packed(int64_t expected, int64_t count, int64_t missing, int64_t phase)

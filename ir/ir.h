@@ -697,6 +697,8 @@ const char *bulk_check(const struct uop *u);
 /* Of element i of the box at these coordinates: its element of the tensor, -1: it is beyond, and 0; and in local memory,
  * from the copy's offset on. */
 int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, int64_t *to);
+/* Whether two copies differ in where their boxes begin and go alone: one description of the tensor serves both. */
+bool bulk_is_of_same_map(const struct uop *a, const struct uop *b);
 /* A barrier as the interpreter keeps it: at first; behind an arrival; behind the arrival of bytes; whether the phase has ended. */
 int64_t mbar_begin(int64_t count);
 int64_t mbar_arrive(int64_t bar, int64_t nbytes);

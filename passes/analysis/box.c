@@ -12,6 +12,7 @@
  * coordinates reach.
  */
 #include "passes/analysis/box.h"
+#include "passes/analysis/matrix.h"
 #include "passes/analysis/nest.h"
 
 #include <string.h>
@@ -296,7 +297,16 @@ static bool fits(struct reader *r, const struct buffer *of)
     return last < nelem || refuse(r, "an axis reaches beyond the tensor");
 }
 
-/* Whether the place in local memory is that in the box. */
+struct uop *panel_place(struct tgc *t, struct uop *at, int64_t n, int64_t nelem, int64_t nbytes)
+{
+    int64_t in_panel = PANEL_ROW_NBYTES / nbytes;
+    struct uop *row = sym_div(t, at, uop_int(t, n)), *x = sym_mod(t, at, uop_int(t, n)),
+               *panel = sym_div(t, x, uop_int(t, in_panel));
+    at = sym_add(t, sym_muli(t, row, in_panel), sym_mod(t, x, uop_int(t, in_panel)));
+    return matrix_swizzled(t, sym_add(t, at, sym_muli(t, panel, nelem / n * in_panel)), nbytes);
+}
+
+/* Whether the place in local memory is that in the box, or of its rows in panels. */
 static bool is_in_order(struct reader *r, struct uop *at, int64_t panel, int64_t nbytes)
 {
     struct uop *place = uop_int(r->t, 0);
@@ -305,7 +315,8 @@ static bool is_in_order(struct reader *r, struct uop *at, int64_t panel, int64_t
         place = sym_add(r->t, place, sym_muli(r->t, r->loop[k], step));
         step *= range_fixed_size(r->loop[k]);
     }
-    (void)panel, (void)nbytes;
+    if (panel && r->b->row * nbytes % PANEL_ROW_NBYTES == 0 && step / r->b->row * (PANEL_ROW_NBYTES / nbytes) == panel)
+        place = panel_place(r->t, place, r->b->row, step, nbytes);
     return place == at || refuse(r, "the copy has another order than a box");
 }
 

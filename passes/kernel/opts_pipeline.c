@@ -6,21 +6,25 @@
  *                  ->  copy a, b of 0 · for k: barrier · load a, b of k + 1 · sum · store them
  *      pipeline 0.sum0 n=3 how=async
  *                  ->  copy a, b of 0; of 1 · for k: wait · barrier · copy a, b of k + 2 · sum
+ *      pipeline 0.sum0 n=3 how=bulk
+ *                      the same, by one thread, of boxes (LOCAL with to=0)
  *
  * The copies' memory is n times as large. That copies may be made earlier follows from the conditions:
  * what is loaded does not change while the kernel runs (a block's threads, by ITEM, are only where the
  * kernel reads nothing that it stores), no loop of a thread stands around the sum, and the steps are
  * counted when the kernel is written. Through registers a step is loaded one step early; asynchronously
- * elements are copied as they are, or zeros, 4, 8 or 16 bytes of neighbours at a time.
+ * elements are copied as they are, or zeros, 4, 8 or 16 bytes of neighbours at a time. Boxes are what
+ * analysis/box.c reads.
  */
+#include "passes/analysis/box.h"
 #include "passes/analysis/copied.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
 
-/* Elements of a part: a multiple of 16 bytes, or of those after which the order of panels repeats. */
-static int64_t part_of(const struct buffer *b)
+/* Elements of a part: a multiple of 16 bytes, or of those after which the order of panels repeats, or of where boxes begin. */
+static int64_t part_of(const struct buffer *b, enum transfer how)
 {
-    int64_t n = (b->panel ? PANEL_ALIGN : COPY_NBYTES_MOST) / (int64_t)dtype_nbytes(b->dtype);
+    int64_t n = (b->panel ? PANEL_ALIGN : how == TRANSFER_BULK ? BULK_MEMORY_ALIGNED : COPY_NBYTES_MOST) / (int64_t)dtype_nbytes(b->dtype);
     return (b->dim[0]->vmax + n - 1) / n * n;
 }
 
@@ -42,10 +46,10 @@ static int64_t threads_of(const struct uop *store)
 }
 
 /* Whether the copy may be made a step earlier. Its loops have known sizes (LOCAL), or one is the block's (SHARE). */
-static bool may_be_early(struct work *w, const struct uop *store, const struct uop *stage)
+static bool may_be_early(struct work *w, const struct opt *opt, const struct uop *store, const struct uop *stage)
 {
     const struct uop *load = stage->src[0];
-    bool shared = false;
+    bool shared = opt->how == TRANSFER_BULK;
     while (load->op == OP_CAST || load->op == OP_BITCAST)
         load = load->src[0];
     for (int i = 2; i < stage->nsrc; i++)
@@ -76,8 +80,14 @@ static bool steps_are_known(struct work *w, const struct uop *store, const struc
 static bool may_come(struct work *w, const struct opt *opt, const struct uop *stage)
 {
     struct copied c;
+    struct box b;
+    const char *why;
     if (opt->how == TRANSFER_REGISTERS)
         return true;
+    if (opt->how == TRANSFER_BULK && w->t->device && !device_copies_boxes(w->t))
+        return work_refuse(w, "the device copies no boxes");
+    if (opt->how == TRANSFER_BULK)
+        return box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, uop_buffer_of(stage)->panel, &b, &why) || work_refuse(w, why);
     if (!copied_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, &c))
         return work_refuse(w, "what is copied is not 4, 8 or 16 bytes as they are, of aligned neighbours");
     return !w->t->device || device_copies(w->t, c.nbytes) || work_refuse(w, "the device does not copy so many bytes asynchronously");
@@ -101,9 +111,9 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
         const struct buffer *was = uop_buffer_of(stage);
         if (was->ring)
             return work_refuse(w, "the copies have parts");
-        if (!may_be_early(w, store, stage) || !steps_are_known(w, store, sum, stage, opt->n) || !may_come(w, opt, stage))
+        if (!may_be_early(w, opt, store, stage) || !steps_are_known(w, store, sum, stage, opt->n) || !may_come(w, opt, stage))
             return false;
-        struct buffer *b = work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was)), SPACE_LOCAL);
+        struct buffer *b = work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was, opt->how)), SPACE_LOCAL);
         b->ring = (int)opt->n;
         b->transfer = opt->how;
         b->panel = was->panel;

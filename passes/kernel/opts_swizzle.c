@@ -14,21 +14,11 @@
  * places and those of its loads are index arithmetic, which says all of it; the buffer's `panel` says that they
  * are of this kind.
  */
-#include "passes/analysis/matrix.h"
+#include "passes/analysis/box.h"
 #include "passes/analysis/nest.h"
 #include "passes/kernel/opts_work.h"
 
 #include <string.h>
-
-/* Where an element of rows of n lies: in panels, chunks exchanged. */
-static struct uop *swizzled(struct tgc *t, struct uop *at, int64_t n, int64_t nelem, int64_t size)
-{
-    int64_t in_panel = PANEL_ROW_NBYTES / size;
-    struct uop *row = sym_div(t, at, uop_int(t, n)), *x = sym_mod(t, at, uop_int(t, n)),
-               *panel = sym_div(t, x, uop_int(t, in_panel));
-    at = sym_add(t, sym_muli(t, row, in_panel), sym_mod(t, x, uop_int(t, in_panel)));
-    return matrix_swizzled(t, sym_add(t, at, sym_muli(t, panel, nelem / n * in_panel)), size);
-}
 
 /* The copy that the operand, by its number as LOCAL counts them, is loaded from. */
 static struct uop *find_copy(struct work *w, const struct opt *opt, struct uop *sum)
@@ -62,12 +52,12 @@ bool apply_swizzle(struct work *w, const struct opt *opt)
     struct buffer *b = work_new_memory(w, was->dtype, nelem, SPACE_LOCAL);
     b->panel = nelem / opt->n * (PANEL_ROW_NBYTES / nbytes);
     memcpy(src, copy->src, (size_t)copy->nsrc * sizeof *src);
-    src[1] = swizzled(t, src[1], opt->n, nelem, nbytes);
+    src[1] = panel_place(t, src[1], opt->n, nelem, nbytes);
     struct uop *now = uop_intern(t, OP_STAGE, copy->dtype, src, copy->nsrc, (union arg){.p = b});
     struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_LOAD && order[i]->src[0] == copy) {
-            struct uop *read[2] = {now, swizzled(t, order[i]->src[1], opt->n, nelem, nbytes)};
+            struct uop *read[2] = {now, panel_place(t, order[i]->src[1], opt->n, nelem, nbytes)};
             map_set(&by, order[i], uop_intern(t, OP_LOAD, order[i]->dtype, read, 2, (union arg){0}));
         }
     store = uop_substitute_all(t, store, &by);

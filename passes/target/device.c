@@ -95,6 +95,15 @@ bool device_copies(const struct tgc *t, int64_t nbytes)
     return t->device && t->device->async >= nbytes;
 }
 
+bool device_copies_boxes(const struct tgc *t)
+{
+    const char *s = t->architectures;
+    for (const struct device_row *d; (d = next_row(&s));)
+        if (!d->bulk)
+            return false;
+    return t->device && t->device->bulk;
+}
+
 bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops)
 {
     for (int k = 0; k < NHAS && t->device; k++)

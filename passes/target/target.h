@@ -125,6 +125,7 @@ struct device_row {
     int shuffle;                 /* work-items of a work-group that exchange values by shuffles; 0: none do */
     int async;                   /* bytes of memory that one instruction copies to local memory meanwhile, at most; 0: none does */
     bool by_rows;                /* an instruction loads rows of 16 bytes of tiles for a wave, see TILE_BY_ROWS */
+    bool bulk;                   /* an engine copies boxes of tensors to local memory */
     int64_t local_nbytes;        /* of a work-group; 0: local memory is not worth using */
     int64_t unit_local_nbytes;   /* of a compute unit, whose work-groups share it */
     int unit_threads;            /* work-items that a compute unit holds at once, at most */
@@ -149,6 +150,8 @@ bool device_multiplies(const struct tgc *t, enum dtype of);
 bool device_copies(const struct tgc *t, int64_t nbytes);
 /* Whether they have the instruction that loads rows of tiles (by_rows). */
 bool device_loads_rows(const struct tgc *t);
+/* Whether they have an engine that copies boxes. */
+bool device_copies_boxes(const struct tgc *t);
 /* With --image: log2 of the pixels, of four elements, in a row of a tensor of that many elements, a
  * multiple of the device's pitch; -1: it has too many for an image. */
 int device_image_shift(const struct tgc *t, size_t nelem);

@@ -16,6 +16,13 @@
  *                                               commit
  *                                               sum += copy[k % n] ...
  *
+ *      in bulk:                               thread 0: of steps 0 .. n - 2: expect their bytes, copy boxes
+ *                                             for k
+ *                                               wait until the bytes of part k % n are there
+ *                                               barrier
+ *                                               thread 0, if k + n - 1 is a step: expect, copy boxes
+ *                                               sum += copy[k % n] ...
+ *
  * Software pipelining (Lam, PLDI 1988). The part that is stored was read last before the barrier, which
  * also says that the other threads' copies are there: each of them has waited for its own. Each thread
  * copies its own elements, so that its registers hold them meanwhile. Through registers the last
@@ -23,7 +30,9 @@
  * that each step waits for as many. Steps that are several nested loops are numbered in their order, by k.
  * opts_pipeline.c has the conditions.
  */
+#include "passes/analysis/box.h"
 #include "passes/analysis/copied.h"
+#include "passes/analysis/nest.h"
 #include "passes/vector/expand.h"
 
 enum { LOOPS = 8 };
@@ -40,6 +49,9 @@ struct steps {
     struct uop *thread;          /* number in its block */
     struct of_step { struct uop *store, *acc, *at, *turn[LOOPS], *own[LOOPS], *thread; int nturn; } copy[LOOPS];
     int ncopy;
+    struct kernel *kernel;
+    struct uop *barriers;        /* in bulk: one of each part */
+    struct box box[LOOPS];       /* by copy */
 };
 
 static bool has_parts(const struct uop *u)
@@ -243,6 +255,21 @@ static void push_id(struct expander *e, enum op op, int64_t bits)
     expand_push(e, uop_intern(e->t, op, DTYPE_VOID, NULL, 0, (union arg){.i = bits}));
 }
 
+static struct uop *open_guard(struct expander *e, struct uop *condition)
+{
+    expand_need(e, condition);
+    struct uop *guard = uop_intern(e->t, OP_GUARD, DTYPE_VOID, &condition, 1, (union arg){.i = e->next_acc++});
+    expand_push(e, guard);
+    expand_enter(e);
+    return guard;
+}
+
+static void close_guard(struct expander *e, struct uop *guard)
+{
+    expand_push(e, uop_intern(e->t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
+    expand_leave(e);
+}
+
 /* The copies of step n to a part of their own. */
 static void write_transfers(struct steps *s, struct uop *n, struct uop *part)
 {
@@ -286,17 +313,107 @@ static void write_asynchronous(struct steps *s)
         copy(e, e->in[i]);
     push_id(e, OP_WAIT, WAIT_BITS(s->parts - 2, e->next_acc++));
     copy(e, e->in[s->begin]);
-    struct uop *more = sym_lt(t, ahead, uop_int(t, s->count));
-    expand_need(e, more);
-    struct uop *guard = uop_intern(t, OP_GUARD, DTYPE_VOID, &more, 1, (union arg){.i = e->next_acc++});
-    expand_push(e, guard);
-    expand_enter(e);
+    struct uop *guard = open_guard(e, sym_lt(t, ahead, uop_int(t, s->count)));
     write_transfers(s, ahead, sym_mod(t, ahead, parts));
-    expand_push(e, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
-    expand_leave(e);
+    close_guard(e, guard);
     push_id(e, OP_COMMIT, e->next_acc++);
     for (int i = s->second + 1; i < s->end; i++)
         write_other(s, e->in[i], sym_mod(t, step, parts));
+}
+
+/* ----------------------------------------------------------------------------------------- in bulk */
+
+static void push_statement(struct expander *e, enum op op, struct uop *const *src, int nsrc, int64_t bits)
+{
+    for (int k = 0; k < nsrc; k++)
+        if (!op_takes_memory(op, k))
+            expand_need(e, src[k]);
+    expand_push(e, uop_intern(e->t, op, DTYPE_VOID, src, nsrc, (union arg){.i = bits}));
+}
+
+/* A copy in step n: its box, or of that a panel's columns. */
+static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, int64_t panel)
+{
+    struct tgc *t = s->e->t;
+    const struct box *b = &s->box[i];
+    struct uop_map by = {.t = t, .scratch = true};
+    struct uop *memory = s->copy[i].store->src[0], *src[BULK_AXES + BULK_AXIS * BULK_RANK];
+    const struct buffer *to = uop_buffer_of(memory);
+    int64_t row = to->panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(to->dtype) : b->row;
+    map_step(s, &by, n);
+    src[BULK_TO] = memory;
+    src[BULK_OFFSET] = sym_addi(t, sym_muli(t, part, part_of(memory)), panel * to->panel);
+    src[BULK_BARRIERS] = s->barriers;
+    src[BULK_NUMBER] = part;
+    src[BULK_FROM] = b->memory;
+    src[BULK_FIRST] = uop_int(t, b->first);
+    for (int a = 0; a < b->rank; a++) {
+        struct uop **axis = src + BULK_AXES + a * BULK_AXIS;
+        axis[0] = uop_substitute_all(t, b->axis[a].coordinate, &by);
+        axis[1] = uop_int(t, b->axis[a].size);
+        axis[2] = uop_int(t, b->axis[a].stride);
+        axis[3] = uop_int(t, b->axis[a].extent);
+    }
+    src[BULK_AXES] = sym_addi(t, src[BULK_AXES], panel * row);
+    src[BULK_AXES + 3] = uop_int(t, row);
+    push_statement(s->e, OP_BULK, src, BULK_AXES + b->rank * BULK_AXIS, to->panel ? PANEL_ROW_NBYTES : 0);
+}
+
+static void write_boxes(struct steps *s, struct uop *n, struct uop *part)
+{
+    struct uop *src[2] = {s->barriers, part};
+    int64_t nbytes = 0;
+    for (int i = 0; i < s->ncopy; i++)
+        nbytes += s->box[i].nelem * (int64_t)dtype_nbytes(uop_buffer_of(s->copy[i].store->src[0])->dtype);
+    push_statement(s->e, OP_MBAR_ARRIVE, src, 2, nbytes);
+    for (int i = 0; i < s->ncopy; i++) {
+        const struct buffer *to = uop_buffer_of(s->copy[i].store->src[0]);
+        for (int64_t p = 0; p == 0 || (to->panel && p < s->box[i].nelem / to->panel); p++)
+            write_box(s, i, n, part, p);
+    }
+}
+
+static void read_boxes(struct steps *s)
+{
+    for (int i = 0; i < s->ncopy; i++) {
+        struct of_step *c = &s->copy[i];
+        struct uop *loop[LOOPS + 1] = {c->thread};
+        const char *why;
+        for (int k = 0; k < c->nturn; k++)
+            loop[1 + k] = c->turn[k];
+        if (!box_read(s->e->t, c->store->src[2], c->store->src[1], loop, 1 + c->nturn, uop_buffer_of(c->store->src[0])->panel,
+                      &s->box[i], &why))
+            TGC_BUG(s->e->t, "what comes in bulk is no box: %s", why);
+    }
+    struct buffer *b = kernel_new_scratch(s->e->t, s->kernel, DTYPE_U64, s->parts);
+    b->is_local = true;
+    b->nbytes = (size_t)s->parts * dtype_nbytes(DTYPE_U64);      /* what only this program has is in no AST */
+    s->barriers = uop_buffer(s->e->t, b);
+}
+
+static void write_in_bulk(struct steps *s)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *step = step_number(s), *parts = uop_int(t, s->parts), *ahead = sym_addi(t, step, s->parts - 1),
+               *first = sym_lt(t, s->thread, uop_int(t, 1)), *part = sym_mod(t, step, parts);
+    read_boxes(s);
+    push_statement(e, OP_MBAR_INIT, &s->barriers, 1, 1);
+    push_id(e, OP_BARRIER, e->next_acc++);
+    struct uop *guard = open_guard(e, first);
+    for (int k = 0; k < s->parts - 1; k++)
+        write_boxes(s, uop_int(t, k), uop_int(t, k));
+    close_guard(e, guard);
+    for (int i = s->first; i < s->begin; i++)
+        copy(e, e->in[i]);
+    struct uop *wait[3] = {s->barriers, part, sym_mod(t, sym_div(t, step, parts), uop_int(t, 2))};
+    push_statement(e, OP_MBAR_WAIT, wait, 3, 0);
+    copy(e, e->in[s->begin]);
+    guard = open_guard(e, sym_and(t, first, sym_lt(t, ahead, uop_int(t, s->count))));
+    write_boxes(s, ahead, sym_mod(t, ahead, parts));
+    close_guard(e, guard);
+    for (int i = s->second + 1; i < s->end; i++)
+        write_other(s, e->in[i], part);
 }
 
 /* -------------------------------------------------------------------------------- through registers */
@@ -330,14 +447,16 @@ static void write_through_registers(struct steps *s)
 static int write_steps(struct steps *s)
 {
     s->thread = thread_number(s);
-    if (s->how == TRANSFER_REGISTERS)
-        write_through_registers(s);
-    else
-        write_asynchronous(s);
+    switch (s->how) {
+    case TRANSFER_REGISTERS: write_through_registers(s); break;
+    case TRANSFER_ASYNC: write_asynchronous(s); break;
+    case TRANSFER_BULK: write_in_bulk(s); break;
+    case TRANSFER_COUNT: break;
+    }
     return s->end;
 }
 
-static void pipeline_program(struct tgc *t, struct uop ***linear, int *nlinear)
+static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop ***linear, int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
@@ -349,7 +468,7 @@ static void pipeline_program(struct tgc *t, struct uop ***linear, int *nlinear)
             e->next_acc = (int)e->in[i]->arg.i + 1;
     for (int i = 0; i < e->nin; i++) {
         struct steps *s = scratch_array(t, 1, sizeof *s);
-        *s = (struct steps){.e = e, .now = {.t = t, .scratch = true}};
+        *s = (struct steps){.e = e, .kernel = kernel, .now = {.t = t, .scratch = true}};
         if (is_step(e->in[i]) && find_steps(s, i)) {
             i = write_steps(s);
             changed = true;
@@ -371,8 +490,8 @@ bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k)
         any |= k->scratch[i]->ring != 0;
     if (!any)
         return true;
-    pipeline_program(t, &k->linear, &k->nlinear);
+    pipeline_program(t, k, &k->linear, &k->nlinear);
     for (int i = 0; i < k->nvariant; i++)
-        pipeline_program(t, &k->variant[i].linear, &k->variant[i].nlinear);
+        pipeline_program(t, k, &k->variant[i].linear, &k->variant[i].nlinear);
     return true;
 }
