@@ -55,6 +55,52 @@ static const char *const call_name[] = {
  * generation (the number's tens); or PTX, for it and all newer ones. */
 struct binary { int arch; bool is_exact, is_ptx; const char *code; };
 
+//@ cuda_map_types
+/* What a copying engine knows of a tensor, as the driver writes it (CUtensorMap), and how it does. */
+struct map { uint64_t word[16]; };
+typedef int32_t encode_map(struct map *to, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *between_rows,
+                           const uint32_t *extent, const uint32_t *step, int interleave, int swizzle, int promotion, int fill);
+/* Of each, which of argument_of[] is its tensor's address; log2 of an element's bytes; and by axis, innermost first, the
+ * elements of the tensor, the bytes between those of all axes but the first, and the elements of a box. */
+struct map_of { int argument, type, rank; uint64_t size[5], between_rows[4]; uint32_t extent[5]; int swizzle; };
+
+//@ cuda_driver_map_argument load
+/* Maps begin at multiples of 64 bytes, wherever the model does. */
+static struct map *map_at(model_self *self, int i)
+{
+    unsigned char *bytes = self->maps.bytes;
+    return (struct map *)(void *)(bytes + (64 - (uintptr_t)bytes % 64) % 64) + i;
+}
+
+/* The function that makes maps, which drivers have from CUDA 12 on. */
+static int begin_arguments(model_self *self)
+{
+    void *function = dlsym(self->device.library, "cuTensorMapEncodeTiled");
+    if (!function) {
+        complain(self, "the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12");
+        return MODEL_OLD_DRIVER;
+    }
+    memcpy(&self->maps.encode, &function, sizeof function);
+    return MODEL_OK;
+}
+
+/* An argument that is a map is made again: its tensor is elsewhere. */
+static int put_argument(model_self *self, int argument)
+{
+    enum { LINES_OF_128 = 2 };
+    static const uint32_t step[] = {1, 1, 1, 1, 1};
+    int i = 0;
+    while (i < MODEL_MAPS && map_of[i].argument != argument)
+        i++;
+    if (i == MODEL_MAPS)
+        return MODEL_OK;
+    const struct map_of *m = &map_of[i];
+    self->parameter[argument] = map_at(self, i);
+    return status_of(self, "cuTensorMapEncodeTiled",
+                     self->maps.encode(map_at(self, i), m->type, (uint32_t)m->rank, (void *)(uintptr_t)self->value[argument], m->size,
+                                       m->between_rows, m->extent, step, 0, m->swizzle, LINES_OF_128, 0));
+}
+
 //@ cuda_driver_own
 static const char *words_of(const model_self *self, int32_t error)
 {

@@ -76,6 +76,8 @@ static void leave(model_self *self);
 static int open_module(model_self *self);
 static int check_owner(const model_self *self, uint64_t at, bool *is_ours);     /* memory of the model's device? */
 static int allow_local(const model_self *self, int index);      /* the kernel's launches name so much of a block's memory */
+static int begin_arguments(model_self *self);            /* before the first one is told */
+static int put_argument(model_self *self, int argument); /* self->value[argument] has changed */
 
 //@ graphs_driver_load own
 /* "cuMemAlloc: out of memory (2)" */
@@ -240,7 +242,12 @@ static int device_open(model_self *self, size_t weights)
     return done(self, status);
 }
 
-//@ graphs_driver_record
+//@ graphs_driver_argument
+/* Arguments are addresses and numbers. */
+static int begin_arguments(model_self *self) { (void)self; return MODEL_OK; }
+static int put_argument(model_self *self, int argument) { (void)self, (void)argument; return MODEL_OK; }
+
+//@ graphs_driver_record argument
 /* An argument of the next start. */
 static bool set_argument(model_self *self, int index, int i, uint64_t value)
 {
@@ -249,7 +256,7 @@ static bool set_argument(model_self *self, int index, int i, uint64_t value)
         value += (uint64_t)(uintptr_t)self->place[a->place].buffer + self->place[a->place].at;
     self->value[launch_of[index].first + i] = value;
     self->changed[index] = true;
-    return true;
+    return put_argument(self, launch_of[index].first + i) == MODEL_OK;
 }
 
 /* A node of a graph has work, be it none in this run; then nobody starts the graph. */
@@ -295,14 +302,16 @@ static int record(model_self *self)
     int status = enter(self);
     if (status != MODEL_OK)
         return status;
+    status = begin_arguments(self);
     for (int i = 0; i < MODEL_KERNELS && status == MODEL_OK; i++) {
         const struct launch *l = &launch_of[i];
         status = status_of(self, l->function, self->device.get_function(&self->kernel[i], self->device.module, l->function));
         if (status == MODEL_OK && local_of[i])
             status = allow_local(self, i);
-        for (int k = 0; k < l->count; k++) {
+        for (int k = 0; k < l->count && status == MODEL_OK; k++) {
             self->parameter[l->first + k] = &self->value[l->first + k];
-            set_argument(self, i, k, argument_of[l->first + k].at);
+            if (!set_argument(self, i, k, argument_of[l->first + k].at))
+                status = MODEL_DEVICE_FAILED;
         }
     }
     for (int i = 0; i < MODEL_KERNELS && status == MODEL_OK; i++)

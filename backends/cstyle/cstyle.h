@@ -119,16 +119,19 @@ struct function {
     bool *is_used;               /* likewise: the body reads or writes it */
     const char *exchanged;       /* local memory for what threads exchange; NULL: none is needed */
     struct tile_registers tiles;
+    /* BULKs that stand for the tensor maps that the function takes, and the parameters' names */
+    const struct uop **map; const char **map_name; int nmap;
 };
 /* an int in programs, not an int64_t */
 bool var_is_int(const struct var *v);
 
 /* The function's parameters: the kernel's buffers, results first; scratch that is too large for the
- * stack; symbols. */
+ * stack; symbols; tensor maps. */
 struct parameter {
     const struct buffer *b;      /* NULL: a symbol */
     int at;                      /* the buffer's position: see struct function */
     const struct var *v;
+    const struct uop *map;       /* what the kernel's BULKs that are of one map know of buffer b; NULL: its address */
 };
 struct parameter *kernel_parameters(struct tgc *t, const struct kernel *k, int *n);
 bool parameter_is_written(const struct kernel *k, const struct parameter *a);

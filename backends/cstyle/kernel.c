@@ -7,10 +7,27 @@
 
 /* ----------------------------------------------------------------------------------- parameters */
 
+/* The maps that a program's copies need and the list has not. */
+static void add_maps(struct tgc *t, const struct kernel *k, struct uop *const *u, int nuop, struct parameter **list, int *n,
+                     size_t *cap)
+{
+    for (int i = 0; i < nuop; i++) {
+        bool known = u[i]->op != OP_BULK;
+        for (int j = 0; j < *n && !known; j++)
+            known = (*list)[j].map && bulk_is_of_same_map((*list)[j].map, u[i]);
+        const struct buffer *b = known ? NULL : kernel_buffer_here(k, uop_buffer_of(u[i]->src[BULK_FROM]));
+        int at = 0;
+        while (!known && k->buffer[at] != b)
+            at++;
+        if (!known)
+            VEC_PUSH(t, *list, *n, *cap, ((struct parameter){.b = b, .at = at, .map = u[i]}));
+    }
+}
+
 struct parameter *kernel_parameters(struct tgc *t, const struct kernel *k, int *n)
 {
-    size_t most = (size_t)(k->nbuffer + k->nscratch + k->nvar);
-    struct parameter *list = mem_array(t, most + 1, sizeof *list);
+    size_t cap = (size_t)(k->nbuffer + k->nscratch + k->nvar) + 1;
+    struct parameter *list = mem_array(t, cap, sizeof *list);
     *n = 0;
     for (int i = 0; i < k->nbuffer; i++)
         list[(*n)++] = (struct parameter){.b = k->buffer[i], .at = i};
@@ -19,6 +36,9 @@ struct parameter *kernel_parameters(struct tgc *t, const struct kernel *k, int *
             list[(*n)++] = (struct parameter){.b = k->scratch[i], .at = k->nbuffer + i};
     for (int i = 0; i < k->nvar; i++)
         list[(*n)++] = (struct parameter){.v = k->var[i]};
+    add_maps(t, k, k->linear, k->nlinear, &list, n, &cap);
+    for (int i = 0; i < k->nvariant; i++)
+        add_maps(t, k, k->variant[i].linear, k->variant[i].nlinear, &list, n, &cap);
     return list;
 }
 

@@ -83,6 +83,11 @@ void matrix_product(struct writer *w, const struct uop *u);
 /* Where products begin and end that are added behind the threads' backs; PUBLISH. */
 void matrix_group(struct writer *w, const struct uop *u);
 
+/* --------------------------------------------------------------------------------------- bulk.c */
+
+/* BULK, MBAR_INIT, MBAR_ARRIVE, MBAR_WAIT. */
+void bulk_write(struct writer *w, const struct uop *u);
+
 /* -------------------------------------------------------------------------------------- loops.c */
 
 void loops_range(struct writer *w, const struct uop *u);

@@ -199,11 +199,11 @@ static const char *cuda_open(struct program *p)
     return "";
 }
 
-static const char *const file[] = {"cuda", "cuda_matrix", "cuda_wgmma", "cuda_async", "number", "math", "vector_lanes", NULL};
+static const char *const file[] = {"cuda", "cuda_matrix", "cuda_wgmma", "cuda_async", "cuda_bulk", "number", "math", "vector_lanes", NULL};
 static const struct driver driver = {
     .head = cuda_head,
     .global = "", .local = "__shared__ ", .restrict_ = "__restrict__", .declared_local = 48 << 10,
-    .offset = "uint64_t", .symbol = "int64_t", .count = "unsigned",
+    .map = "const __grid_constant__ tensor_map ", .offset = "uint64_t", .symbol = "int64_t", .count = "unsigned",
     .thread = "threadIdx.x", .threads = "blockDim.x",
     .part = {"blockIdx.x", "blockIdx.x"}, .parts = {"gridDim.x", "gridDim.x"},
     .file = file,

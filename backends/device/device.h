@@ -44,6 +44,8 @@ struct driver {
      * programs with images have instead of others; and the types and tables of those, before struct NAME.
      * NULL: there are no images. */
     const char *image;
+    /* The type of an argument that is a tensor map, with a blank behind; NULL: there are none. */
+    const char *map;
     void (*use_images)(struct program *p);
     void (*image_tables)(struct program *p, struct text *out);
     /* Fields of struct NAME: handles of the kernels, and what else a recorded list is; tables that its
@@ -93,6 +95,8 @@ int64_t device_most_groups(struct program *p, const struct kernel *k, int d);
 /* The axis of the driver's grid that dimension d is, and the other way round: itself, unless a dimension
  * has more blocks than the driver allows there; that one and the first change places. */
 int device_axis(struct program *p, const struct kernel *k, int d);
+/* maps.c: the rows of the program's table of tensor maps, map_of[]; NULL: none are written. Returns how many there are. */
+int device_write_maps(struct program *p, struct text *out);
 /* queues.c: chooses each kernel's queue, by the places of all buffers; estimated ns of a run, 0: the target has one
  * queue. turn_of[] */
 #define DEVICE_QUEUES_GAIN 0.05          /* the least share of the time that they must save */

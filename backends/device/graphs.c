@@ -35,6 +35,8 @@ void device_graph_fields(struct program *p, struct text *out)
     const int n = p->s->nkernel + 1;
     text_printf(out, "    void *kernel[%d], *node[%d], *list[%d], *graph[%d];\n    bool changed[%d];\n", n, n, n,
                 n, n);
+    if (device_write_maps(p, NULL) > 0)
+        text_printf(out, "    struct maps maps;\n");
     text_printf(out, "    uint64_t value[%d];\n    void *parameter[%d];\n", p->device_arguments + 1,
                 p->device_arguments + 1);
 }

@@ -195,6 +195,13 @@ static void device_types(struct program *p, struct text *out)
     text_putc(out, '\n');
     if (p->nimage > 0)
         p->backend->driver->image_tables(p, out);
+    if (device_write_maps(p, NULL) > 0) {
+        program_write_text(p, out, snippet_find(mem_printf(p->t, "%s_map_types", p->backend->name))->text);
+        text_puts(out, "\nstatic const struct map_of map_of[] = {\n");
+        const int n = device_write_maps(p, out);
+        text_printf(out, "};\nenum { %s_MAPS = %d };\nstruct maps { encode_map *encode; unsigned char bytes[(%s_MAPS + 1) * sizeof(struct map)]; };\n\n",
+                    p->upper, n, p->upper);
+    }
     device_write_list(p, out);
 }
 

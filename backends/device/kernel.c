@@ -35,7 +35,7 @@ static const char *pointer_to(const struct signature *s, const struct parameter 
 
 static bool is_image(const struct signature *s, const struct parameter *a)
 {
-    return a->b && a->at < s->f.k->nbuffer && s->f.k->is_image && s->f.k->is_image[a->at];
+    return a->b && !a->map && a->at < s->f.k->nbuffer && s->f.k->is_image && s->f.k->is_image[a->at];
 }
 
 static void put_parameter(const struct signature *s, int i, struct text_list *list)
@@ -43,8 +43,8 @@ static void put_parameter(const struct signature *s, int i, struct text_list *li
     const struct parameter *a = &s->parameter[i];
     struct tgc *t = s->f.p->t;
     const char *slot = s->d->slot ? s->d->slot(s->f.p, i) : "";
-    if (is_image(s, a))
-        list_put(list, mem_printf(t, "%s%s", s->d->image, s->in[i]));
+    if (is_image(s, a) || a->map)
+        list_put(list, mem_printf(t, "%s%s", a->map ? s->d->map : s->d->image, s->in[i]));
     else if (a->b && !s->d->byte)
         list_put(list, mem_printf(t, "%s%s%s", pointer_to(s, a), s->in[i], slot));
     else if (a->b)
@@ -137,8 +137,9 @@ static void write_array(const struct signature *s, const struct buffer *b, const
                     b->nbytes / dtype_nbytes(b->dtype), (long long)device_local_at(s->f.k, b));
         return;
     }
-    int n = b->panel ? PANEL_ALIGN : 16;
-    const char *aligned = !b->is_local || (!s->f.v && !b->panel && dtype_bits(b->dtype) >= 32) ? ""
+    bool has_boxes = b->ring && b->transfer == TRANSFER_BULK;
+    int n = b->panel ? PANEL_ALIGN : has_boxes ? BULK_MEMORY_ALIGNED : 16;
+    const char *aligned = !b->is_local || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32) ? ""
                           : s->d->has_alignas ? mem_printf(s->f.p->t, "alignas(%d) ", n)
                                               : mem_printf(s->f.p->t, " __attribute__((aligned(%d)))", n);
     text_printf(out, "    %s%s%s %s[%zu]%s;\n", s->d->has_alignas ? aligned : "",
@@ -163,7 +164,7 @@ static void write_locals(const struct signature *s, struct text *out)
             const char *type = var_is_int(a->v) ? "int" : s->d->symbol;
             text_printf(out, "    const %s %s = (%s)%s;\n", type, program_var(f->p, a->v), type,
                         s->at[i]);
-        } else if (f->is_used[a->at] && !is_image(s, a)) {
+        } else if (f->is_used[a->at] && !is_image(s, a) && !a->map) {
             write_pointer(s, i, out);
         }
     }
@@ -213,6 +214,13 @@ static void name_parameter(struct signature *s, int i)
     const struct parameter *a = &s->parameter[i];
     struct tgc *t = s->f.p->t;
     const char *name = a->b ? s->f.buffer_name[a->at] : program_var(s->f.p, a->v);
+    if (a->map) {
+        snippet_use(&s->f.p->snippets, "tensor_map");
+        s->in[i] = parameter_name(&s->f, mem_printf(t, "%s_map", name));
+        s->f.map[s->f.nmap] = a->map;
+        s->f.map_name[s->f.nmap++] = s->in[i];
+        return;
+    }
     if (is_image(s, a) || (a->b && !s->d->byte && !is_of_thread(s->f.k, a))) {
         s->in[i] = name;
         return;
@@ -234,6 +242,8 @@ void device_kernel(struct program *p, const struct kernel *k, const struct varia
     s.parameter = kernel_parameters(p->t, k, &s.n);
     s.in = mem_array(p->t, (size_t)s.n + 1, sizeof *s.in);
     s.at = mem_array(p->t, (size_t)s.n + 1, sizeof *s.at);
+    s.f.map = mem_array(p->t, (size_t)s.n + 1, sizeof *s.f.map);
+    s.f.map_name = mem_array(p->t, (size_t)s.n + 1, sizeof *s.f.map_name);
     for (int i = 0; i < s.n; i++)
         name_parameter(&s, i);
     if (v)

@@ -77,7 +77,15 @@ int device_image(const struct program *p, const struct buffer *b)
 
 static bool is_image(const struct kernel *k, const struct parameter *a)
 {
-    return a->b && a->at < k->nbuffer && k->is_image && k->is_image[a->at];
+    return a->b && !a->map && a->at < k->nbuffer && k->is_image && k->is_image[a->at];
+}
+
+/* The byte of its place at which the argument begins. */
+static const char *offset_of(struct program *p, const struct parameter *a, bool *varies)
+{
+    const char *at = device_offset(p, a->b, varies);
+    const int64_t first = a->map ? a->map->src[BULK_FIRST]->arg.i * (int64_t)dtype_nbytes(a->b->dtype) : 0;
+    return first ? mem_printf(p->t, "%s + %lld", at, (long long)first) : at;
 }
 
 static void write_arguments(struct program *p, const struct kernel *k, struct text *out)
@@ -92,7 +100,7 @@ static void write_arguments(struct program *p, const struct kernel *k, struct te
             list_put(&list, mem_printf(p->t, "{%d, 0, 0}", device_count_places(p) + device_image(p, a[i].b)));
             continue;
         }
-        const char *at = a[i].b ? device_offset(p, a[i].b, &varies) : NULL;
+        const char *at = a[i].b ? offset_of(p, &a[i], &varies) : NULL;
         list_put(&list, mem_printf(p->t, "{%d, %d, %s}", a[i].b ? device_place(p, a[i].b) : -1, varies,
                                    varies ? "0" : at));
     }
@@ -219,7 +227,7 @@ static const char *varying(struct program *p, const struct kernel *k)
         bool varies = true;
         if (is_image(k, &a[i]))
             continue;
-        const char *at = a[i].b ? device_offset(p, a[i].b, &varies)
+        const char *at = a[i].b ? offset_of(p, &a[i], &varies)
                                 : mem_printf(p->t, "(uint64_t)(%s)", program_var_in_run(p, a[i].v));
         if (varies)
             list_put(&list, at);

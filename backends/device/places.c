@@ -160,6 +160,8 @@ bool device_begin(struct program *p)
     give_own_places(p);
     if (p->nimage > 0)
         p->backend->driver->use_images(p);
+    if (device_write_maps(p, NULL) > 0)
+        snippet_replace(&p->snippets, "argument", mem_printf(p->t, "%s_driver_map_argument", p->backend->name));
     double ns = device_choose_queues(p);
     if (ns <= 0)
         return true;

@@ -46,15 +46,36 @@ static size_t image_bytes(const struct schedule *s, size_t *places)
     return n > 0 ? n * IMAGE + *places * KERNEL + 8 : 0;
 }
 
+/* The program's tensor maps, and what there is for all of them: the function that makes them, room to align them. */
+static size_t map_bytes(struct uop *const *u, int n)
+{
+    const size_t MAP = 128, MAPS = MAP + 8;
+    size_t nbytes = 0;
+    for (int i = 0; i < n; i++) {
+        bool known = u[i]->op != OP_BULK;
+        for (int k = 0; k < i && !known; k++)
+            known = u[k]->op == OP_BULK && bulk_is_of_same_map(u[k], u[i]);
+        nbytes += known ? 0 : MAP + ARGUMENT + (nbytes ? 0 : MAPS);
+    }
+    return nbytes;
+}
+
 size_t program_head_bytes(const struct schedule *s)
 {
+    size_t maps = 0;
     size_t places = (size_t)s->ninput + (size_t)s->noutput + 2, arguments = 1;
     size_t images = image_bytes(s, &places);
     for (int i = 0; i < s->nkernel; i++)
         arguments += (size_t)(s->kernel[i]->nbuffer + s->kernel[i]->nscratch + s->kernel[i]->nvar);
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        maps += map_bytes(k->linear, k->nlinear);
+        for (int v = 0; v < k->nvariant; v++)
+            maps += map_bytes(k->variant[v].linear, k->variant[v].nlinear);
+    }
     if (s->on_device)
         return (STRUCT + DEVICE + ((size_t)s->nkernel + 1) * KERNEL + arguments * ARGUMENT +
-                places * PLACE + images + state_head_bytes(s) + 63) / 64 * 64;
+                places * PLACE + images + maps + state_head_bytes(s) + 63) / 64 * 64;
     return STRUCT + program_team_bytes(s) + state_head_bytes(s);
 }
 

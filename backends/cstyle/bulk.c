@@ -1,0 +1,59 @@
+/* bulk.c - bulk copies in a kernel's text, and the barriers in memory that tell of them.
+ *
+ *      mbar_arrive(&bar[0], 16384);
+ *      bulk_copy(&tile[at], &map, &bar[0], column, row);
+ *      mbar_wait(&bar[0], 0);
+ *
+ * The functions are pieces of runtime/ in the device's language. What is copied says a tensor map, a parameter.
+ */
+#include "backends/cstyle/writer.h"
+
+static const char *element_at(struct writer *w, const struct uop *memory, const char *i)
+{
+    const struct buffer *b = uop_buffer_of(memory);
+    w->f->is_used[writer_place(w, b)] = true;
+    return mem_printf(w->t, "&%s[%s]", writer_place_name(w, b), i);
+}
+
+static const char *map_of(const struct writer *w, const struct uop *u)
+{
+    for (int i = 0; i < w->f->nmap; i++)
+        if (bulk_is_of_same_map(w->f->map[i], u))
+            return w->f->map_name[i];
+    TGC_BUG(w->t, "kernel %s: a bulk copy without a tensor map", w->f->k->name);
+}
+
+static void call(struct writer *w, const char *function, const char *args)
+{
+    writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);
+}
+
+static void write_copy(struct writer *w, const struct uop *u)
+{
+    struct expr src[BULK_AXES + BULK_AXIS * BULK_RANK];
+    struct text args = {.t = w->t};
+    writer_operands(w, u, u->nsrc, src);
+    text_printf(&args, "%s, &%s, ", element_at(w, u->src[BULK_TO], src[BULK_OFFSET].s), map_of(w, u));
+    text_puts(&args, element_at(w, u->src[BULK_BARRIERS], src[BULK_NUMBER].s));
+    for (int a = 0; a < bulk_rank(u); a++)
+        text_printf(&args, ", %s", src[BULK_AXES + a * BULK_AXIS].s);
+    call(w, "bulk_copy", args.s);
+}
+
+void bulk_write(struct writer *w, const struct uop *u)
+{
+    struct expr src[3];
+    if (u->op == OP_BULK) {
+        write_copy(w, u);
+        return;
+    }
+    writer_operands(w, u, u->nsrc, src);
+    const char *at = element_at(w, u->src[0], u->op == OP_MBAR_INIT ? "0" : src[1].s);
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    if (u->op == OP_MBAR_INIT)
+        call(w, "mbar_init", mem_printf(w->t, "%s, %lld, %lld", at, (long long)b->dim[0]->vmax, (long long)u->arg.i));
+    else if (u->op == OP_MBAR_ARRIVE)
+        call(w, "mbar_arrive", mem_printf(w->t, "%s, %lld", at, (long long)u->arg.i));
+    else
+        call(w, "mbar_wait", mem_printf(w->t, "%s, %s", at, src[2].s));
+}
