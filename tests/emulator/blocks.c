@@ -73,6 +73,16 @@ void item_wait(bool for_subgroup, unsigned flags, const void *site)
     fiber_leave(item->fiber);
 }
 
+void item_poll(const uint64_t *at, unsigned parity)
+{
+    struct item *item = running->now;
+    item->state = ITEM_POLLS;
+    item->polled = at;
+    item->parity = parity;
+    item->site = item_code();
+    fiber_leave(item->fiber);
+}
+
 void launch_abort(void)
 {
     struct item *item = running->now;
@@ -209,6 +219,7 @@ static void begin_block(struct launch *l, uint32_t block)
         item->local[2] = i / l->block[0] / l->block[1];
     }
     products_reset(l);
+    bulk_begin_block();
     l->phase[0] = l->phase[1] = 0;
     for (int i = 0; i < l->nwindow; i++)
         if (l->window[i].is_local) {
@@ -218,21 +229,40 @@ static void begin_block(struct launch *l, uint32_t block)
         }
 }
 
+/* Why nobody goes on. */
+static void find_stuck(struct launch *l)
+{
+    for (uint32_t i = 0; i < l->nitem; i++)
+        if (l->item[i].state == ITEM_POLLS) {
+            bulk_report_stuck(l, &l->item[i]);
+            l->has_failed = true;
+            return;
+        }
+    find_divergence(l);
+}
+
 /* false: the launch is over. */
 static bool run_block(struct launch *l, uint32_t block)
 {
     begin_block(l, block);
     for (;;) {
         uint32_t done = 0;
+        bool goes_on = false;
         for (uint32_t i = 0; i < l->nitem; i++) {
-            if (l->item[i].state == ITEM_READY && !step(l, &l->item[i]))
+            struct item *item = &l->item[i];
+            if (item->state == ITEM_POLLS && bulk_has_ended(item->polled, item->parity))
+                item->state = ITEM_READY;
+            goes_on |= item->state == ITEM_READY;
+            if (item->state == ITEM_READY && !step(l, item))
                 return false;
-            done += l->item[i].state == ITEM_DONE;
+            done += item->state == ITEM_DONE;
         }
-        if (done == l->nitem)
+        if (done == l->nitem) {
+            l->has_failed |= !bulk_end_block();
             return true;
-        if (!release(l)) {
-            find_divergence(l);
+        }
+        if (!release(l) && !goes_on) {
+            find_stuck(l);
             return false;
         }
     }

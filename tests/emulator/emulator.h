@@ -11,6 +11,7 @@
  *      build.c elf.c         kernels' text -> a shared object, by clang's own front end
  *      signature.c           what the text declares as kernels
  *      tensors.c             what the comment above an emitted kernel says of its arguments
+ *      bulk.c matrix.c       what engines and units of a device do for a block
  *      blocks.c              a launch: work-items are fibers, barriers end their phases
  *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
  *      matrix.c products.c   instructions that multiply matrices, at once or behind the threads' backs
@@ -227,6 +228,10 @@ void shadow_access(const void *at, size_t nbytes, enum access kind);
 void shadow_aligned(const void *at, size_t nbytes, enum access kind);
 /* From now on nobody has written these bytes. */
 void shadow_forget(const void *at, size_t nbytes);
+/* The local memory that has the address, in the launch that runs; NULL: none has. */
+struct memory *shadow_memory(const void *at);
+/* Whoever reads the byte comes behind what has written it. */
+void shadow_forget_writer(struct memory *m, size_t at);
 
 /* ------------------------------------------------------------------------------------ build.c */
 
@@ -283,6 +288,26 @@ struct image {
  * be written. false: the file is no object of this machine. */
 bool elf_read(struct module *m);
 
+/* ------------------------------------------------------------------------------------- bulk.c */
+
+/* What the driver writes of a tensor, in the 128 bytes that a kernel takes: axes innermost first. */
+enum { TENSOR_MAP = 0x544d4150 };
+struct tensor_map {
+    uint64_t magic, at;
+    int type, rank, swizzle; /* log2 of an element's bytes; 1, 2, 3: 32, 64, 128 bytes */
+    uint32_t size[5], extent[5];
+    uint64_t between_rows[4];
+};
+struct launch;
+struct item;
+/* Before and behind the work-items of a block; the second: false, something was reported. */
+void bulk_begin_block(void);
+bool bulk_end_block(void);
+/* Whether the phase of this parity has ended. */
+bool bulk_has_ended(const uint64_t *at, unsigned parity);
+/* Says what the work-item waits for, which does not come. */
+void bulk_report_stuck(const struct launch *l, const struct item *item);
+
 /* ----------------------------------------------------------------------------------- blocks.c */
 
 enum { MAX_WINDOWS = 256 };
@@ -292,7 +317,10 @@ struct item {
     uint32_t number; /* among all of the launch's */
     uint32_t in_block;
     struct fiber *fiber;
-    enum { ITEM_READY, ITEM_WAITS, ITEM_DONE } state;
+    enum { ITEM_READY, ITEM_WAITS, ITEM_POLLS, ITEM_DONE } state;
+    /* POLLS: until the phase of this parity of the barrier in memory has ended */
+    const uint64_t *polled;
+    unsigned parity;
     /* why it waits: for the block, or for its sub-group */
     bool for_subgroup;
     unsigned flags;
@@ -343,6 +371,8 @@ bool launch_run(struct launch *l);
 struct launch *launch_now(void);
 /* Waits for the block (or the sub-group) of the work-item that runs. */
 void item_wait(bool for_subgroup, unsigned flags, const void *site);
+/* Waits until the phase of the barrier in memory has ended. */
+void item_poll(const uint64_t *at, unsigned parity);
 /* Ends the launch: the work-item that runs cannot go on. */
 _Noreturn void launch_abort(void);
 /* "work-item 3 of block 1", of a number among all of the launch's. */

@@ -339,6 +339,14 @@ void shadow_forget(const void *address, size_t nbytes)
         memset(w->memory->known + ((uintptr_t)address - (uintptr_t)w->memory->at), 0, nbytes);
 }
 
+struct memory *shadow_memory(const void *at)
+{
+    const struct window *w = find(launch_now(), (uintptr_t)at, 1, true);
+    return w && w->is_local ? w->memory : NULL;
+}
+
+void shadow_forget_writer(struct memory *m, size_t at) { m->cell[at].writer = 0; }
+
 /* --------------------------------------------------------------------------------------- hooks */
 
 /* An access of a number or of a vector up to 16 bytes is aligned to its size. */

@@ -22,6 +22,7 @@
  *      two of them meet
  *      tgtool [-t N] -s FOLDER opencl OPTS FILE   net.c and net.h of a graph of one kernel, whose
  *      loops these opts make, not the passes
+ *      tgtool -d DEVICE -s FOLDER cuda OPTS FILE  likewise, and net.cu, its kernel's text
  *      tgtool passes                              the passes: their stages and names
  *
  * -O0: without folding. -i: of several sets several times. -s: weights beyond 4 elements go into
@@ -412,16 +413,19 @@ static bool write_file(struct tgc *t, const char *folder, const char *name, cons
     return f && fwrite(text->s, 1, text->n, f) == text->n && fclose(f) == 0;
 }
 
-/* The device's program of a graph, its loops by opts. */
-static int opencl_of_graph(struct tgc *t, const struct command *c, struct graph *g)
+/* The device's program of a graph, its loops by opts; of CUDA the kernels' text, too, of which PTX was made. */
+static int program_of_graph(struct tgc *t, const struct command *c, struct graph *g)
 {
+    bool cuda = !strcmp(c->verb, "cuda");
     struct passing p = {.graph = g, .isa = 1u << isa_portable(), .threads = c->threads,
                         .on_device = true, .facts = 1u << FACT_TENSORS};
-    struct program_options o = {.name = "net", .backend = backend_find("opencl"), .model = "net",
+    struct program_options o = {.name = "net", .backend = backend_find(c->verb), .model = "net",
                                 .producer = "tgtool", .weights = WEIGHTS_STRING,
-                                .vectors_mode = VECTORS_NEVER};
+                                .vectors_mode = VECTORS_NEVER,
+                                .architectures = cuda && c->device ? c->device->text : NULL};
     struct opts list = {0};
-    struct text source = {.t = t}, header = {.t = t};
+    struct text source = {.t = t}, header = {.t = t}, kernels = {.t = t};
+    o.kernels = cuda ? &kernels : NULL;
     const char *why, *bytes;
     size_t nbytes;
     bool beside;
@@ -437,11 +441,12 @@ static int opencl_of_graph(struct tgc *t, const struct command *c, struct graph 
         k->is_shared |= list.v[i].op == OPT_THREAD;
     kernel_note_grid(t, k);
     schedule_collect_buffers(t, p.schedule);             /* scratch is new */
-    return kernel_verify(t, k->ast, "opts") && passes_run_rows(t, &p, "linearize", "linearize") &&
-                   passes_run_rows(t, &p, "legalize", "weights") &&
-                   program_write_c(t, p.schedule, &o, &source, &header, &beside) &&
+    p.facts |= cuda ? 1u << FACT_TILED : 0;              /* by the opts */
+    bool lowered = kernel_verify(t, k->ast, "opts") && passes_run_rows(t, &p, "linearize", cuda ? "widths" : "linearize") &&
+                   (cuda || passes_run_rows(t, &p, "legalize", "weights"));
+    return lowered && program_write_c(t, p.schedule, &o, &source, &header, &beside) &&
                    write_file(t, c->side, "net.c", &source) &&
-                   write_file(t, c->side, "net.h", &header)
+                   write_file(t, c->side, "net.h", &header) && (!cuda || write_file(t, c->side, "net.cu", &kernels))
                ? 0
                : 1;
 }
@@ -613,8 +618,8 @@ static int run(struct tgc *t, const struct command *c)
         return 1;
     if (c->pass)
         return pass_on_graph(t, c, pass_find(c->pass), g);
-    if (!strcmp(c->verb, "opencl"))
-        return opencl_of_graph(t, c, g);
+    if (!strcmp(c->verb, "opencl") || !strcmp(c->verb, "cuda"))
+        return program_of_graph(t, c, g);
     if (!strcmp(c->verb, "run"))
         return run_graph(t, c, g);
     if (!strcmp(c->verb, "summary"))
@@ -645,6 +650,7 @@ static int usage(void)
                     "       tgtool [-t N] apply OPTS FILE\n"
                     "       tgtool [-B N] eval FILE\n"
                     "       tgtool [-t N] -s FOLDER opencl OPTS FILE\n"
+                    "       tgtool -d DEVICE -s FOLDER cuda OPTS FILE\n"
                     "       tgtool passes\n");
     return 2;
 }
@@ -694,9 +700,9 @@ int main(int argc, char **argv)
     if (i + 1 == argc && !strcmp(argv[i], "passes"))
         return list_passes();
     bool pass = i < argc && !strcmp(argv[i], "pass");
-    bool opencl = i < argc && !strcmp(argv[i], "opencl");
-    bool apply = opencl || (i < argc && !strcmp(argv[i], "apply"));
-    if (!ok || i + 2 + pass + apply != argc || (opencl && !c.side))
+    bool program = i < argc && (!strcmp(argv[i], "opencl") || !strcmp(argv[i], "cuda"));
+    bool apply = program || (i < argc && !strcmp(argv[i], "apply"));
+    if (!ok || i + 2 + pass + apply != argc || (program && !c.side))
         return usage();
     c.isas = c.isas ? c.isas : 1u << c.isa;
     c.verb = argv[i];

@@ -18,6 +18,10 @@ void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
 uint32_t emulator_subgroup(uint32_t what);
 __attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
 void *emulator_local(uint32_t at);
+void emulator_bulk_init(uint64_t *at, int n, unsigned count);
+void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
+__attribute__((noduplicate)) void emulator_bulk_wait(uint64_t *at, unsigned parity);
+void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 }
 #define TGC_MATRIX_MODEL emulator_matrix
 extern "C" {
@@ -34,6 +38,9 @@ void emulator_wait(uint32_t n);
 /* Local memory's addresses have 18 bits. */
 #define __cvta_generic_to_shared(p) ((uintptr_t)(p) & 0x3ffff)
 #define __cvta_shared_to_generic(at) emulator_local(at)
+#define TGC_BULK_MODEL(what, ...) emulator_bulk_##what(__VA_ARGS__)
+#define __grid_constant__
+#define __align__(n) alignas(n)
 
 /* An array by itself, whose bounds are known. */
 #define BLOCK_ARRAY(type, name, count, at) __attribute__((aligned(1024))) static type name[count]

@@ -115,12 +115,15 @@ struct device_memory {
 /* The memory that has the address; NULL: none has. */
 struct device_memory *memory_find(uint64_t at);
 
+enum { MAX_MAPS = 8, MAP_NBYTES = 128 };
 /* What a stream does next. Its arguments are those of when it was launched. */
 struct launch_of {
     const struct kernel_code *code;
     const struct module *module;
     unsigned groups[3], block[3];
-    uint64_t value[MAX_PARAMETERS];
+    uint64_t value[MAX_PARAMETERS]; /* of a tensor map its number */
+    struct tensor_map map[MAX_MAPS];
+    int nmap;
     struct order order; /* of a graph's: what comes before it; else launches run one after the other */
 };
 enum work { WORK_LAUNCH, WORK_WRITE, WORK_READ, WORK_EVENT, WORK_WAIT };

@@ -7,6 +7,7 @@ static const struct word word[] = {
     {"__global__", WORD_KERNEL},
     {"const", WORD_CONST},
     {"__restrict__", WORD_SKIP},
+    {"__grid_constant__", WORD_SKIP},
     {"__launch_bounds__", WORD_BOUND},
     {NULL, WORD_SKIP},
 };

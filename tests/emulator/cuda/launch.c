@@ -164,6 +164,13 @@ static int32_t prepare(struct launch_of *l, const struct kernel_node *n)
     memcpy(l->groups, n->groups, sizeof l->groups);
     memcpy(l->block, n->block, sizeof l->block);
     for (int i = 0; i < code->signature.n && status == SUCCESS; i++) {
+        if (code->nbytes[i] == MAP_NBYTES && l->nmap < MAX_MAPS) {
+            l->value[i] = (uint64_t)l->nmap;
+            memcpy(&l->map[l->nmap++], n->parameters[i], sizeof *l->map);
+            if (l->map[l->value[i]].magic != TENSOR_MAP)
+                return misuse(INVALID_VALUE, "%s: argument %d is no tensor map", code->signature.name, i);
+            continue;
+        }
         if (code->nbytes[i] > sizeof l->value[i])
             return misuse(INVALID_VALUE, "%s: argument %d has %zu bytes", code->signature.name, i,
                           (size_t)code->nbytes[i]);
@@ -232,9 +239,13 @@ bool launch_go(const struct launch_of *c)
 {
     struct launch *l = calloc(1, sizeof *l);
     void *argument[MAX_PARAMETERS] = {NULL};
+    union { struct tensor_map of; _Alignas(64) unsigned char bytes[MAP_NBYTES]; } map[MAX_MAPS];
+    for (int i = 0; i < c->nmap; i++)
+        map[i].of = c->map[i];
     bool done = l != NULL;
     for (int i = 0; done && i < c->code->signature.n; i++) {
-        argument[i] = (void *)(uintptr_t)&c->value[i];
+        const bool is_map = c->code->nbytes[i] == MAP_NBYTES;
+        argument[i] = is_map ? (void *)&map[c->value[i]] : (void *)(uintptr_t)&c->value[i];
         done = pass(l, c, i);
     }
     for (int i = 0; done && i < c->module->nlocal; i++)

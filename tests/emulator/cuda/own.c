@@ -242,6 +242,66 @@ int32_t cuStreamGetCtx(void *stream, void **context)
     return leave(CALL_cuStreamGetCtx, s || status != SUCCESS ? status : INVALID_HANDLE);
 }
 
+/* ----------------------------------------------------------------------------------------- maps */
+
+/* What is wrong with a tensor map's facts, by the driver's manual; NULL: nothing. */
+static const char *check_map(int type, uint32_t rank, uint64_t at, const uint64_t *size, const uint64_t *between_rows, const uint32_t *extent,
+                             const uint32_t *step, int swizzle)
+{
+    const uint64_t nbytes = (uint64_t)1 << type, row = extent[0] * nbytes;
+    if (rank < 1 || rank > 5)
+        return "a tensor has 1 to 5 axes";
+    if (at % 16)
+        return "its address is no multiple of 16";
+    for (uint32_t a = 0; a < rank; a++) {
+        if (size[a] == 0 || size[a] > (uint64_t)1 << 32)
+            return "an axis has 1 to 2^32 elements";
+        if (extent[a] == 0 || extent[a] > 256)
+            return "a box has 1 to 256 elements along an axis";
+        if (step[a] == 0 || step[a] > 8)
+            return "elements are 1 to 8 apart";
+    }
+    for (uint32_t a = 0; a + 1 < rank; a++) {
+        const uint64_t before = a ? between_rows[a - 1] : nbytes;
+        if (between_rows[a] % 16 || between_rows[a] >= (uint64_t)1 << 40)
+            return "rows are a multiple of 16 bytes apart, and less than 2^40";
+        if (between_rows[a] % before)
+            return "a stride is a multiple of the one before it";
+    }
+    if (row % 16)
+        return "a row of a box is a multiple of 16 bytes";
+    if (swizzle < 0 || swizzle > 3 || (swizzle && row > (uint64_t)16 << swizzle))
+        return "a row of a box is no longer than the bytes that are swizzled";
+    return NULL;
+}
+
+API int32_t cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *between_rows,
+                                   const uint32_t *extent, const uint32_t *step, int interleave, int swizzle, int promotion, int fill);
+int32_t cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *between_rows,
+                               const uint32_t *extent, const uint32_t *step, int interleave, int swizzle, int promotion, int fill)
+{
+    enum { BITS_32 = 2, BLOCKS = 1, PROMOTIONS = 4 };
+    int32_t status = enter(CALL_cuTensorMapEncodeTiled);
+    const char *wrong = (uintptr_t)map % 64                ? "the map is at no multiple of 64 bytes"
+                        : type < 0 || type > BITS_32       ? "an element is of another type than those of 8, 16 and 32 bits"
+                        : interleave || promotion >= PROMOTIONS || fill ? "interleaved, or filled by no zeros"
+                        : check_map(type, rank, (uintptr_t)at, size, between_rows, extent, step, swizzle);
+    if (status == SUCCESS && device_facts()->arch < 90)
+        wrong = "the device copies no boxes";
+    if (status == SUCCESS && wrong)
+        status = misuse(INVALID_VALUE, "%s", wrong);
+    if (status == SUCCESS) {
+        *map = (struct tensor_map){.magic = TENSOR_MAP, .at = (uintptr_t)at, .type = type, .rank = (int)rank, .swizzle = swizzle};
+        for (uint32_t a = 0; a < rank; a++) {
+            map->size[a] = (uint32_t)size[a];
+            map->extent[a] = extent[a];
+            if (a + 1 < rank)
+                map->between_rows[a] = between_rows[a];
+        }
+    }
+    return leave(CALL_cuTensorMapEncodeTiled, status);
+}
+
 /* --------------------------------------------------------------------------------------- images */
 
 /* Whether PTX is of that text. */
