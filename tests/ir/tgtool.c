@@ -22,7 +22,7 @@
  *      two of them meet
  *      tgtool [-t N] -s FOLDER opencl OPTS FILE   net.c and net.h of a graph of one kernel, whose
  *      loops these opts make, not the passes
- *      tgtool -d DEVICE -s FOLDER cuda OPTS FILE  likewise, and net.cu, its kernel's text
+ *      tgtool -d DEVICE -s FOLDER cuda OPTS FILE  likewise, and net.cu and net.ptx, its kernel
  *      tgtool passes                              the passes: their stages and names
  *
  * -O0: without folding. -i: of several sets several times. -s: weights beyond 4 elements go into
@@ -424,8 +424,9 @@ static int program_of_graph(struct tgc *t, const struct command *c, struct graph
                                 .vectors_mode = VECTORS_NEVER,
                                 .architectures = cuda && c->device ? c->device->text : NULL};
     struct opts list = {0};
-    struct text source = {.t = t}, header = {.t = t}, kernels = {.t = t};
+    struct text source = {.t = t}, header = {.t = t}, kernels = {.t = t}, ptx = {.t = t};
     o.kernels = cuda ? &kernels : NULL;
+    o.device_code = cuda ? &ptx : NULL;
     const char *why, *bytes;
     size_t nbytes;
     bool beside;
@@ -446,7 +447,7 @@ static int program_of_graph(struct tgc *t, const struct command *c, struct graph
                    (cuda || passes_run_rows(t, &p, "legalize", "weights"));
     return lowered && program_write_c(t, p.schedule, &o, &source, &header, &beside) &&
                    write_file(t, c->side, "net.c", &source) &&
-                   write_file(t, c->side, "net.h", &header) && (!cuda || write_file(t, c->side, "net.cu", &kernels))
+                   write_file(t, c->side, "net.h", &header) && (!cuda || (write_file(t, c->side, "net.cu", &kernels) && write_file(t, c->side, "net.ptx", &ptx)))
                ? 0
                : 1;
 }

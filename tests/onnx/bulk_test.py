@@ -21,7 +21,8 @@ from cuda_test import of_text
 from library import Library
 from suite import Suite, expect
 
-OLD_DRIVER = 21
+FAILED, OLD_DRIVER = 11, 21
+PROGRAMS = HERE.parent / "emulator" / "programs"
 DEVICES = ("sm_90a", "sm_120")
 suite = Suite("bulk", jobs=1)      # the device is one of the process
 
@@ -48,7 +49,7 @@ matrix 0.sum0 axis=2 to=5 by=m16n8k16_f16
 local 0.sum0 axis=0 n=0 to=0 operand=0
 local 0.sum0 axis=0 n=0 to=0 operand=1
 """
-SIZES = [(200, 136, 152), (65, 40, 264), (130, 72, 136), (128, 64, 256)]
+SIZES = [(200, 136, 152), (65, 40, 264), (130, 72, 136), (96, 40, 1032)]
 
 
 def tgtool(folder, opts, model, device):
@@ -70,22 +71,100 @@ def build(folder):
     T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-ldl"], cwd=folder))
 
 
-def product(folder, m, n, k):
+def factors(m, n, k):
     random = np.random.default_rng(1)
-    a, b = random.standard_normal((m, k)).astype(np.float16), random.standard_normal((k, n)).astype(np.float16)
-    library = Library(folder / "net.so", "net")
-    got = library.run({"a": a, "b": b})["c"].astype(np.float32)
-    expect(np.allclose(got, a.astype(np.float32) @ b.astype(np.float32), rtol=2e-3, atol=2e-2), "another product")
+    return random.standard_normal((m, k)).astype(np.float16), random.standard_normal((k, n)).astype(np.float16)
+
+
+def run(device, folder, m, n, k, status=0):
+    a, b = factors(m, n, k)
+    cuda.text_of(folder / "net.cu")
+    got = Library(folder / "net.so", "net").run({"a": a, "b": b}, {}, status)["c"].astype(np.float32)
+    expect(status or np.allclose(got, a.astype(np.float32) @ b.astype(np.float32), rtol=2e-3, atol=2e-2), "another product")
 
 
 def gemm(device, folder, m, n, k, parts):
+    """Rows, columns and terms beyond the product are zeros of the engine's: no condition is left around a copy."""
     text = emit(folder, m, n, k, parts)
     expect("bulk_copy(" in text and "mbar_wait(" in text, "no bulk copies")
     build(folder)
-    cuda.text_of(folder / "net.cu")
     with device.watch("arch=90"):
-        product(folder, m, n, k)
+        run(device, folder, m, n, k)
         gc.collect()
+
+
+def assembled(folder, arch):
+    """The copies' and barriers' instructions, no register in memory."""
+    emit(folder, 200, 136, 264, 3, arch)
+    said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", "net.ptx", "-o", "net.cubin"], cwd=folder, timeout=300))
+    text = said.out.decode() + said.err
+    found = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", text)
+    expect(found and all(pair == ("0", "0") for pair in found), text)
+    ptx = (folder / "net.ptx").read_text()
+    for word in ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes", "mbarrier.try_wait.parity", "mbarrier.arrive.expect_tx",
+                 "fence.proxy.async"):
+        expect(word in ptx, f"no {word}")
+
+
+BROKEN = [("no wait", r" mbar_wait\([^;{]*\);", " ;", "which nobody has written"),
+          ("another phase", r"(mbar_wait\(&[^,]*, )([^;{]*)\);", r"\1 1 - (\2));", "which nobody has written"),
+          ("more bytes expected", r"(mbar_arrive\([^,]*, )12288\)", r"\g<1>12304)", "waits for the end of a phase, for which 0 threads and 16 bytes are missing"),
+          ("no bytes expected", r" mbar_arrive\(&[^;{]*\);", " ;", "waits for the end of a phase, for which 1 threads and -12288 bytes are missing"),
+          ("no barrier in a step", r"(mbar_wait\(&[^;]*;\s*)__syncthreads\(\);", r"\1", "race: work-item 0 of block 0 writes"),
+          ("nothing begins", r" mbar_init\(&[^;{]*\);", " ;", "a barrier in memory that has not begun"),
+          ("all threads copy", r"const bool inside = [^;]*;", "const bool inside = true;", "the next phase of a barrier begins, and nobody has waited for the copies of this one"),
+          ("another place", r"bulk_copy\(&tile\[0\]", "bulk_copy(&tile[8]", "a box begins at no multiple of 128 bytes")]
+
+
+def broken(device, folder, pattern, by, words):
+    """A kernel that is wrong is found by the emulated device."""
+    text = emit(folder, 200, 136, 264, 3)
+    wrong = re.sub(pattern, by, text)
+    expect(wrong != text, f"no {pattern} in {text}")
+    (folder / "net.cu").write_text(wrong)
+    (folder / "net.c").write_text(of_text((folder / "net.c").read_text(), text, wrong))
+    build(folder)
+    device.begin("arch=90")
+    run(device, folder, 200, 136, 264, status=FAILED)
+    gc.collect()
+    found = device.found()
+    expect(any(words in line for line in found), f"{words}: {found[:4]}")
+
+
+def other_devices(device, folder):
+    """A driver before CUDA 12 makes no tensor maps, a device before sm_90 takes no kernel."""
+    emit(folder, 96, 40, 264, 2)
+    build(folder)
+    cuda.text_of(folder / "net.cu")
+    device.refuses(folder / "net.so", "arch=80", 23, "the device, which is sm_80: compile with --cpu=sm_80")
+    (folder / "net.c").write_text((folder / "net.c").read_text().replace('library, "cuTensorMapEncodeTiled")', 'library, "cuNone")'))
+    build(folder)
+    device.refuses(folder / "net.so", "arch=90", OLD_DRIVER, "the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12")
+
+
+def each_call_fails(folder):
+    """At each call of the driver in turn, the maps' among them."""
+    emit(folder, 96, 40, 264, 2)
+    T.must(T.run(["gcc", *T.WARNINGS, "-O1", '-DDRIVER="libcuda.so.1"', "net.c", PROGRAMS / "failing.c", "-I.", "-o", "failing", "-lm", "-ldl"], cwd=folder))
+    environment = emulator.cuda_environment(suite.options.build, folder / "net.cu", cache=folder / "kernels", device="arch=90")
+    done = T.must(T.run([folder / "failing", "", "+"], env=environment))
+    expect("emulator: " not in done.err, done.err)
+
+
+def bound(folder):
+    """Tensors in memory of the caller's have maps of their own, and the model's again behind that."""
+    emit(folder, 96, 40, 264, 2)
+    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "net.c", PROGRAMS / "bulk.c", "-I.", "-o", "bound", "-lm", "-ldl"], cwd=folder))
+    done = T.must(T.run([folder / "bound"], env=emulator.cuda_environment(suite.options.build, folder / "net.cu", cache=folder / "kernels", device="arch=90")))
+    expect(done.out.decode() == "right\n" and not done.err, done.describe())
+
+
+def refused(folder):
+    """What the engine does not take is refused, for the reason: rows of 534 bytes; a device without it."""
+    T.scratch(folder)
+    for k, device, words in ((267, "sm_90a", "rows of the tensor begin at no multiples of 16 bytes"), (264, "sm_80", "the device copies no boxes")):
+        done = tgtool(folder, TILE.format(step=64) + "pipeline 0.sum0 n=2 how=bulk\n", GEMM.format(m=96, n=40, k=k), device)
+        expect(done.returncode == 1 and words in done.stderr, done.stderr)
 
 
 def main():
@@ -95,6 +174,14 @@ def main():
     device = emulator.Device(build_folder, scratch, emulator.cuda_library)
     for number, (m, n, k) in enumerate(SIZES):
         suite.add(f"product: {m} x {n} x {k}", gemm, device, scratch / f"gemm{number}", m, n, k, 2 + number % 2)
+    for arch in DEVICES:
+        suite.add(f"ptxas: {arch}", assembled, scratch / f"ptx-{arch}", arch)
+    for number, (name, pattern, by, words) in enumerate(BROKEN):
+        suite.add(f"broken: {name}", broken, device, scratch / f"broken{number}", pattern, by, words)
+    suite.add("devices that lack something", other_devices, device, scratch / "lacks")
+    suite.add("each call fails", each_call_fails, scratch / "fails")
+    suite.add("memory of the caller's", bound, scratch / "bound")
+    suite.add("what is refused", refused, scratch / "refused")
     suite.main()
 
 
