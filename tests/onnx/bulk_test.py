@@ -4,6 +4,7 @@ A product's program runs on the emulated device, whose copies arrive when their 
 sm_120. Kernels that are broken are found: one that does not wait, waits for another phase, expects other bytes, or overwrites what is read."""
 
 import gc
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import emulator
 import tgc as T
 from cuda_test import of_text
 from library import Library
-from suite import Suite, expect
+from suite import Failure, Suite, expect
 
 FAILED, OLD_DRIVER = 11, 21
 PROGRAMS = HERE.parent / "emulator" / "programs"
@@ -49,6 +50,19 @@ matrix 0.sum0 axis=2 to=5 by=m16n8k16_f16
 local 0.sum0 axis=0 n=0 to=0 operand=0
 local 0.sum0 axis=0 n=0 to=0 operand=1
 """
+# Blocks of 64 x 64 by an instruction that reads both copies, in panels, itself.
+PANELS = """cover 0 axis=0 n=64
+cover 0 axis=2 n=64
+grid 0 axis=0
+grid 0 axis=2
+cover 0.sum0 axis=0 n={step}
+divide 0.sum0 axis=1 n=16
+matrix 0.sum0 axis=1 to=3 by=m64n64k16_f16
+local 0.sum0 axis=0 n=0 to=0 operand=0
+local 0.sum0 axis=0 n=0 to=0 operand=1
+swizzle 0.sum0 n=64 operand=0
+swizzle 0.sum0 n=64 operand=1
+"""
 SIZES = [(200, 136, 152), (65, 40, 264), (130, 72, 136), (96, 40, 1032)]
 
 
@@ -59,16 +73,16 @@ def tgtool(folder, opts, model, device):
                           capture_output=True, text=True, timeout=120)
 
 
-def emit(folder, m, n, k, parts, device="sm_90a", step=64):
+def emit(folder, m, n, k, parts, device="sm_90a", opts=TILE):
     T.scratch(folder)
     cuda.need_nvrtc()
-    done = tgtool(folder, TILE.format(step=step) + f"pipeline 0.sum0 n={parts} how=bulk\n", GEMM.format(m=m, n=n, k=k), device)
+    done = tgtool(folder, opts.format(step=64) + f"pipeline 0.sum0 n={parts} how=bulk\n", GEMM.format(m=m, n=n, k=k), device)
     expect(done.returncode == 0, done.stderr)
     return (folder / "net.cu").read_text()
 
 
-def build(folder):
-    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-ldl"], cwd=folder))
+def build(folder, name="net.so"):
+    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", name, "-ldl"], cwd=folder))
 
 
 def factors(m, n, k):
@@ -83,9 +97,9 @@ def run(device, folder, m, n, k, status=0):
     expect(status or np.allclose(got, a.astype(np.float32) @ b.astype(np.float32), rtol=2e-3, atol=2e-2), "another product")
 
 
-def gemm(device, folder, m, n, k, parts):
+def gemm(device, folder, m, n, k, parts, opts=TILE):
     """Rows, columns and terms beyond the product are zeros of the engine's: no condition is left around a copy."""
-    text = emit(folder, m, n, k, parts)
+    text = emit(folder, m, n, k, parts, opts=opts)
     expect("bulk_copy(" in text and "mbar_wait(" in text, "no bulk copies")
     build(folder)
     with device.watch("arch=90"):
@@ -93,9 +107,9 @@ def gemm(device, folder, m, n, k, parts):
         gc.collect()
 
 
-def assembled(folder, arch):
+def assembled(folder, arch, opts=TILE):
     """The copies' and barriers' instructions, no register in memory."""
-    emit(folder, 200, 136, 264, 3, arch)
+    emit(folder, 200, 136, 264, 3, arch, opts)
     said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", "net.ptx", "-o", "net.cubin"], cwd=folder, timeout=300))
     text = said.out.decode() + said.err
     found = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", text)
@@ -138,17 +152,30 @@ def other_devices(device, folder):
     cuda.text_of(folder / "net.cu")
     device.refuses(folder / "net.so", "arch=80", 23, "the device, which is sm_80: compile with --cpu=sm_80")
     (folder / "net.c").write_text((folder / "net.c").read_text().replace('library, "cuTensorMapEncodeTiled")', 'library, "cuNone")'))
-    build(folder)
-    device.refuses(folder / "net.so", "arch=90", OLD_DRIVER, "the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12")
+    build(folder, "older.so")
+    device.refuses(folder / "older.so", "arch=90", OLD_DRIVER, "the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12")
 
 
-def each_call_fails(folder):
-    """At each call of the driver in turn, the maps' among them."""
+def each_call_fails(device, folder):
+    """The function that makes maps, in turn with all calls of the driver's: init's status, and nothing is left."""
     emit(folder, 96, 40, 264, 2)
-    T.must(T.run(["gcc", *T.WARNINGS, "-O1", '-DDRIVER="libcuda.so.1"', "net.c", PROGRAMS / "failing.c", "-I.", "-o", "failing", "-lm", "-ldl"], cwd=folder))
-    environment = emulator.cuda_environment(suite.options.build, folder / "net.cu", cache=folder / "kernels", device="arch=90")
-    done = T.must(T.run([folder / "failing", "", "+"], env=environment))
-    expect("emulator: " not in done.err, done.err)
+    build(folder)
+    cuda.text_of(folder / "net.cu")
+    device.begin("arch=90")
+    before = device.library.emulator_calls()
+    Library(folder / "net.so", "net")
+    gc.collect()
+    for number in range(1, device.library.emulator_calls() - before + 1):
+        os.environ["TGC_EMULATOR_FAIL"] = str(number)
+        device.begin("arch=90")
+        opened = True
+        try:
+            Library(folder / "net.so", "net")
+        except Failure:
+            opened = False
+        del os.environ["TGC_EMULATOR_FAIL"]
+        gc.collect()
+        expect(not opened and not device.found() and device.library.emulator_live() == 0, f"call {number}: {device.found()}")
 
 
 def bound(folder):
@@ -174,12 +201,15 @@ def main():
     device = emulator.Device(build_folder, scratch, emulator.cuda_library)
     for number, (m, n, k) in enumerate(SIZES):
         suite.add(f"product: {m} x {n} x {k}", gemm, device, scratch / f"gemm{number}", m, n, k, 2 + number % 2)
+    for parts in (2, 3):
+        suite.add(f"product in panels, {parts} parts", gemm, device, scratch / f"panels{parts}", 130, 72, 264, parts, PANELS)
     for arch in DEVICES:
         suite.add(f"ptxas: {arch}", assembled, scratch / f"ptx-{arch}", arch)
+    suite.add("ptxas: panels", assembled, scratch / "ptx-panels", "sm_90a", PANELS)
     for number, (name, pattern, by, words) in enumerate(BROKEN):
         suite.add(f"broken: {name}", broken, device, scratch / f"broken{number}", pattern, by, words)
     suite.add("devices that lack something", other_devices, device, scratch / "lacks")
-    suite.add("each call fails", each_call_fails, scratch / "fails")
+    suite.add("each call of init fails", each_call_fails, device, scratch / "fails")
     suite.add("memory of the caller's", bound, scratch / "bound")
     suite.add("what is refused", refused, scratch / "refused")
     suite.main()
