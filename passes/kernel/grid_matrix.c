@@ -23,7 +23,7 @@
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
 
-enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40 };
+enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
 /* How copies come: of so many parts, which a sum's steps use in turn. The device's that has none of the last goes without. */
@@ -256,7 +256,9 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
         .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = blocks * k * (rows + columns) * bytes,
     };
-    return cost_of_grid(d, &work, NULL);
+    double ns = cost_of_grid(d, &work, NULL);
+    work.cache_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise */
+    return ns + cost_of_grid(d, &work, NULL) / BESIDE_LIMIT;
 }
 
 /* Adds the instruction's tiles to the n that cost least; returns how many there are. */
