@@ -259,12 +259,17 @@ static bool has_rows(const struct matrix_row *r, enum matrix_part part)
     return fits;
 }
 
-/* What the device's instruction that loads rows takes: of rows of k, which it exchanges with those of lanes, words of two halves. */
+/* Of rows of k, which the instruction exchanges with those of lanes, it takes words of two halves. */
+bool matrix_is_by_rows(const struct tgc *t, const struct matrix_row *r, enum matrix_part part, bool along_k, int64_t stride)
+{
+    return device_loads_rows(t) && has_rows(r, part) && (along_k || dtype_bits(r->dtype[part]) == 16) &&
+           stride * dtype_bits(r->dtype[part]) % (8 * COPY_NBYTES_MOST) == 0;
+}
+
 static bool is_by_rows(struct tgc *t, const struct matrix_row *r, enum matrix_part part, const struct matrix_tile *tile)
 {
-    int64_t n = COPY_NBYTES_MOST * 8 / dtype_bits(r->dtype[part]);
-    return device_loads_rows(t) && has_rows(r, part) && (tile->along_k || dtype_bits(r->dtype[part]) == 16) &&
-           tile->stride % n == 0 && index_divisor(t, tile->offset) % n == 0 && !uop_buffer_of(tile->load->src[0])->panel;
+    return matrix_is_by_rows(t, r, part, tile->along_k, tile->stride) && !uop_buffer_of(tile->load->src[0])->panel &&
+           index_divisor(t, tile->offset) * dtype_bits(r->dtype[part]) % (8 * COPY_NBYTES_MOST) == 0;
 }
 
 struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)

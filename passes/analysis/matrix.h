@@ -34,6 +34,9 @@ struct matrix_product {
  * the instruction takes; *why says what is missing. */
 bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum, struct matrix_product *p,
                  const char **why);
+/* Whether the row's factor is loaded by the device's instruction for rows of 16 bytes: a tile of such rows, along k or along the other
+ * coordinate, these many elements apart. */
+bool matrix_is_by_rows(const struct tgc *t, const struct matrix_row *r, enum matrix_part part, bool along_k, int64_t stride);
 /* The AST with the sums that instructions of matrix.def compute as such: of tiles, in the loops around the
  * last one. The elements of a thread stay lanes of its sums. */
 struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast);

@@ -18,6 +18,7 @@
  * to load tiles and to copy, meanwhile if the device has units for matrices beside those of its threads;
  * the operands' bytes, once for each block; and how many blocks, and steps ahead, hide what copies wait for.
  */
+#include "passes/analysis/banks.h"
 #include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/grid_product.h"
@@ -34,6 +35,8 @@ enum { STAGES = sizeof stages / sizeof *stages };
 
 struct matrix_choice;
 struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; double ns; };
+enum { PADS_MAX = 64 };
+struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };
 struct matrix_choice {
     struct product *x;
     const struct matrix_row *row;
@@ -43,16 +46,24 @@ struct matrix_choice {
     int64_t nm, nn, nk;          /* how many there are of each, and of terms */
     /* of the factors, a, b: how many neighbours may be one copy, and whether they are along rows or columns, not terms */
     int64_t width[2]; bool along_side[2];
+    struct pads *pads;           /* that were found */
 };
 
 static bool reads_copies(const struct matrix_choice *c) { return matrix_is_local(c->row, MATRIX_A); }
 
+/* How far apart the factor's elements along the loop are; a number that only an index can be: nobody knows. */
+static int64_t stride_along(struct tgc *t, const struct uop *factor, const struct uop *along)
+{
+    int64_t stride;
+    const struct uop *load = factor->op == OP_LOAD ? factor : factor->src[0];
+    return index_stride(t, load->src[1], along, &stride) ? stride : INT64_MAX;
+}
+
 /* How many neighbours of the factor lie together and aligned along the loop; 1: none do, or it is computed. */
 static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
 {
-    int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(factor->dtype), stride;
-    if (factor->op != OP_LOAD || !index_stride(t, factor->src[1], along, &stride) || stride != 1 ||
-        (factor->nsrc > 2 && !load_is_zero_elsewhere(factor)))
+    int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(factor->dtype);
+    if (factor->op != OP_LOAD || stride_along(t, factor, along) != 1 || (factor->nsrc > 2 && !load_is_zero_elsewhere(factor)))
         return 1;
     struct uop *rest = sym_sub(t, factor->src[1], along);
     while (width > 1 && (range_fixed_size(along) % width || index_divisor(t, rest) % width ||
@@ -64,12 +75,11 @@ static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
 
 static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *const factor[2])
 {
-    const struct uop *sum = c->x->m.reduce;
+    struct uop *const *loop = c->x->m.store->src, *k = c->x->m.reduce->src[c->x->m.reduce->nsrc - 1];
     for (int side = 0; side < 2; side++) {
-        struct uop *loop = c->x->m.store->src[side ? c->n : c->m];
-        c->width[side] = width_along(t, factor[side], sum->src[sum->nsrc - 1]);
-        c->along_side[side] = c->width[side] == 1;
-        c->width[side] = c->along_side[side] ? width_along(t, factor[side], loop) : c->width[side];
+        struct uop *other = loop[side ? c->n : c->m];
+        c->along_side[side] = stride_along(t, factor[side], other) < stride_along(t, factor[side], k);
+        c->width[side] = width_along(t, factor[side], c->along_side[side] ? other : k);
         /* those copies are turned: rows of terms are all that these instructions read */
         if (c->along_side[side] && reads_copies(c) && dtype_nbytes(c->row->dtype[side]) != 2)
             c->width[side] = 1;
@@ -82,7 +92,7 @@ static bool take_instruction(struct tgc *t, struct product *x, int i, bool excha
 {
     struct uop *sum = x->m.reduce, *factor[2];
     struct uop *const *loop = x->m.store->src;
-    *c = (struct matrix_choice){.x = x};
+    *c = (struct matrix_choice){.x = x, .pads = scratch_array(t, 1, sizeof *c->pads)};
     if (!device_matrix(t, i, &c->of, &c->gflops))
         return false;
     c->row = matrix_row(c->of);
@@ -129,19 +139,6 @@ static int64_t threads_of(const struct matrix_choice *c, const struct wave_tile 
     return w->waves[0] * w->waves[1] * c->row->lanes;
 }
 
-/* The padding of a row of a copy, in elements: so the rows of a tile begin in different banks of local memory. */
-static int64_t pad_of(const struct matrix_choice *c)
-{
-    return reads_copies(c) ? 0 : 16 / (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
-}
-
-static int64_t copied_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
-{
-    int64_t a = side_of(c, w, 0), b = side_of(c, w, 1), long_side = a > b ? a : b;
-    int64_t rows = (a + b) * w->step + pad_of(c) * 2 * (long_side > w->step ? long_side : w->step);
-    return rows * (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]) * w->by.parts;
-}
-
 /* How many neighbours of a factor one copy has: each thread makes as many copies. */
 static int64_t width_of(const struct matrix_choice *c, const struct wave_tile *w, int side)
 {
@@ -149,6 +146,56 @@ static int64_t width_of(const struct matrix_choice *c, const struct wave_tile *w
     while (width > 1 && (w->step * side_of(c, w, side) % (threads_of(c, w) * width) || (c->along_side[side] && side_of(c, w, side) % width)))
         width /= 2;
     return width;
+}
+
+/* The elements of a row of a factor's copy. */
+static int64_t row_of(const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    return c->along_side[side] ? side_of(c, w, side) : w->step;
+}
+
+/* The padding of a row, in elements, by which loads of tiles, above all, and copies meet least in banks of local memory. */
+static int64_t find_pad(const struct tgc *t, const struct matrix_choice *c, int side, int64_t row, int64_t width)
+{
+    enum { TILES = 4, MOST_NBYTES = 64 };             /* a tile is loaded more often than it is copied */
+    int64_t nbytes = (int64_t)dtype_nbytes(c->row->dtype[side]), word = COPY_NBYTES_LEAST / nbytes, best = 0;
+    int least = 0;
+    for (int64_t pad = 0; pad * nbytes <= MOST_NBYTES; pad += width > word ? width : word) {
+        bool along_k = !c->along_side[side], by_rows = matrix_is_by_rows(t, c->row, (enum matrix_part)side, along_k, row + pad);
+        int turns = TILES * (banks_of_tile(c->row, (enum matrix_part)side, along_k, row + pad, by_rows) + 2 * !by_rows) +
+                    banks_of_copy(row * nbytes, (row + pad) * nbytes, width * nbytes);
+        if (pad == 0 || turns < least)
+            least = turns, best = pad;
+        if (turns == 0)
+            break;
+    }
+    return best;
+}
+
+/* The same of the tile's copy, found once for all tiles with such rows. */
+static int64_t pad_of(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    int64_t row = row_of(c, w, side), width = width_of(c, w, side);
+    struct pads *of = c->pads;
+    if (reads_copies(c))
+        return 0;
+    for (int i = 0; i < of->n; i++)
+        if (of->v[i].side == side && of->v[i].row == row && of->v[i].width == width)
+            return of->v[i].pad;
+    if (of->n == PADS_MAX)
+        return find_pad(t, c, side, row, width);
+    of->v[of->n++] = (struct pad){side, row, width, find_pad(t, c, side, row, width)};
+    return of->v[of->n - 1].pad;
+}
+
+static int64_t copied_nbytes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t nbytes = 0;
+    for (int side = 0; side < 2; side++) {
+        int64_t row = row_of(c, w, side), rows = w->step * side_of(c, w, side) / row;
+        nbytes += rows * (row + pad_of(t, c, w, side)) * (int64_t)dtype_nbytes(c->row->dtype[side]);
+    }
+    return nbytes * w->by.parts;
 }
 
 static bool comes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
@@ -219,7 +266,7 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
     int64_t own = reads_copies(c) ? d->registers * d->group / threads : d->registers;
     own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
     int64_t registers = registers_of(c, w);
-    return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && 2 * copied_nbytes(c, w) <= 3 * device_local_nbytes(t) / 2 &&
+    return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && 2 * copied_nbytes(t, c, w) <= 3 * device_local_nbytes(t) / 2 &&
            w->step < c->nk && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0 &&
            ceil_div(c->nk, w->step) >= w->by.parts && comes(t, c, w);
 }
@@ -252,7 +299,7 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     struct grid_work work = {
         .blocks = blocks, .threads = threads, .apart = apart, .steps = steps, .ahead = w->by.parts - 1,
         .issued = k / r->size[MATRIX_K] * (local * words + products + copies + barriers),
-        .matrix_ns = arithmetic > fetched ? arithmetic : fetched, .local_nbytes = (double)copied_nbytes(c, w),
+        .matrix_ns = arithmetic > fetched ? arithmetic : fetched, .local_nbytes = (double)copied_nbytes(t, c, w),
         .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = blocks * k * (rows + columns) * bytes,
     };
@@ -339,7 +386,7 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     o->of = OF_SUM, o->number = number, o->by = c->of, o->to = list_position(&l, LOOP_N);
     for (int i = 0; i < 2; i++) {
         o = add_of_sum(&l, OPT_LOCAL, number, axis);
-        o->n = pad_of(c), o->operand = i, o->to = (int)width_of(c, w, side_of_operand(c, i));
+        o->n = pad_of(t, c, w, side_of_operand(c, i)), o->operand = i, o->to = (int)width_of(c, w, side_of_operand(c, i));
     }
     for (int i = 0; i < 2 && reads_copies(c); i++) {
         o = add_of_sum(&l, OPT_SWIZZLE, number, 0);

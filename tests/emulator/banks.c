@@ -38,7 +38,7 @@ static void take_all(const void *own, uintptr_t *at)
 void banks_look(const void *own, uint32_t nbytes, const char *what)
 {
     uintptr_t at[32];
-    if (!device_facts()->looks_at_banks)
+    if (device_facts()->looks_at_banks < 2)
         return;
     take_all(own, at);
     look(at, 32, nbytes, what);

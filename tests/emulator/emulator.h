@@ -90,7 +90,7 @@ struct device_facts {
     long is_eager; /* commands run when they are enqueued, not when waited for */
     long family;   /* Metal's: 7 for MTLGPUFamilyApple7 */
     long arch, driver; /* CUDA's: 80 for sm_80; the driver's version, 12090 for 12.9 */
-    long looks_at_banks; /* words of local memory's 32 banks that a wave's lanes want of one bank are reported */
+    long looks_at_banks; /* different words that lanes want of one bank of local memory are reported: 1, of tiles, 2, of copies, too */
     const char *name, *version;
 };
 const struct device_facts *device_facts(void);

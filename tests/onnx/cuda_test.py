@@ -329,6 +329,39 @@ MISTAKES = [("lanes that diverge", r"( +)(m16n8k16_f16\((?:sum|acc))", r"\1if (t
             ("copies to the part that is read", r"\(k \+ (\d)\) % (\d)", r"k % \2", "race: .* of local memory|nobody has written")]
 
 
+def banks(tgc, folder):
+    """Rows of a tile are in different banks in every schedule that is chosen; without their padding the device says that they are not."""
+    for number, (_, text, options, row) in enumerate(MATRICES):
+        if row and number % 3 == 0:
+            bank_turns(tgc, folder / str(number), text, 1, *options)
+    bank_turns(tgc, folder / "large", GEMM.format(dtype="f16", m=128, n=256, k=256), 2, tune=lambda taken: f"{taken.partition('cover')[0]}{WIDE_TILES}")
+    for name, old in (("rows", r"n=8( to=8 operand=0)"), ("columns", r"n=8( to=8 operand=1)")):
+        said = bank_turns(tgc, folder / name, GEMM.format(dtype="f16", m=128, n=256, k=256), 1,
+                          tune=lambda taken, old=old: f"{taken.partition('cover')[0]}{re.sub(old, chr(110) + '=0' + chr(92) + '1', WIDE_TILES)}", fails=True)
+        expect("rows of a tile are in the same banks" in said, said)
+
+
+# Blocks of 64 x 64 by steps of 64, of four waves.
+WIDE_TILES = ("cover 0 axis=0 n=64; divide 0 axis=1 n=32; divide 0 axis=2 n=16; cover 0 axis=4 n=64; divide 0 axis=5 n=32; divide 0 axis=6 n=8; "
+              "grid 0 axis=0; grid 0 axis=4; item 0 axis=1; item 0 axis=5; lanes 0 axis=2 n=2 kind=lane as=row; lanes 0 axis=5 n=4 kind=lane as=column; "
+              "cover 0.sum0 axis=0 n=64; divide 0.sum0 axis=1 n=16; matrix 0.sum0 axis=2 to=5 by=m16n8k16_f16; "
+              "local 0.sum0 axis=0 n=8 to=8 operand=0; local 0.sum0 axis=0 n=8 to=8 operand=1; pipeline 0.sum0 n=3 how=async")
+
+
+def bank_turns(tgc, folder, text, looks, *options, tune=None, fails=False):
+    T.scratch(folder)
+    (folder / "net.tg").write_text(text)
+    if tune:
+        line, = (choice["taken"] for choice in T.info(tgc, folder / "net.tg", "--why", "--target=cuda")["choices"])
+        (folder / "one.tune").write_text(f"tgc-tune 2\n{tune(line)}\n")
+        options = (*options, f"--tune={folder / 'one.tune'}")
+    twin.emit(tgc, "net.tg", folder, "net", *options)
+    T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+    done = T.run([folder / "net", "--selftest"], env=twin.environment_of(folder, "net", device=f"banks={looks}"))
+    expect((done.status != 0) == fails and bool(done.err) == fails, done.describe())
+    return done.err
+
+
 def mistake(tgc, folder, wrong, by, words):
     """The emulated device says what is wrong with the kernel."""
     T.scratch(folder)
@@ -465,6 +498,7 @@ def main():
     suite.add("LLVM: a kernel out of bounds", broken_by_llvm, tgc, scratch / "broken-llvm", kernel_ir.VERSIONS[0])
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
     suite.add("matrices: blocks with more memory than kernels declare", large_blocks, device, tgc, scratch / "matrices-large")
+    suite.add("matrices: banks of local memory", banks, tgc, scratch / "matrices-banks")
     for number, (name, wrong, by, words) in enumerate(MISTAKES):
         suite.add(f"matrices: {name}", mistake, tgc, scratch / f"matrices-wrong{number}", wrong, by, words)
     for number, (name, text, options, row) in enumerate(MATRICES):
