@@ -27,10 +27,11 @@
 enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
-/* How copies come: of so many parts, which a sum's steps use in turn. The device's that has none of the last goes without. */
+/* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are what limits, many cost the same: the
+ * first of equals is taken, so these are in the order in which least is issued, and least waits; longest steps are first, too. */
 struct stages { int parts; enum transfer how; };
-static const struct stages stages[] = {{1, TRANSFER_REGISTERS}, {2, TRANSFER_REGISTERS}, {2, TRANSFER_ASYNC},
-                                       {3, TRANSFER_ASYNC}, {4, TRANSFER_ASYNC}};
+static const struct stages stages[] = {{3, TRANSFER_ASYNC}, {4, TRANSFER_ASYNC}, {2, TRANSFER_ASYNC},
+                                       {2, TRANSFER_REGISTERS}, {1, TRANSFER_REGISTERS}};
 enum { STAGES = sizeof stages / sizeof *stages };
 
 struct matrix_choice;
@@ -313,7 +314,7 @@ static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct
 {
     for (int i = 0; i < 4 * 4 * 4 * 4 * 3 * STAGES; i++) {
         struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, 1 << i / 64 % 4},
-                              (int64_t)c->row->size[MATRIX_K] << i / 256 % 3, stages[i / 768], 0};
+                              (int64_t)c->row->size[MATRIX_K] << (2 - i / 256 % 3), stages[i / 768], 0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
