@@ -21,6 +21,9 @@ template <class S, class M> static inline void add_product8x8(S sum, M a, M b)
 //@ metal_m8n8k8_f16 metal_add_product8x8
 #define m8n8k8_f16(sum, a, b) add_product8x8(sum, a, b)
 
+//@ metal_m8n8k8_bf16 metal_add_product8x8
+#define m8n8k8_bf16(sum, a, b) add_product8x8(sum, a, b)
+
 //@ metal_m8n8k8_f32 metal_add_product8x8
 #define m8n8k8_f32(sum, a, b) add_product8x8(sum, a, b)
 
@@ -33,9 +36,10 @@ template <class M, class P> static inline M loaded(P p, int stride, bool turned)
     return m;
 }
 #define loaded_f16(p, stride, turned) loaded<simdgroup_half8x8>((SPACE_local const stored_half *)(p), stride, turned)
+#define loaded_bf16(p, stride, turned) loaded<simdgroup_bfloat8x8>((SPACE_local const bfloat *)(p), stride, turned)
 #define loaded_f32(p, stride, turned) loaded<simdgroup_float8x8>(p, stride, turned)
 
-//@for m8n8k8_f16:loaded_f16 m8n8k8_f32:loaded_f32
+//@for m8n8k8_f16:loaded_f16 m8n8k8_bf16:loaded_bf16 m8n8k8_f32:loaded_f32
 
 //@ metal_a_T metal_loaded
 #define a_T(p, stride) T(p, stride, false)

@@ -2,12 +2,13 @@
  * the system compiles, from strings in NAME.c.
  *
  * Of the language's versions 2.4 is the one that kernels are written in: every Mac with Apple's
- * processors has it, from macOS 12 on, and what 3.0 adds kernels do not use.
+ * processors has it, from macOS 12 on, and what 3.0 adds kernels do not use. Matrices of bf16 are of 3.1,
+ * so programs that multiply such need macOS 14; the text's first line says which version it is of.
  */
 #include "backends/device/device.h"
 
-/* Of the language, as MTLCompileOptions has it. */
-enum { VERSION_MAJOR = 2, VERSION_MINOR = 4 };
+/* Of the language, as MTLCompileOptions has it: the major and the minor one. */
+enum { VERSION = 2 << 16 | 4, VERSION_OF_BF16 = 3 << 16 | 1 };
 enum { MOST_BUFFERS = 31 };      /* a kernel's parameters that are buffers */
 
 /* ---------------------------------------------------------------------------------- the language */
@@ -28,9 +29,24 @@ static const char *metal_place(struct program *p, const struct kernel *k, int d)
     return mem_printf(p->t, "(group_at.%c * group_size.%c + item_at.%c)", axis, axis, axis);
 }
 
+/* Whether instructions multiply matrices, of factors of that dtype; DTYPE_VOID: of any. */
+static bool has_matrices(const struct program *p, enum dtype of)
+{
+    for (int i = 0; i < p->s->nkernel; i++) {
+        const struct kernel *k = p->s->kernel[i];
+        for (int j = 0; j < k->nlinear; j++)
+            if (k->linear[j]->op == OP_MATRIX &&
+                (of == DTYPE_VOID || matrix_row(MATRIX_ROW(k->linear[j]->arg.i))->dtype[MATRIX_A] == of))
+                return true;
+    }
+    return false;
+}
+
+static int version_of(const struct program *p) { return has_matrices(p, DTYPE_BF16) ? VERSION_OF_BF16 : VERSION; }
+
 static const char *metal_text(struct program *p, const char *pieces, const char *kernels)
 {
-    return mem_printf(p->t, "// Metal Shading Language %d.%d\n%s%s", VERSION_MAJOR, VERSION_MINOR, pieces, kernels);
+    return mem_printf(p->t, "// Metal Shading Language %d.%d\n%s%s", version_of(p) >> 16, version_of(p) & 0xffff, pieces, kernels);
 }
 
 /* --------------------------------------------------------------------------------- what it lacks */
@@ -84,24 +100,13 @@ static const char *metal_open(struct program *p)
     return "kernel_text, sizeof kernel_text / sizeof *kernel_text,\n                             ";
 }
 
-static bool has_matrices(const struct kernel *k)
-{
-    for (int i = 0; i < k->nlinear; i++)
-        if (k->linear[i]->op == OP_MATRIX)
-            return true;
-    return false;
-}
-
 static void metal_tables(struct program *p, struct text *out)
 {
-    bool matrices = false;
-    for (int i = 0; i < p->s->nkernel; i++)
-        matrices |= has_matrices(p->s->kernel[i]);
     const int width = p->t->device ? p->t->device->wave : 1;
     text_printf(out, "/* The language's version, the threads of a SIMD group, and whether it multiplies matrices, as the\n"
                      " * kernels expect them. */\n"
                      "enum { %s_MSL_VERSION = %d, %s_SIMD_WIDTH = %d, %s_SIMD_MATRICES = %d };\n\n", p->upper,
-                VERSION_MAJOR << 16 | VERSION_MINOR, p->upper, width, p->upper, matrices);
+                version_of(p), p->upper, width, p->upper, has_matrices(p, DTYPE_VOID));
 }
 
 static void metal_fields(struct program *p, struct text *out)

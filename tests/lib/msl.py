@@ -9,7 +9,7 @@ from suite import expect
 TYPES = {"void": 1.0, "bool": 1.0, "char": 1.0, "uchar": 1.0, "short": 1.0, "ushort": 1.0, "int": 1.0, "uint": 1.0, "unsigned": 1.0, "float": 1.0, "half": 1.0,
          "long": 2.2, "ulong": 2.2, "int8_t": 1.0, "uint8_t": 1.0, "int16_t": 1.0, "uint16_t": 1.0, "int32_t": 1.0, "uint32_t": 1.0, "int64_t": 2.2,
          "uint64_t": 2.2, "uint3": 1.0, "float4": 1.0, "uint4": 1.0, "int4": 1.0, "size_t": 1.0,
-         "ulong2": 2.2, "simdgroup_half8x8": 2.3, "simdgroup_float8x8": 2.3}
+         "ulong2": 2.2, "simdgroup_half8x8": 2.3, "simdgroup_float8x8": 2.3, "bfloat": 3.1, "simdgroup_bfloat8x8": 3.1}
 SPACES = {"device": 1.0, "constant": 1.0, "threadgroup": 1.0}
 WORDS = {"kernel", "const", "static", "inline", "return", "if", "else", "for", "while", "do", "break", "continue", "switch", "case", "default", "struct",
          "typedef", "template", "class", "auto", "using", "namespace", "alignas", "sizeof", "true", "false", "signed"}

@@ -93,7 +93,9 @@ output %d as "y"
 """
 MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m8n8k8_f16"),
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), "m8n8k8_f32"),
+            ("bf16", GEMM.format(dtype="bf16", m=64, n=64, k=128), (), "m8n8k8_bf16"),
             ("f32 as f16", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--math=f16",), "m8n8k8_f16"),
+            ("f32 as bf16, odd sizes", GEMM.format(dtype="f32", m=65, n=67, k=131), ("--math=bf16",), "m8n8k8_bf16"),
             ("odd sizes", GEMM.format(dtype="f16", m=97, n=67, k=131), (), "m8n8k8_f16"),
             ("odd sizes, f32", GEMM.format(dtype="f32", m=97, n=67, k=131), (), "m8n8k8_f32"),
             ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=33), (), None),
@@ -167,7 +169,7 @@ def as_cxx(tgc, folder):
     T.scratch(folder)
     for stem in ("mlp", "transformer_block", "mnist_cnn"):
         emit(tgc, ROOT / "models" / f"{stem}.tg", folder, stem)
-    for number, (_, text, options, _) in enumerate(MATRICES[:2]):
+    for number, (_, text, options, _) in enumerate(MATRICES[:3]):
         (folder / f"matrices{number}.tg").write_text(text)
         emit(tgc, f"matrices{number}.tg", folder, f"matrices{number}", *options)
     x = np.arange(6, dtype=np.float16).reshape(2, 3)
@@ -195,13 +197,14 @@ def checker(_, folder):
         except Failure:
             continue
         expect(False, f"passes: {wrong}")
-    matrix = kernel.format("simdgroup_float8x8 m;")
-    msl.check(head + matrix)
-    try:
-        msl.check(head.replace("2.4", "2.2") + matrix)
-    except Failure:
-        return
-    expect(False, "a matrix in a version before 2.3 passes")
+    for dtype, version, before in (("float", "2.4", "2.2"), ("bfloat", "3.1", "2.4")):
+        matrix = kernel.format(f"simdgroup_{dtype}8x8 m;")
+        msl.check(head.replace("2.4", version) + matrix)
+        try:
+            msl.check(head.replace("2.4", before) + matrix)
+        except Failure:
+            continue
+        expect(False, f"a matrix of {dtype} in version {before} passes")
 
 
 def integers_as_halves(device, tgc, folder):
