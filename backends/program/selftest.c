@@ -17,6 +17,7 @@ static const int64_t most_element_operations = 400000000;
 enum { OPERATIONS_A_WEIGHT = 30, FLOP_AN_OPERATION = 64 };
 static const double default_rtol = 1e-3, default_atol = 1e-4;
 static const double half_rtol = 2e-2, half_atol = 1e-2;        /* --half-storage, --math: 8 to 11 bits, layer by layer */
+static const double bf16_rtol = 0x1p-7, bf16_atol = 0x1p-9;   /* of outputs: a sum is rounded to a neighbour, and so are attention's weights */
 
 /* ------------------------------------------------------------------------------ the interpreter */
 
@@ -166,8 +167,11 @@ static const struct program_vectors *compute_vectors(struct program *p)
     v->output_nbytes = mem_array(p->t, (size_t)s->noutput, sizeof *v->output_nbytes);
     v->var = by_position;
     bool rounds = p->t->half_storage || p->t->math != DTYPE_VOID;
-    v->rtol = rounds ? half_rtol : default_rtol;
-    v->atol = rounds ? half_atol : default_atol;
+    bool bf16 = false;
+    for (int i = 0; i < s->noutput; i++)
+        bf16 |= result[i]->dtype == DTYPE_BF16;
+    v->rtol = rounds ? half_rtol : bf16 ? bf16_rtol : default_rtol;
+    v->atol = rounds ? half_atol : bf16 ? bf16_atol : default_atol;
     size_t total = 0;
     for (int i = 0; i < s->noutput; i++) {
         size_t size = dtype_nbytes(result[i]->dtype);

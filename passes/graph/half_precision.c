@@ -7,12 +7,15 @@
  * which take half the memory traffic, inputs, carried values of loops. C calls this excess
  * precision: results are nearer to the exact ones than those of the model's own ops. As in C, it
  * ends where the model asks for a half, by a Cast: values rounded there stay rounded, unless
- * --fast-math allows otherwise. (Not for bf16, since onnx's tests expect the rounding of each op.)
+ * --fast-math allows otherwise. (Not for bf16, since onnx's tests expect the rounding of each op; but for attention's
+ * softmax on a device that multiplies matrices of bf16, whose kernel keeps its scores in f32.)
  *
  * Weights that a sum of products reuses are stored as f32: there the products take the time, and
  * Winograd's transforms and lookup tables need floats. For a device with an instruction for products of
  * halves (passes/target/matrix.def) factors stay halves, as the model has them: the sum is in f32.
  */
+#include "passes/analysis/contraction.h"
+#include "passes/analysis/softmax.h"
 #include "passes/analysis/stationary.h"
 #include "passes/analysis/value.h"
 #include "passes/target/target.h"
@@ -26,19 +29,25 @@ struct excess {
     struct uop_map asked;        /* casts to halves from the model, rewritten */
     struct uop **order; int next;          /* the model's uops, in the order in which they are rewritten */
     struct uop_map factor;       /* casts of halves, among them, that an instruction multiplies */
+    struct uop_map softmax;      /* what is between two sums of products of bf16 that an instruction computes */
+    bool of_softmax;             /* the one that is rewritten is of these */
 };
 
-static bool is_half(enum dtype d) { return d == DTYPE_F16; }
+/* bf16: where the uop that is rewritten is a part of attention's softmax. */
+static bool is_half(const struct excess *x, enum dtype d)
+{
+    return d == DTYPE_F16 || (d == DTYPE_BF16 && x->of_softmax);
+}
 
 static bool is_rounding(const struct uop *u)
 {
-    return u->op == OP_CAST && is_half(u->dtype) && u->src[0]->dtype == DTYPE_F32;
+    return u->op == OP_CAST && dtype_is_half(u->dtype) && u->src[0]->dtype == DTYPE_F32;
 }
 
 /* The f32 from which u was only rounded; NULL: there is none. */
 static struct uop *unrounded(const struct excess *x, struct uop *u)
 {
-    return is_rounding(u) && !map_get(&x->asked, u) ? u->src[0] : NULL;
+    return is_rounding(u) && is_half(x, u->dtype) && !map_get(&x->asked, u) ? u->src[0] : NULL;
 }
 
 /* Whether the node from which u was lowered is a cast. */
@@ -79,7 +88,7 @@ static struct uop *converted(struct tgc *t, struct uop *u)
 static struct uop *widened(const struct excess *e, struct uop *u)
 {
     struct uop *x = unrounded(e, u);
-    return !is_half(u->dtype) ? u : x ? x : converted(e->t, u);
+    return !is_half(e, u->dtype) ? u : x ? x : converted(e->t, u);
 }
 
 /* ------------------------------------------------------------------------------------ the steps */
@@ -88,14 +97,14 @@ static struct uop *compute_wide(const struct excess *e, struct uop *u)
 {
     struct tgc *t = e->t;
     struct uop *src[3];
-    bool any = is_half(u->dtype);
+    bool any = is_half(e, u->dtype);
     for (int k = 0; k < u->nsrc; k++) {
-        any |= is_half(u->src[k]->dtype);
+        any |= is_half(e, u->src[k]->dtype);
         src[k] = widened(e, u->src[k]);
     }
     if (!any || u->op == OP_BITCAST)
         return NULL;
-    enum dtype d = is_half(u->dtype) ? DTYPE_F32 : u->dtype;
+    enum dtype d = is_half(e, u->dtype) ? DTYPE_F32 : u->dtype;
     struct uop *v = uop_new(t, u->op, d, src, u->nsrc, u->arg);
     uop_set_origin(t, v, u);
     return uop_cast(t, u->dtype, v);
@@ -129,15 +138,16 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct excess *e = ctx;
     const struct uop *was = e->order[e->next++];
+    e->of_softmax = map_get(&e->softmax, was) != NULL;
     if (map_get(&e->factor, was))
         return rounded_factor(e, u);
     if (is_asked_for(t, u))
         map_set(&e->asked, u, u);
     if (u->op == OP_CAST)
-        return u->dtype == DTYPE_F32 && is_half(u->src[0]->dtype) ? widened(e, u->src[0]) : NULL;
+        return u->dtype == DTYPE_F32 && is_half(e, u->src[0]->dtype) ? widened(e, u->src[0]) : NULL;
     if (op_is_elementwise(u->op))
         return compute_wide(e, u);
-    if (!is_half(u->dtype) || u->nsrc == 0)
+    if (!is_half(e, u->dtype) || u->nsrc == 0)
         return NULL;
     if (u->op == OP_REDUCE)
         return uop_cast(t, u->dtype, uop_reduce(t, REDUCE_OP(u->arg.i), widened(e, u->src[0]),
@@ -160,7 +170,7 @@ static void find_reused(struct tgc *t, struct graph *g, struct weights *w)
         const struct uop *m = u->op == OP_REDUCE ? value_behind(u->src[0], MOVES_OPERAND) : u;
         for (int k = 0; u->op == OP_REDUCE && m->op == OP_MUL && k < 2; k++) {
             const struct uop *v = value_behind(m->src[k], MOVES_OPERAND);
-            if (v->op == OP_BUFFER && is_half(v->dtype) &&
+            if (v->op == OP_BUFFER && v->dtype == DTYPE_F16 &&
                 value_nelem(m) >= REUSE_MIN * value_nelem(v))
                 map_set(&w->again, v, u);
         }
@@ -170,7 +180,7 @@ static void find_reused(struct tgc *t, struct graph *g, struct weights *w)
 static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
 {
     const struct weights *w = ctx;
-    const struct buffer *b = is_half(u->dtype) ? known_buffer(u) : NULL;
+    const struct buffer *b = u->dtype == DTYPE_F16 ? known_buffer(u) : NULL;
     int64_t dim[MAX_RANK], nelem = 1;
     if (!b || !map_get(&w->again, u))
         return NULL;
@@ -188,30 +198,60 @@ static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
 }
 
 /* Casts from which the factors of a sum of products are made by movement. */
-static void find_factors(struct excess *e, struct graph *g)
+static void find_factors(struct excess *e, int n)
 {
-    int nroot, n;
-    struct uop **root = graph_roots(e->t, g, &nroot);
-    e->order = uop_toposort(e->t, root, nroot, &n);
     for (int i = 0; i < n && device_multiplies(e->t, DTYPE_F16); i++) {
         const struct uop *m = e->order[i]->op == OP_REDUCE ? value_behind(e->order[i]->src[0], MOVES_VIEW) : NULL;
         for (int k = 0; m && m->op == OP_MUL && REDUCE_OP(e->order[i]->arg.i) == OP_ADD && k < 2; k++) {
             struct uop *v = value_behind(m->src[k], MOVES_ANY);
-            if (v->op == OP_CAST && v->dtype == DTYPE_F32 && is_half(v->src[0]->dtype))
+            if (v->op == OP_CAST && v->dtype == DTYPE_F32 && v->src[0]->dtype == DTYPE_F16)
                 map_set(&e->factor, v, v);
         }
     }
 }
 
+/* u and what it is computed from in bf16, down to sums of products. */
+static void add_softmax(struct excess *e, struct uop *u)
+{
+    struct uop **wait = scratch_array(e->t, 1, sizeof *wait);
+    int n = 0;
+    size_t cap = 0;
+    SCRATCH_PUSH(e->t, wait, n, cap, u);
+    while (n > 0) {
+        u = wait[--n];
+        bool inside = op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE || u->op == OP_REDUCE;
+        if (!inside || summed_product(u) || map_get(&e->softmax, u))
+            continue;
+        map_set(&e->softmax, u, u);
+        for (int k = 0; k < u->nsrc; k++)
+            SCRATCH_PUSH(e->t, wait, n, cap, u->src[k]);
+    }
+}
+
+/* Attention's softmaxes of bf16, between two sums of products that an instruction computes. */
+static void find_softmaxes(struct excess *e, int n)
+{
+    for (int i = 0; i < n && device_multiplies(e->t, DTYPE_BF16); i++)
+        for (int k = 0; k < 2; k++) {
+            const struct uop *product = summed_product(e->order[i]);
+            if (product && softmax_is_weight(product->src[k]))
+                add_softmax(e, value_behind(product->src[k], MOVES_SPREAD | MOVES_CAST));
+        }
+}
+
 bool pass_excess(struct tgc *t, struct graph *g)
 {
     struct weights w = {.again = {.t = t}};
-    struct excess e = {.t = t, .asked = {.t = t}, .factor = {.t = t}};
+    struct excess e = {.t = t, .asked = {.t = t}, .factor = {.t = t}, .softmax = {.t = t}};
+    int nroot, n;
     if (!device_multiplies(t, DTYPE_F16)) {
         find_reused(t, g, &w);
         graph_rewrite(t, g, store_wide, &w);
     }
-    find_factors(&e, g);
+    struct uop **root = graph_roots(t, g, &nroot);
+    e.order = uop_toposort(t, root, nroot, &n);
+    find_factors(&e, n);
+    find_softmaxes(&e, n);
     graph_rewrite(t, g, rewrite, &e);
     return true;
 }
