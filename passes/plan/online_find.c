@@ -111,6 +111,8 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
                 continue;
             map_set(found, power, power);
             map_set(found, scores, scores);
+            scores = value_behind(scores, MOVES_SPREAD);     /* what is kept, if they are a movement alone */
+            map_set(found, scores, scores);
             struct result *r = scratch_array(t, 1, sizeof *r);
             *r = (struct result){u, false};
             map_set(&results, u, r);
