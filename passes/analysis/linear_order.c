@@ -18,7 +18,7 @@
  * Stores whose first loops are the same RANGEs are parts of one store: their nests share those
  * loops, and the values computed there. So do the stores of bands, which may nest: some stores may
  * be in an inner band that others of the same band are not in. Behind a store of what a block's threads
- * pass on to each other, and behind one that reads it, is a barrier.
+ * pass on to each other is a barrier, if what follows reads it or stores it again, and where a loop over bands begins or ends.
  */
 #include "passes/analysis/linear.h"
 #include "passes/analysis/matrix.h"
@@ -45,6 +45,7 @@ struct linear {
     struct uop *const *store; int nstore;
     struct uop *const *banded; int nbanded;     /* the stores of the band that is open */
     struct uop *nest;            /* the nest whose lanes are meant: a store, or a stage */
+    struct passed passed;        /* what a block's threads have passed on since their last barrier */
 };
 
 static void push(struct linear *l, struct uop *u)
@@ -499,6 +500,14 @@ static struct uop_map copy_map(const struct uop_map *m)
     return copy;
 }
 
+/* What the block's threads have passed on may be read and stored behind this. */
+static void end_passing(struct linear *l)
+{
+    if (l->passed.n)
+        emit_barrier(l);
+    l->passed.n = 0;
+}
+
 /* The bands' loops that are open, and what was known when each opened: values computed in a band
  * are not known after it. */
 struct bands { struct uop *range[MAX_RANK]; struct uop_map known[MAX_RANK]; int n; };
@@ -507,6 +516,8 @@ static void close_bands(struct linear *l, struct bands *b, int n)
 {
     while (b->n > n) {
         b->n--;
+        if (!range_is_grid(b->range[b->n]))
+            end_passing(l);
         push(l, uop_intern(l->t, OP_END, DTYPE_VOID, &b->range[b->n], 1, (union arg){0}));
         l->made = b->known[b->n];
     }
@@ -546,27 +557,10 @@ static void enter_bands(struct linear *l, struct bands *b, struct uop *const *st
             emit_invariants(l);
         }
         emit_size(l, b->range[k]->src[0]);
+        if (!range_is_grid(b->range[k]))
+            end_passing(l);
         push(l, b->range[k]);
     }
-}
-
-/* Whether the stores, whose loops were opened last, read or store what the block's threads pass on. */
-static bool passes_on(const struct linear *l)
-{
-    for (int i = 0; i < l->n; i++)
-        if (l->order[i]->op == OP_BUFFER && buffer_space(l->order[i]->arg.p) == SPACE_LOCAL)
-            return true;
-    return false;
-}
-
-/* Whether nothing follows a store: it is the last one, and its bands are no loops. */
-static bool is_last(const struct uop *ast, int i)
-{
-    const struct uop *store = ast->src[i];
-    for (int k = store_first_range(store); k < store_first_range(store) + linear_count_bands(store); k++)
-        if (!range_is_grid(store->src[k]))
-            return false;
-    return i + 1 == ast->nsrc;
 }
 
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop)
@@ -580,9 +574,10 @@ struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flo
         struct uop *const *store = &ast->src[i];
         nstore = linear_find_group(t, store, ast->nsrc - i, &nshared);
         enter_bands(&l, &bands, store, ast->nsrc - i);
+        if (passed_meets(t, &l.passed, store, nstore))
+            end_passing(&l);
         emit_group(&l, store, nstore, nshared, linear_count_bands(*store));
-        if (passes_on(&l) && !is_last(ast, i + nstore - 1))
-            emit_barrier(&l);
+        passed_note(t, &l.passed, store, nstore);
     }
     close_bands(&l, &bands, 0);
     struct uop **program = mem_copy(t, l.program, (size_t)l.nprogram * sizeof *l.program);

@@ -108,6 +108,18 @@ static int64_t local_nelem(const struct shape *s, const struct attention *x)
            s->product.step * (s->product.column_items * s->product.column_lanes + 1);
 }
 
+double attention_ns(const struct device_row *d, const struct attention_blocks *b)
+{
+    double threads = (double)b->threads, held = (double)(d->unit_local_nbytes / b->local_nbytes), most = (double)d->unit_threads / threads,
+           share = threads / (d->wave * RATIO_GRID_FILL), each = b->n / d->units;
+    held = held > most ? most : held;
+    held = held < 1 ? 1 : held;
+    double step = b->busy_ns * d->units, alone = step / (share < 1 ? share : 1) + (double)b->waits * d->latency;
+    double all = b->turns * __builtin_ceil(each) * step / (held * share < 1 ? held * share : 1),
+           serial = b->turns * __builtin_ceil(each / held) * alone;
+    return all > serial ? all : serial;
+}
+
 static double shape_ns(const struct device_row *d, const struct shape *s, const struct attention *x)
 {
     double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows),
@@ -116,10 +128,9 @@ static double shape_ns(const struct device_row *d, const struct shape *s, const 
     double work = work_of(&s->scores, x->features, s->threads) + (double)(x->columns / x->inner) * work_of(&s->product, s->of.keys, s->threads) +
                   STORES * RATIO_GRID_BARRIER / 2 + elements * (ATTENTION_EXPONENTIAL + 2) +
                   2 * (double)s->of.groups * __builtin_ceil(s->of.rows / threads);
-    double held = (double)(d->local_nbytes / (4 * s->nelem)) * d->units;
-    double busy = (held < tiles ? held : tiles) * threads / cost_full_threads(d), waves = tiles / d->units;
-    double compute = 2 * tiles * turns * threads * work / d->gflops * (__builtin_ceil(waves) / waves) /
-                     (busy < 1 ? busy : 1);
+    int64_t waits = (s->scores.step ? x->features / s->scores.step : 1) + (s->product.step ? s->of.keys / s->product.step : 1);
+    struct attention_blocks b = {tiles, turns, 2 * threads * work / d->gflops, s->threads, waits, 4 * s->nelem};
+    double compute = attention_ns(d, &b);
     double bytes = 4 * tiles * turns * s->of.keys * (double)(x->features + x->columns);
     double reading = bytes / (d->gbytes * RATIO_GRID_CACHE);
     return compute > reading ? compute : reading;

@@ -10,13 +10,13 @@
  * the threads that have these elements; such nests follow each other without a barrier.
  *
  * The model: the instruction's rate; what a thread issues besides, meanwhile if the device has units for matrices: words
- * of tiles, copies, exponentials; how many blocks a unit holds at once, by local memory and threads, which hide what copies
- * and barriers wait for; keys and values read once for each block.
+ * of tiles, copies, exponentials; how many blocks a unit holds at once, by local memory and threads, which hide what the two
+ * copies wait for; keys and values read once for each block.
  */
 #include "passes/kernel/grid_attention.h"
 #include "passes/target/target.h"
 
-enum { CHOICES_MAX = 8, BARRIERS = 8, PAD_NBYTES = 16 };
+enum { CHOICES_MAX = 8, BARRIERS = 7, WAITS = 2, PAD_NBYTES = 16 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
 struct tiling {
@@ -89,17 +89,12 @@ static double issued(const struct tgc *t, const struct tiling *s)
 static double tiling_ns(const struct tgc *t, const struct tiling *s)
 {
     const struct device_row *d = t->device;
-    double rows = (double)rows_of(s), threads = (double)threads_of(s), width = (double)(features_of(s) + columns_of(s));
+    double rows = (double)rows_of(s), width = (double)(features_of(s) + columns_of(s));
     double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s)), turns = ceil_div(s->x->keys, s->keys);
-    double arithmetic = 2 * rows * (double)s->keys * width / s->gflops, issue = 2 * threads * issued(t, s) / d->gflops;
-    double busy = !has_matrix_units(t, s) ? arithmetic + issue : arithmetic > issue ? arithmetic : issue;   /* of the device, for a block's keys */
-    double held = blocks / d->units, room = (double)(d->unit_local_nbytes / local_nbytes(s)), most = (double)d->unit_threads / threads;
-    held = held > room ? room : held;
-    held = held > most ? most : held;
-    held = held < 1 ? 1 : held;
-    double step = busy * d->units, wait = (2 * d->latency + step) / (held * step), fill = held * threads / (d->wave * RATIO_GRID_FILL),
-           waves = blocks / d->units;
-    double ns = blocks * turns * busy * (wait < 1 ? 1 : wait) / (fill > 1 ? 1 : fill) * (__builtin_ceil(waves) / waves);
+    double arithmetic = 2 * rows * (double)s->keys * width / s->gflops, issue = 2 * (double)threads_of(s) * issued(t, s) / d->gflops;
+    double busy = !has_matrix_units(t, s) ? arithmetic + issue : arithmetic > issue ? arithmetic : issue;
+    struct attention_blocks b = {blocks, turns, busy, threads_of(s), WAITS, local_nbytes(s)};
+    double ns = attention_ns(d, &b);
     double reading = blocks * turns * (double)s->keys * width * (double)dtype_nbytes(s->row->dtype[MATRIX_A]) / (d->gbytes * RATIO_GRID_CACHE);
     return ns > reading ? ns : reading;
 }

@@ -76,6 +76,27 @@ weight %w : i8[128, 48] = {weight}
 %c = matmul(%ai, %wi)
 output %c as "c"
 """.format(weight=(np.arange(128 * 48) % 251 - 125).tolist())
+
+
+def attention(dtype, heads, queries, keys, size, columns=None, mask="", more=""):
+    """The text of attention alone; queries, keys: sizes, or symbols with their bounds. mask: its shape."""
+    extent = [str(n).partition("<=")[0] for n in (queries, keys)]
+    return (f"tg 1\ninput %q : {dtype}[{heads}, {queries}, {size}]\ninput %k : {dtype}[{heads}, {keys if keys != queries else extent[1]}, {size}]\n"
+            f"input %v : {dtype}[{heads}, {extent[1]}, {columns or size}]\n" + (f"input %m : {dtype}[{mask}]\n" if mask else "") +
+            f"%y = attention(%q, %k, %v{', %m' if mask else ''}) {more}\noutput %y\n")
+
+
+# Attention that tiles of instructions compute: name, text, options; every target has a row for f16, some for what is said behind.
+ATTENTIONS = [("heads of 64", attention("f16", "1, 4", 50, 130, 64), (), "f16"),
+              ("heads of 40, none a whole tile", attention("f32", "2, 8", 37, 53, 40, 44), ("--math=f16",), "f16"),
+              ("heads of 128", attention("bf16", "1, 4", 64, 96, 128), (), "bf16"),
+              ("heads of 80, causal, of a run's length", attention("f16", "2, 8", "T<=70", "T<=70", 80, more="{causal=true}"), ("--dim=T=..70",), "f16"),
+              ("in a window", attention("f32", "1, 8", 150, 150, 32, more="{causal=true, window=20}"), ("--math=bf16",), "bf16"),
+              ("a mask of numbers", attention("f16", "4", 33, 70, 96, mask="33, 70"), (), "f16"),
+              ("17 queries of 1000 keys", attention("f16", "16", 17, 1000, 64), (), "f16"),
+              ("7 queries of 4097 keys", attention("f16", "24", 7, 4097, 32), (), "f16"),
+              ("1000 queries of 17 keys", attention("f16", "2", 1000, 17, 64), (), "f16"),
+              ("more queries than keys, causal", attention("f16", "1, 4", 100, 60, 64, more="{causal=true}"), (), "f16")]
 BRANCHES = """tg 1
 input %x : f32[64, 64]
 weight %v : f32[64, 64] = uniform(low=-1, high=1, seed=1)
