@@ -5,7 +5,9 @@
  * would take long, or the results are large, there is none, unless the user asks for it.
  */
 #include "backends/program/program.h"
+#include "passes/target/target.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "runtime/fill.c"
@@ -17,7 +19,8 @@ static const int64_t most_element_operations = 400000000;
 enum { OPERATIONS_A_WEIGHT = 30, FLOP_AN_OPERATION = 64 };
 static const double default_rtol = 1e-3, default_atol = 1e-4;
 static const double half_rtol = 2e-2, half_atol = 1e-2;        /* --half-storage, --math: 8 to 11 bits, layer by layer */
-static const double bf16_rtol = 0x1p-7, bf16_atol = 0x1p-9;   /* of outputs: a sum is rounded to a neighbour, and so are attention's weights */
+/* Of outputs in a narrow type: sums are rounded to neighbours, and what they are made of is (attention's weights, on devices that multiply halves). */
+static const double bf16_rtol = 0x1p-7, bf16_atol = 0x1p-9, f16_rtol = 0x1p-9, f16_atol = 0x1p-11;
 
 /* ------------------------------------------------------------------------------ the interpreter */
 
@@ -167,11 +170,13 @@ static const struct program_vectors *compute_vectors(struct program *p)
     v->output_nbytes = mem_array(p->t, (size_t)s->noutput, sizeof *v->output_nbytes);
     v->var = by_position;
     bool rounds = p->t->half_storage || p->t->math != DTYPE_VOID;
-    bool bf16 = false;
-    for (int i = 0; i < s->noutput; i++)
-        bf16 |= result[i]->dtype == DTYPE_BF16;
-    v->rtol = rounds ? half_rtol : bf16 ? bf16_rtol : default_rtol;
-    v->atol = rounds ? half_atol : bf16 ? bf16_atol : default_atol;
+    v->rtol = rounds ? half_rtol : default_rtol;
+    v->atol = rounds ? half_atol : default_atol;
+    for (int i = 0; i < s->noutput && !rounds; i++) {
+        bool bf16 = result[i]->dtype == DTYPE_BF16, f16 = result[i]->dtype == DTYPE_F16 && device_multiplies(p->t, DTYPE_F16);
+        v->rtol = fmax(v->rtol, bf16 ? bf16_rtol : f16 ? f16_rtol : 0);
+        v->atol = fmax(v->atol, bf16 ? bf16_atol : f16 ? f16_atol : 0);
+    }
     size_t total = 0;
     for (int i = 0; i < s->noutput; i++) {
         size_t size = dtype_nbytes(result[i]->dtype);

@@ -144,10 +144,12 @@ static double rows_ns(const struct device_row *d, const struct attention *x)
     double factors = (double)(x->features + x->columns);
     double work = keys * (factors * (1 + 2 * RATIO_GRID_LOAD) + ATTENTION_EXPONENTIAL + 2) +
                   ROW_STORES * (RATIO_GRID_BARRIER / 2 + d->wave);
-    double busy = blocks * d->wave / cost_full_threads(d);
-    double compute = 2 * blocks * d->wave * work / d->gflops / (busy < 1 ? busy : 1);
+    /* each key's loads are waited for, and those of some values at once */
+    int64_t waits = x->keys / d->wave + x->keys / FEW, row_nbytes = sat_mul(x->keys, 3 * (int64_t)sizeof(float));
+    struct attention_blocks b = {blocks, 1, 2 * d->wave * work / d->gflops, d->wave, waits, row_nbytes};
+    double compute = attention_ns(d, &b);
     double reading = 4 * blocks * (double)x->keys * factors / (d->gbytes * RATIO_GRID_CACHE);
-    if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > (int64_t)d->local_nbytes)
+    if (row_nbytes > d->local_nbytes)
         return 0;
     return compute > reading ? compute : reading;
 }

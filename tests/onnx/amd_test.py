@@ -22,7 +22,7 @@ import small
 import tgc as T
 from library import Library
 from suite import Skip, Suite, expect
-from twins import ACROSS, BYTES, DEVICE_FAILED, GEMM, ROOT, Twin
+from twins import ACROSS, ATTENTIONS, BYTES, DEVICE_FAILED, GEMM, ROOT, Twin
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 LOCAL_NBYTES, REGISTERS = 65536, 256
@@ -322,6 +322,10 @@ def main():
         for k, arch in enumerate(ARCHITECTURES):
             suite.add(f"{name}, {arch}", partial(twin.same_as_c, device=f"version={arch}"), tgc, scratch / f"{name.replace(' ', '_')}-{arch}", make(),
                       (f"--cpu={arch}", *options), slow=(number + k) % 4 != 0)
+    for number, (name, text, options, dtype) in enumerate(ATTENTIONS):
+        for arch in ROWS if name == "many heads" else ("gfx1201",):
+            suite.add(f"attention by matrices: {name}, {arch}", matrices, tgc, scratch / f"attention{number}-{arch}", arch, text, options, dtype,
+                      slow=(name, arch) not in (("many heads", "gfx942"), ("in a window", "gfx1201")))
     suite.add("matrices: several architectures", several_architectures, tgc, scratch / "several")
     suite.add("matrices: lanes that diverge", lanes_that_diverge, tgc, scratch / "diverge")
     for version, arch in ((14, "gfx90a"), (15, "gfx1100")):

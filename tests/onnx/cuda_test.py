@@ -24,7 +24,7 @@ import opencl_test as O
 import tgc as T
 from library import Library
 from suite import Suite, expect
-from twins import ACROSS, BYTES, EVERY, GEMM, ROOT, Twin
+from twins import ACROSS, ATTENTIONS, BYTES, EVERY, GEMM, ROOT, Twin, attention
 
 REGISTERS = 65536               # of a unit
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
@@ -184,6 +184,11 @@ def matrices(tgc, folder, text, options, row):
     expect((f"{row}(" in kernels) if row else "mma.sync" not in kernels, f"by another instruction than {row}:\n{kernels}")
     check_assembly(tgc, folder / "net.tg", folder / "ptx", options=[o for o in options if "vectors" not in o])
     expect(("mma.sync.aligned" in (folder / "ptx" / "m.ptx").read_text()) == bool(row), "PTX has another instruction")
+
+
+# Attention beside twins.py's, whose row is of 8 x 16: name, text, options, the instruction.
+FLASH = [*((name, text, options, f"m16n8k16_{dtype}") for name, text, options, dtype in ATTENTIONS if "4097" not in name),
+         ("tf32", attention("f32", "1, 4", 70, 60, 48), ("--math=tf32",), "m16n8k8_tf32"), ("f32", attention("f32", "1, 4", 70, 60, 48), (), None)]
 
 
 LARGE = """tg 1
@@ -506,6 +511,8 @@ def main():
     for number, (name, text, options, opts) in enumerate(PRODUCTS):
         suite.add(f"products of four warps: {name}", products, tgc, scratch / f"products-{number}", text, options, opts, slow=number % 2 == 0)
     suite.add("products of four warps that lack something", wrong_products, tgc, scratch / "products-wrong")
+    for number, (name, text, options, row) in enumerate(FLASH):
+        suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3))
     suite.add("products of bytes", bytes_by_words, tgc, scratch / "bytes")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")

@@ -25,7 +25,7 @@ import tgc as T
 from device_test import Options
 from library import Library
 from suite import Failure, Suite, expect
-from twins import FUZZED, FUZZED_LONG, PART
+from twins import ATTENTIONS, FUZZED, FUZZED_LONG, PART, attention
 
 EVERY = 120
 NO_DEVICE, DEVICE_FAILED, DEVICE_MEMORY, OTHER_DEVICE = 19, 11, 22, 23
@@ -106,6 +106,12 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m8n8k8_f16
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m8n8k8_f16"),
             ("convolution", CONVOLUTIONS, (), "m8n8k8_f32"),
             ("no local memory", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--no-locals",), None)]
+
+
+# Attention, on a device that has no instruction for bf16: name, text, options, the instruction.
+FLASH = [("many heads", ATTENTIONS[-1][1], (), "m8n8k8_f16"),
+         *((name, text, options, "m8n8k8_f16") for name, text, options, dtype in ATTENTIONS[:-1] if dtype == "f16" and "4097" not in name),
+         ("f32, heads of 40", attention("f32", "2, 8", 37, 53, 40, 44), (), "m8n8k8_f32")]
 
 
 def matrices(tgc, text, folder, build, options, row):
@@ -339,6 +345,8 @@ def main():
         suite.add(f"-O0: {path.name}", check_model, tgc, path, scratch / f"{path.stem}-O0", build, "-O0", slow=True)
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, text, scratch / f"matrices-{name.replace(' ', '_')}", build, options, row, slow=number % 2 == 1)
+    for number, (name, text, options, row) in enumerate(FLASH):
+        suite.add(f"attention by matrices: {name}", matrices, tgc, text, scratch / f"attention{number}", build, options, row, slow=number not in (0, 2))
     suite.add("matrices: threads that diverge", matrices_diverge, tgc, scratch / "matrices-diverge", build)
     suite.add("as C++", as_cxx, tgc, scratch / "cxx")
     suite.add("the checker", checker, tgc, scratch / "checker")
