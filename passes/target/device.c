@@ -101,7 +101,7 @@ bool device_copies_boxes(const struct tgc *t)
     for (const struct device_row *d; (d = next_row(&s));)
         if (!d->bulk)
             return false;
-    return t->device && t->device->bulk;
+    return t->device && t->device->bulk && !t->by_llvm;
 }
 
 bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops)

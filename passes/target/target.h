@@ -150,7 +150,8 @@ bool device_multiplies(const struct tgc *t, enum dtype of);
 bool device_copies(const struct tgc *t, int64_t nbytes);
 /* Whether they have the instruction that loads rows of tiles (by_rows). */
 bool device_loads_rows(const struct tgc *t);
-/* Whether they have an engine that copies boxes. */
+/* Whether they have an engine that copies boxes, and kernels are none of LLVM's: it copies a tensor's map, an argument, to a
+ * thread's own memory, where no engine reads it. */
 bool device_copies_boxes(const struct tgc *t);
 /* With --image: log2 of the pixels, of four elements, in a row of a tensor of that many elements, a
  * multiple of the device's pitch; -1: it has too many for an image. */

@@ -163,9 +163,11 @@ def each_call_fails(device, folder):
     cuda.text_of(folder / "net.cu")
     device.begin("arch=90")
     before = device.library.emulator_calls()
-    Library(folder / "net.so", "net")
+    library = Library(folder / "net.so", "net")
+    count = device.library.emulator_calls() - before
+    del library
     gc.collect()
-    for number in range(1, device.library.emulator_calls() - before + 1):
+    for number in range(1, count + 1):
         os.environ["TGC_EMULATOR_FAIL"] = str(number)
         device.begin("arch=90")
         opened = True
