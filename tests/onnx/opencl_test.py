@@ -50,6 +50,11 @@ def symbols(library, arrays):
 HALF = 2.0 ** -7         # of a result, and of the largest one: halves have eleven bits, and some are lost to rounding along the way
 
 
+# Two units in the last place of f16. The package's numbers were rounded after each step, and are off by one themselves
+# (test_attention_4d_fp16: 0.18042 where 0.18025 is exact); a device rounds where an instruction for matrices takes halves.
+ROUNDED = 2.0 ** -9
+
+
 def check_results(case, library, is_half=False):
     """What the program of a case gives for its data. is_half: what kernels pass on was stored as halves."""
     for inputs, outputs in case.data_sets:
@@ -70,7 +75,7 @@ def check_results(case, library, is_half=False):
                 finite = np.abs(expected[np.isfinite(expected)].astype(np.float64))
                 T.compare(name, array, expected, max(HALF, case.rtol), max(case.atol, HALF * finite.max(initial=0)))
             else:
-                T.compare(name, array, expected, case.rtol, case.atol)
+                T.compare(name, array, expected, max(case.rtol, ROUNDED if expected.dtype == np.float16 else 0), case.atol)
 
 
 def check_refusal(case, refusal):
