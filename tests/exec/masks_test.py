@@ -379,6 +379,17 @@ def trilu():
         expect("generic" in options[0] or "ramp_" in (folder / "net.c").read_text(), "no vectors")
 
 
+@suite.case("halves whose columns are no whole vectors: a row's scores are computed once, and its sum is read once")
+def halves():
+    folder = T.scratch(SCRATCH / "halves")
+    for queries, keys, columns in ((8, 16, 24), (13, 20, 40), (9, 33, 17)):
+        (folder / "net.tg").write_text(f"tg 1\ninput %q : f16[1, 1, {queries}, {columns}]\ninput %k : f16[1, 1, {keys}, {columns}]\n"
+                                       f"input %v : f16[1, 1, {keys}, {columns}]\n%y = attention(%q, %k, %v)\noutput %y\n")
+        T.emit(TGC, folder / "net.tg", folder / "net.c")
+        T.build(folder / "net.c", folder / "net")
+        T.must(T.run([folder / "net", "--selftest"]))
+
+
 @suite.case("the arena of long attention is that of one block")
 def arena():
     for mask in (0, 1):
