@@ -150,7 +150,9 @@ def check_program(tgc, scratch, model, sizes, tgc_options, compiler, flags, dyna
         else:
             options = fixed_shapes(model, ref, sizes[0])
         T.emit(tgc, ref.path, folder / "model.c", *options, *tgc_options)
-        T.build(folder / "model.c", folder / "model", compiler, flags, timeout=600, main_by=tgc)
+        # a device's program has other options than C's
+        of_target = [word for word in tgc_options if word.startswith("--target=")]
+        T.build(folder / "model.c", folder / "model", compiler, flags, timeout=600, main_by=tgc, main_options=tuple(of_target) or ("--cpu=generic",))
         program = T.Program(folder / "model", ref.outputs)
         for size in sizes:
             run_steps(model, ref, size, lambda feeds: program.run(
