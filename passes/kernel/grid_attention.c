@@ -66,15 +66,18 @@ static int64_t choose_step(int64_t terms, int64_t columns, int64_t threads)
 }
 
 /* What a thread executes for the sums over `terms`, in multiply-adds. */
-static double work_of(const struct part *p, int64_t terms, int64_t threads)
+static double work_of(const struct device_row *d, const struct part *p, int64_t terms, int64_t threads)
 {
     double columns = (double)(p->column_items * p->column_lanes);
     double each = (double)(p->row_lanes * p->column_lanes + p->row_lanes) + 1 +
-                  (double)p->column_lanes * (p->step ? 1 : RATIO_GRID_LOAD);
+                  (double)p->column_lanes * (p->step ? cost_grid_local(d) : cost_grid_load(d));
     if (p->step)
-        each += RATIO_GRID_LOAD * columns / (double)threads + RATIO_GRID_BARRIER / (double)p->step;
+        each += cost_grid_load(d) * columns / (double)threads + RATIO_GRID_BARRIER / (double)p->step;
     return (double)(p->tiles * terms) * each;
 }
+
+/* How often a block waits for copies, or for what it loads. */
+static double steps_of(const struct part *p, int64_t terms) { return p->step ? (double)(p->tiles * ceil_of(terms, p->step)) : 1; }
 
 /* The best tile of rows x columns by so many threads; false: none that the registers hold. */
 static bool choose_part(const struct device_row *d, int64_t rows, int64_t columns, int64_t terms, int64_t threads,
@@ -90,7 +93,7 @@ static bool choose_part(const struct device_row *d, int64_t rows, int64_t column
             if (p.row_lanes > FEW || wide >= 2 * columns ||
                 4 * (p.row_lanes * lanes + p.row_lanes + lanes) > 3 * d->registers)
                 continue;
-            double work = work_of(&p, terms, threads);
+            double work = work_of(d, &p, terms, threads);
             if (least > 0 && work >= least)
                 continue;
             least = work;
@@ -108,32 +111,20 @@ static int64_t local_nelem(const struct shape *s, const struct attention *x)
            s->product.step * (s->product.column_items * s->product.column_lanes + 1);
 }
 
-double attention_ns(const struct device_row *d, const struct attention_blocks *b)
-{
-    double threads = (double)b->threads, held = (double)(d->unit_local_nbytes / b->local_nbytes), most = (double)d->unit_threads / threads,
-           share = threads / (d->wave * RATIO_GRID_FILL), each = b->n / d->units;
-    held = held > most ? most : held;
-    held = held < 1 ? 1 : held;
-    double step = b->busy_ns * d->units, alone = step / (share < 1 ? share : 1) + (double)b->waits * d->latency;
-    double all = b->turns * __builtin_ceil(each) * step / (held * share < 1 ? held * share : 1),
-           serial = b->turns * __builtin_ceil(each / held) * alone;
-    return all > serial ? all : serial;
-}
-
 static double shape_ns(const struct device_row *d, const struct shape *s, const struct attention *x)
 {
-    double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows),
+    double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows), passes = (double)(x->columns / x->inner),
            turns = (double)ceil_of(x->keys, s->of.keys), threads = (double)s->threads;
     double elements = (double)s->of.rows * s->of.keys / threads;
-    double work = work_of(&s->scores, x->features, s->threads) + (double)(x->columns / x->inner) * work_of(&s->product, s->of.keys, s->threads) +
+    double issued = work_of(d, &s->scores, x->features, s->threads) + passes * work_of(d, &s->product, s->of.keys, s->threads) +
                   STORES * RATIO_GRID_BARRIER / 2 + elements * (ATTENTION_EXPONENTIAL + 2) +
                   2 * (double)s->of.groups * __builtin_ceil(s->of.rows / threads);
-    int64_t waits = (s->scores.step ? x->features / s->scores.step : 1) + (s->product.step ? s->of.keys / s->product.step : 1);
-    struct attention_blocks b = {tiles, turns, 2 * threads * work / d->gflops, s->threads, waits, 4 * s->nelem};
-    double compute = attention_ns(d, &b);
-    double bytes = 4 * tiles * turns * s->of.keys * (double)(x->features + x->columns);
-    double reading = bytes / (d->gbytes * RATIO_GRID_CACHE);
-    return compute > reading ? compute : reading;
+    double steps = steps_of(&s->scores, x->features) + passes * steps_of(&s->product, s->of.keys);
+    struct grid_work work = {
+        .blocks = tiles, .threads = threads, .issued = turns * issued, .steps = turns * steps, .local_nbytes = 4 * (double)s->nelem,
+        .cache_nbytes = 4 * tiles * turns * s->of.keys * (double)(x->features + x->columns),
+    };
+    return cost_of_grid(d, &work, NULL);
 }
 
 /* A block of one wave for each query, whose threads share its keys, and load all factors from memory; 0: two
@@ -142,16 +133,14 @@ static double rows_ns(const struct device_row *d, const struct attention *x)
 {
     double blocks = (double)x->heads * (double)x->queries, keys = (double)x->keys / d->wave;
     double factors = (double)(x->features + x->columns);
-    double work = keys * (factors * (1 + 2 * RATIO_GRID_LOAD) + ATTENTION_EXPONENTIAL + 2) +
-                  ROW_STORES * (RATIO_GRID_BARRIER / 2 + d->wave);
-    /* each key's loads are waited for, and those of some values at once */
-    int64_t waits = x->keys / d->wave + x->keys / FEW, row_nbytes = sat_mul(x->keys, 3 * (int64_t)sizeof(float));
-    struct attention_blocks b = {blocks, 1, 2 * d->wave * work / d->gflops, d->wave, waits, row_nbytes};
-    double compute = attention_ns(d, &b);
-    double reading = 4 * blocks * (double)x->keys * factors / (d->gbytes * RATIO_GRID_CACHE);
-    if (row_nbytes > d->local_nbytes)
+    struct grid_work work = {
+        .blocks = blocks, .threads = d->wave,
+        .issued = keys * (factors * (1 + 2 * cost_grid_load(d)) + ATTENTION_EXPONENTIAL + 2) + ROW_STORES * (RATIO_GRID_BARRIER / 2 + d->wave),
+        .cache_nbytes = 4 * blocks * (double)x->keys * factors,
+    };
+    if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > (int64_t)d->local_nbytes)
         return 0;
-    return compute > reading ? compute : reading;
+    return cost_of_grid(d, &work, NULL);
 }
 
 static bool fill_shape(const struct device_row *d, struct shape *s, const struct attention *x)

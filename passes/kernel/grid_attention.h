@@ -11,13 +11,6 @@ struct attention { int64_t heads, queries, keys, features, inner, columns; enum 
 
 enum { ATTENTION_EXPONENTIAL = 12 };       /* an exponential, in multiply-adds of a thread */
 
-/* A schedule's blocks: how many, of so many threads, which turns, and of each turn what it takes of the whole device, and how
- * often it waits for memory; local memory of a block. */
-struct attention_blocks { double n, turns, busy_ns; int64_t threads, waits, local_nbytes; };
-/* What they take: as fast as the device's units together, or as blocks one behind the other on a unit that holds so many at
- * once, whose steps wait for each other. */
-double attention_ns(const struct device_row *d, const struct attention_blocks *b);
-
 /* How many of its first loops all stores are in: bands. */
 int attention_common(const struct uop *ast);
 int attention_bands(const struct uop *store);

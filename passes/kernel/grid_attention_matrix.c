@@ -70,33 +70,31 @@ static bool fits(const struct tgc *t, const struct tiling *s)
            s->keys * columns_of(s) % threads == 0 && 8 * registers_of(s) <= 7 * d->registers && local_nbytes(s) <= d->local_nbytes;
 }
 
-/* Whether matrices are not multiplied by the units that multiply single numbers. */
-static bool has_matrix_units(const struct tgc *t, const struct tiling *s) { return s->gflops > t->device->gflops; }
-
 /* What a thread issues for a block of keys, in multiply-adds. */
 static double issued(const struct tgc *t, const struct tiling *s)
 {
+    const struct device_row *d = t->device;
     const int *size = s->row->size;
-    double tiles = (double)s->tiles, f = (double)features_of(s), c = (double)columns_of(s), keys = (double)s->keys,
-           a = (double)words_of(s, MATRIX_A), b = (double)words_of(s, MATRIX_B), threads = (double)threads_of(s), rows = (double)rows_of(s);
-    double n = size[MATRIX_N], k = size[MATRIX_K], product = has_matrix_units(t, s) ? 1 : 0;
+    double tiles = (double)s->tiles, f = (double)features_of(s), c = (double)columns_of(s), keys = (double)s->keys, local = cost_grid_local(d),
+           a = local * (double)words_of(s, MATRIX_A), b = local * (double)words_of(s, MATRIX_B), threads = (double)threads_of(s), rows = (double)rows_of(s);
+    double n = size[MATRIX_N], k = size[MATRIX_K], product = device_multiplies_apart(d) ? 1 : 0;
     double scores = f / k * (tiles * a + keys / n * (b + tiles * product)), results = keys / k * (tiles * a + c / n * (b + tiles * product));
-    double copies = (RATIO_GRID_LOAD + 1) * keys * (f + c) / threads;
+    double copies = (cost_grid_load(d) + local) * keys * (f + c) / threads;
     double elements = rows * keys / threads * (ATTENTION_EXPONENTIAL + 4) + rows * c / threads;
     return scores + results + copies + elements + 4 * n + BARRIERS * RATIO_GRID_BARRIER / 2;
 }
 
 static double tiling_ns(const struct tgc *t, const struct tiling *s)
 {
-    const struct device_row *d = t->device;
     double rows = (double)rows_of(s), width = (double)(features_of(s) + columns_of(s));
     double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s)), turns = ceil_div(s->x->keys, s->keys);
-    double arithmetic = 2 * rows * (double)s->keys * width / s->gflops, issue = 2 * (double)threads_of(s) * issued(t, s) / d->gflops;
-    double busy = !has_matrix_units(t, s) ? arithmetic + issue : arithmetic > issue ? arithmetic : issue;
-    struct attention_blocks b = {blocks, turns, busy, threads_of(s), WAITS, local_nbytes(s)};
-    double ns = attention_ns(d, &b);
-    double reading = blocks * turns * (double)s->keys * width * (double)dtype_nbytes(s->row->dtype[MATRIX_A]) / (d->gbytes * RATIO_GRID_CACHE);
-    return ns > reading ? ns : reading;
+    struct grid_work work = {
+        .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = WAITS * turns,
+        .issued = turns * issued(t, s), .matrix_ns = turns * 2 * rows * (double)s->keys * width / s->gflops,
+        .local_nbytes = (double)local_nbytes(s),
+        .cache_nbytes = blocks * turns * (double)s->keys * width * (double)dtype_nbytes(s->row->dtype[MATRIX_A]),
+    };
+    return cost_of_grid(t->device, &work, NULL);
 }
 
 static bool find_row(struct tgc *t, struct tiling *s)
