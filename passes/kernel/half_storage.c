@@ -128,8 +128,8 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     struct uop *src[RANGES_MAX + 8];
     if (!b || u->src[0]->op != OP_BUFFER || b->id >= h->nbuffer || !h->half[b->id])
         return NULL;
-    if (u->op == OP_LOAD)
-        return half_load(h, u, h->half[b->id]);
+    if (u->op == OP_LOAD)        /* halves: a cast back of what was rewritten has become that load itself */
+        return u->dtype == DTYPE_F32 ? half_load(h, u, h->half[b->id]) : NULL;
     for (int i = 0; i < u->nsrc; i++)
         src[i] = u->src[i];
     src[0] = uop_buffer(t, b);

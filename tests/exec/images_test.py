@@ -21,6 +21,16 @@ suite = Suite("device images", jobs=1)      # a driver is one of the process
 ROWS = ("adreno630", "generic-gpu")
 OPTIONS = (("--no-locals",), ("--half-storage", "--no-locals"), ("--half-storage",), ())
 MODELS = {
+    # what is passed on as halves is a result of halves, too
+    "halves of a value": """tg 1
+input %x : f32[4, 8]
+weight %w : f32[8, 8] = normal(seed=1)
+%t = matmul(%x, %w)
+%s = matmul(%t, %w)
+%h = cast(%t) {to=f16}
+output %s
+output %h
+""",
     # padded, so pixels outside are read: a convolution of 3x3, one of 1x1, a pool
     "convolutions": """tg 1
 input %x : f32[1, 8, 12, 12]
