@@ -107,7 +107,7 @@ static bool take_instruction(struct tgc *t, struct product *x, int i, bool excha
         return false;
     c->nm = loop[c->m]->src[0]->vmax;
     c->nn = loop[c->n]->src[0]->vmax;
-    c->nk = range_fixed_size(sum->src[sum->nsrc - 1]);
+    c->nk = x->last_terms;
     find_widths(t, c, factor);
     return c->nk > c->row->size[MATRIX_K];
 }
@@ -326,6 +326,24 @@ static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct
             best[at] = w;
     }
     return n;
+}
+
+double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
+{
+    struct product own = *x;
+    struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
+    struct matrix_choice c = {.x = &own, .nm = x->nrow, .nn = x->ncolumn, .nk = x->last_terms};
+    int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(of);
+    while (x->last_terms % width)
+        width /= 2;
+    c.width[0] = c.width[1] = width;
+    int n = 0;
+    for (int i = 0; device_matrix(t, i, &c.of, &c.gflops); i++) {
+        c.row = matrix_row(c.of);
+        if (c.row->lanes % t->device->wave == 0 && c.row->dtype[MATRIX_A] == of && c.row->dtype[MATRIX_B] == of && c.nk > c.row->size[MATRIX_K])
+            n = list_waves(t, &c, best, n);
+    }
+    return n ? best[0].ns : 0;
 }
 
 /* ------------------------------------------------------------------------------------- the opts */

@@ -1,4 +1,4 @@
-/* grid_product.h - private to grid_tile.c and grid_matrix.c: a sum of products that is to be blocks of tiles. */
+/* grid_product.h - for grid_tile.c, grid_matrix.c, and split_sums.c: a sum of products that is to be blocks of tiles. */
 #ifndef TGC_GRID_PRODUCT_H
 #define TGC_GRID_PRODUCT_H
 
@@ -9,6 +9,7 @@ struct product {
     struct nest m;
     int row, column;
     int64_t nrow, ncolumn, rest, terms, step;
+    int64_t last_terms;          /* of the sum's last loop */
     int64_t unit;                /* elements of a term: of a group of bytes, or 1 */
     int last, outer;             /* of the sum's loops the one with steps, as sum->src[], and the one at which copies stand */
     int vector;                  /* lanes of a thread's vectors of columns; 1: none */
@@ -16,7 +17,11 @@ struct product {
 };
 /* The product under the store; false: there is none that tiles would compute. */
 bool grid_find_product(struct tgc *t, struct uop *store, struct product *x);
-/* What the tile that costs least takes, without an instruction for matrices; 0: there is no tile. */
+/* What the tile that costs least takes, without an instruction for matrices, and by one that multiplies factors of this
+ * dtype; 0: there is none. Of x only sizes are read: from nrow on. */
 double grid_tile_ns(struct tgc *t, const struct product *x);
+double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of);
+/* Terms of a step of a last loop of so many; 0: none are worth it. alone: it is the sum's only loop. */
+int64_t grid_step(int64_t terms, bool alone);
 
 #endif

@@ -85,6 +85,14 @@ static bool rows_are_vectors(const struct product *x, int64_t n)
     return range_fixed_size(row) > 0 && range_fixed_size(row) % n == 0;
 }
 
+int64_t grid_step(int64_t terms, bool alone)
+{
+    for (int64_t step = STEP_MOST; step >= STEP_LEAST; step--)
+        if (terms > 0 && terms % step == 0 && (terms > step || !alone))
+            return step;
+    return 0;
+}
+
 /* The steps of the sum: its last loop, or a part of it; 0: it has none that are worth it. A long loop that no large
  * step divides is covered by steps, the last of which has terms of zeros. */
 static void find_step(struct product *x)
@@ -95,9 +103,8 @@ static void find_step(struct product *x)
     x->terms = 1;
     for (int i = 1; i <= last; i++)
         x->terms = sat_mul(x->terms, most_turns(sum->src[i]));
-    for (int64_t step = STEP_MOST; step >= STEP_LEAST && n && !x->step; step--)
-        if (n % step == 0 && (n > step || last > 1))
-            x->step = step;
+    x->last_terms = n;
+    x->step = grid_step(n, last == 1);
     if (x->step < STEP_FULL && n >= STEPS_COVER * STEP_MOST && !x->m.bytes)
         x->step = STEP_MOST;
     x->outer = x->step == n ? last - 2 : last - 1;

@@ -113,7 +113,6 @@ double cost_full_threads(const struct device_row *d)
     return (double)d->units * d->wave * RATIO_GRID_WAVES;
 }
 
-double cost_tile_threads(const struct device_row *d) { return (double)d->units * d->wave * RATIO_GRID_FILL; }
 double cost_grid_load(const struct device_row *d) { return d->load > 0 ? d->load : RATIO_GRID_LOAD; }
 double cost_grid_local(const struct device_row *d) { return cost_grid_load(d) / 2; }
 
@@ -156,12 +155,4 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
         *limit = memory >= ns ? LIMIT_MEMORY : cache >= ns ? LIMIT_CACHE : factor > 2 ? LIMIT_WAIT
                  : matrix > issue ? LIMIT_MATRIX : LIMIT_ISSUE;
     return ns;
-}
-
-double cost_sum_ns(const struct device_row *d, double results, double terms, double nbytes, double parts, double each, bool tiled)
-{
-    double busy = results * parts * each / (tiled ? cost_tile_threads(d) : cost_full_threads(d));
-    double compute = 2 * results * terms / d->gflops, memory = nbytes / d->gbytes;
-    double added = 2 * 4 * results * parts / (d->gbytes * RATIO_GRID_CACHE) + RATIO_GRID_LAUNCH;
-    return (compute > memory ? compute : memory) / (busy < 1 ? busy : 1) + (parts > 1 ? added : 0);
 }

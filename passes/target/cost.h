@@ -76,12 +76,6 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
 /* A thread's load of a word from memory or the cache, and from local memory, in multiply-adds. */
 double cost_grid_load(const struct device_row *d);
 double cost_grid_local(const struct device_row *d);
-/* Threads that keep a device with a grid busy, where they wait for what all of a block copy. */
-double cost_tile_threads(const struct device_row *d);
-/* ns of a device with a grid for so many sums of products of so many terms, whose operands have nbytes,
- * each in `parts` parts that are added by another kernel; 1: in one. each: threads for a part of a sum. tiled: by
- * blocks that share copies. */
-double cost_sum_ns(const struct device_row *d, double results, double terms, double nbytes, double parts, double each, bool tiled);
 /* Bytes of t's cache that bands should fit: --cache, or the machine's L2; 0: bands are made
  * wherever possible. */
 double cost_cache_nbytes(const struct tgc *t);

@@ -6,8 +6,9 @@
  *      y[m, n] = sum over s  part[s, m, n]                                      a kernel of its own
  *
  * The order of the additions depends on the device's row alone, so results are the same from run to
- * run; no atomic operations. How many parts there are is the cost model's (cost_sum_ns()): threads that
- * a device lacks to hide its memory's latency, against the parts' bytes and another launch.
+ * run; no atomic operations. How many parts there are is the cost model's, that of the kernels' tiles, by instructions
+ * for matrices, too (grid_product.h): blocks that a device lacks to keep its units busy, against the parts' bytes and
+ * another launch.
  *
  * Attention's product of a softmax and values stays with its scores (grid_attention.c, grid_rows.c).
  * A product of a single row whose weights are contiguous along the sum stays as it is: a block's threads
@@ -16,11 +17,13 @@
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
+#include "passes/kernel/grid_product.h"
 #include "passes/passes.h"
 #include "passes/target/cost.h"
-#include "passes/target/target.h"
 
-enum { PARTS_MOST = 64, TERMS_LEAST = 32, TILED_LEAST = 8, SLICES = 32, SLICE_COLUMNS = 8 };
+/* RESULTS_MANY: of a device's threads, from which on no sum goes in parts. SLICES: threads that share a sum of one row
+ * whose columns make lines of memory (grid_slice.c). */
+enum { PARTS_MOST = 64, TERMS_LEAST = 32, RESULTS_MANY = 16, SLICES = 32, SLICE_COLUMNS = 8 };
 
 static double nelem_of(const struct uop *v)
 {
@@ -51,28 +54,88 @@ static bool is_row_of_sums(const struct contraction *c, int axis)
     return (rows < 2 || columns < 2) && f->base->ndim > 0 && (f->axes[f->base->ndim - 1] >> axis & 1);
 }
 
-/* Threads for each sum of a kernel: a thread has some sums, or, of one row with columns that make lines of memory, many
- * threads share one, where there is local memory (grid_slice.c). */
-static double threads_each(const struct tgc *t, const struct contraction *c)
+/* What a factor is in memory: the narrow float that it is widened from, or rounded to (--math). */
+static enum dtype dtype_of(const struct tgc *t, const struct factor *f)
 {
-    bool sliced = contraction_extent(c, ROLE_ROW) < 2 && contraction_extent(c, ROLE_COLUMN) >= SLICE_COLUMNS && !t->no_locals;
-    return sliced ? SLICES : 1. / RATIO_GRID_SUMS;
+    struct uop *v = value_behind(f->value, MOVES_VIEW);
+    return v->op == OP_CAST ? v->src[0]->dtype : t->math != DTYPE_VOID ? t->math : v->dtype;
+}
+
+/* The product as a kernel has it whose sums are of a part each. */
+static struct product product_of(struct tgc *t, const struct contraction *c, int axis, int64_t parts)
+{
+    double rows = contraction_extent(c, ROLE_ROW), columns = contraction_extent(c, ROLE_COLUMN), results = nelem_of(c->sum);
+    int64_t last = c->product->dim[axis]->arg.i / parts;
+    struct product x = {
+        .nrow = (int64_t)rows, .ncolumn = (int64_t)columns, .rest = (int64_t)(results / rows / columns) * parts,
+        .terms = (int64_t)(nelem_of(c->product) / results) / parts, .last_terms = last, .unit = 1,
+    };
+    int64_t lanes = grid_vector_lanes(t);
+    x.vector = x.ncolumn % lanes == 0 ? (int)lanes : 1;
+    x.step = grid_step(last, true);
+    return x;
+}
+
+/* A thread for each sum, which loads both factors of each term; or several that share one. */
+static double each_ns(const struct tgc *t, const struct product *x)
+{
+    const struct device_row *d = t->device;
+    double results = (double)x->nrow * (double)x->ncolumn * (double)x->rest, threads = d->wave;
+    double slices = x->nrow < 2 && x->ncolumn >= SLICE_COLUMNS && !t->no_locals ? SLICES : 1;
+    struct grid_work work = {
+        .blocks = __builtin_ceil(results * slices / threads), .threads = threads,
+        .issued = (double)x->terms / slices * (2 + 2 * cost_grid_load(d)) + (slices > 1 ? SLICES + RATIO_GRID_BARRIER : 0),
+        .cache_nbytes = 4 * (double)x->terms * (double)x->rest * (double)(x->nrow + x->ncolumn),
+    };
+    return cost_of_grid(d, &work, NULL);
+}
+
+/* The parts' sums, by a kernel of its own. */
+static double added_ns(const struct device_row *d, double results, double parts)
+{
+    struct grid_work work = {
+        .blocks = __builtin_ceil(results / d->wave), .threads = d->wave, .issued = parts * (1 + cost_grid_load(d)),
+        .cache_nbytes = 4 * results * (parts + 1),
+    };
+    return cost_of_grid(d, &work, NULL) + RATIO_GRID_LAUNCH;
+}
+
+static double least_of(double ns, double other) { return other > 0 && other < ns ? other : ns; }
+
+/* ns of the sum in so many parts, by the schedule that takes least. */
+static double parts_ns(struct tgc *t, const struct contraction *c, int axis, int64_t parts)
+{
+    const struct device_row *d = t->device;
+    struct product x = product_of(t, c, axis, parts);
+    enum dtype of = dtype_of(t, &c->factor[0]);
+    double memory = (double)dtype_nbytes(of) * (nelem_of(c->factor[0].base) + nelem_of(c->factor[1].base)) / d->gbytes;
+    double ns = each_ns(t, &x);
+    if (x.nrow > 1 && x.ncolumn > 1) {
+        ns = least_of(ns, grid_tile_ns(t, &x));
+        if (dtype_of(t, &c->factor[1]) == of && !t->no_locals)
+            ns = least_of(ns, grid_matrix_ns(t, &x, of));
+    }
+    return (ns > memory ? ns : memory) + (parts > 1 ? added_ns(d, nelem_of(c->sum), (double)parts) : 0);
 }
 
 /* In how many parts the axis' sum takes least; 1: as it is. */
 static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
 {
-    double results = nelem_of(c->sum), terms = nelem_of(c->product) / results, least = 0;
-    double nbytes = 4 * (nelem_of(c->factor[0].base) + nelem_of(c->factor[1].base));
+    struct mem_mark mark = scratch_mark(t);
     int64_t n = c->product->dim[axis]->arg.i, best = 1;
-    bool tiled = contraction_extent(c, ROLE_ROW) >= TILED_LEAST && contraction_extent(c, ROLE_COLUMN) >= TILED_LEAST;
+    double least = 0;
+    if (nelem_of(c->sum) > RESULTS_MANY * cost_full_threads(t->device))
+        return 1;
     for (int64_t parts = 1; parts <= PARTS_MOST && n / parts >= TERMS_LEAST; parts++) {
-        double ns = cost_sum_ns(t->device, results, terms, nbytes, (double)parts, threads_each(t, c), tiled);
-        if (n % parts || (parts > 1 && n / parts % 4) || (parts > 1 && ns >= least))
+        if (n % parts || (parts > 1 && n / parts % 4))
+            continue;
+        double ns = parts_ns(t, c, axis, parts);
+        if (parts > 1 && ns >= least)
             continue;
         least = ns;
         best = parts;
     }
+    scratch_release(t, mark);
     return best;
 }
 
