@@ -14,7 +14,7 @@ from suite import Suite, expect  # noqa: E402
 
 suite = Suite("device_cost")
 TGC = T.find_tgc(suite.parse().build)
-SLACK = 1.03        # a schedule is the best of those that were weighed before it was made, and its program has a little more
+SLACK = 1.1         # a schedule is the best of those that were weighed before it was made, and its program has a little more
 
 
 def product(m, k, n):
