@@ -144,12 +144,19 @@ static double waited(const struct device_row *d, const struct grid_work *w, doub
     return at_least(wait, 1) / at_most(waves / RATIO_GRID_FILL, 1);
 }
 
+/* Of the memory's bandwidth, what so many threads ask for. */
+static double share_of_memory(const struct device_row *d, const struct grid_work *w)
+{
+    double waves = at_most(w->blocks, d->units * held_blocks(d, w)) * w->threads / d->wave / d->units;
+    return at_most(waves / (w->steps > 0 ? RATIO_GRID_FILL : RATIO_GRID_WAVES), 1);
+}
+
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit)
 {
     double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns, rounds = __builtin_ceil(w->blocks / d->units);
     double busy = !w->apart ? issue + matrix : at_least(issue, matrix), factor = busy > 0 ? waited(d, w, busy) : 1;
     double compute = rounds * d->units * busy * factor;             /* some units have nothing to do at the end */
-    double cache = w->cache_nbytes / (device_cache_gbytes(d) * at_most(w->blocks / d->units, 1)), memory = w->memory_nbytes / d->gbytes;
+    double cache = w->cache_nbytes / (device_cache_gbytes(d) * at_most(w->blocks / d->units, 1)), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
     double ns = at_least(at_least(compute, cache), memory);
     if (limit)
         *limit = memory >= ns ? LIMIT_MEMORY : cache >= ns ? LIMIT_CACHE : factor > 2 ? LIMIT_WAIT

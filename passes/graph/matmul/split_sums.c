@@ -77,7 +77,7 @@ static struct product product_of(struct tgc *t, const struct contraction *c, int
 }
 
 /* A thread for each sum, which loads both factors of each term; or several that share one. */
-static double each_ns(const struct tgc *t, const struct product *x)
+static double each_ns(const struct tgc *t, const struct product *x, double nbytes)
 {
     const struct device_row *d = t->device;
     double results = (double)x->nrow * (double)x->ncolumn * (double)x->rest, threads = d->wave;
@@ -85,7 +85,7 @@ static double each_ns(const struct tgc *t, const struct product *x)
     struct grid_work work = {
         .blocks = __builtin_ceil(results * slices / threads), .threads = threads,
         .issued = (double)x->terms / slices * (2 + 2 * cost_grid_load(d)) + (slices > 1 ? SLICES + RATIO_GRID_BARRIER : 0),
-        .cache_nbytes = 4 * (double)x->terms * (double)x->rest * (double)(x->nrow + x->ncolumn),
+        .cache_nbytes = 4 * (double)x->terms * (double)x->rest * (double)(x->nrow + x->ncolumn), .memory_nbytes = nbytes,
     };
     return cost_of_grid(d, &work, NULL);
 }
@@ -108,14 +108,14 @@ static double parts_ns(struct tgc *t, const struct contraction *c, int axis, int
     const struct device_row *d = t->device;
     struct product x = product_of(t, c, axis, parts);
     enum dtype of = dtype_of(t, &c->factor[0]);
-    double memory = (double)dtype_nbytes(of) * (nelem_of(c->factor[0].base) + nelem_of(c->factor[1].base)) / d->gbytes;
-    double ns = each_ns(t, &x);
+    double nbytes = (double)dtype_nbytes(of) * (nelem_of(c->factor[0].base) + nelem_of(c->factor[1].base));
+    double ns = each_ns(t, &x, nbytes);
     if (x.nrow > 1 && x.ncolumn > 1) {
         ns = least_of(ns, grid_tile_ns(t, &x));
         if (dtype_of(t, &c->factor[1]) == of && !t->no_locals)
             ns = least_of(ns, grid_matrix_ns(t, &x, of));
     }
-    return (ns > memory ? ns : memory) + (parts > 1 ? added_ns(d, nelem_of(c->sum), (double)parts) : 0);
+    return (ns > nbytes / d->gbytes ? ns : nbytes / d->gbytes) + RATIO_GRID_LAUNCH + (parts > 1 ? added_ns(d, nelem_of(c->sum), (double)parts) : 0);
 }
 
 /* In how many parts the axis' sum takes least; 1: as it is. */
@@ -130,7 +130,7 @@ static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
         if (n % parts || (parts > 1 && n / parts % 4))
             continue;
         double ns = parts_ns(t, c, axis, parts);
-        if (parts > 1 && ns >= least)
+        if (parts > 1 && ns >= (best == 1 ? RATIO_GRID_SPLIT * least : least))
             continue;
         least = ns;
         best = parts;
