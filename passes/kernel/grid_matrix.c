@@ -338,9 +338,10 @@ double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
         width /= 2;
     c.width[0] = c.width[1] = width;
     int n = 0;
+    /* not those of several waves: whether they read copies in panels is the kernel's, not known by sizes alone */
     for (int i = 0; device_matrix(t, i, &c.of, &c.gflops); i++) {
         c.row = matrix_row(c.of);
-        if (c.row->lanes % t->device->wave == 0 && c.row->dtype[MATRIX_A] == of && c.row->dtype[MATRIX_B] == of && c.nk > c.row->size[MATRIX_K])
+        if (c.row->lanes == t->device->wave && c.row->dtype[MATRIX_A] == of && c.row->dtype[MATRIX_B] == of && c.nk > c.row->size[MATRIX_K])
             n = list_waves(t, &c, best, n);
     }
     return n ? best[0].ns : 0;
