@@ -322,6 +322,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_MATRIX: return apply_matrix(w, o);
     case OPT_SPREAD: return apply_spread(w, o);
     case OPT_KEEP: return apply_keep(w, o);
+    case OPT_TERMS: return apply_terms(w, o);
     case OPT_TREE: return apply_tree(w, o);
     case OPT_SLICE: return apply_slice(w, o);
     case OPT_SHUFFLE: return apply_shuffle(w, o);

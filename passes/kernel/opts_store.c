@@ -241,6 +241,44 @@ static bool put_sum(struct work *w, const struct opt *opt, struct uop *sum, stru
     return true;
 }
 
+/* Whether a sum or a stage would be computed once for each term. */
+static bool has_parts_along(struct tgc *t, struct uop *value, const struct uop *r)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &value, 1, &n);
+    for (int i = 0; i < n; i++)
+        if ((order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE) && uop_depends_on(t, order[i], r))
+            return true;
+    return false;
+}
+
+bool apply_terms(struct work *w, const struct opt *opt)
+{
+    enum { TERMS_MOST = 16 };
+    struct tgc *t = w->t;
+    struct uop *sum, *term[TERMS_MOST], *src[MAX_RANK + 8];
+    int64_t size;
+    if (!work_take_sum(w, opt, opt->axis, &sum))
+        return false;
+    struct uop *r = sum->src[opt->axis + 1];
+    if (sum->nsrc > MAX_RANK || !uop_const_int(r->src[0], &size) || RANGE_AXIS(r->arg.i) != AXIS_LOOP ||
+        RANGE_WORKER(r->arg.i) != WORKER_EACH || opt->n < 2 || opt->n > TERMS_MOST || (opt->n & (opt->n - 1)) ||
+        size % opt->n || size / opt->n < 2)
+        return work_refuse(w, "terms that are added up first are a power of two, which divides the loop's turns");
+    if (has_parts_along(t, sum->src[0], r))
+        return work_refuse(w, "a sum or a stage would be computed for each term");
+    struct uop *q = uop_range(t, uop_int(t, size / opt->n), t->next_range++);
+    work_name_like(t, q, r);
+    for (int64_t i = 0; i < opt->n; i++)
+        term[i] = uop_substitute(t, sum->src[0], r, sym_addi(t, sym_muli(t, q, opt->n), i));
+    for (int64_t n = opt->n / 2; n > 0; n /= 2)
+        for (int64_t i = 0; i < n; i++)
+            term[i] = uop_binary(t, REDUCE_OP(sum->arg.i), term[2 * i], term[2 * i + 1]);
+    for (int i = 0; i < sum->nsrc; i++)
+        src[i] = i == 0 ? term[0] : i == opt->axis + 1 ? q : sum->src[i];
+    return put_sum(w, opt, sum, src, sum->nsrc);
+}
+
 bool apply_divide_sum(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;

@@ -70,6 +70,7 @@ void work_name_like(struct tgc *t, struct uop *u, const struct uop *from);
 
 /* opts_store.c */
 bool apply_divide_sum(struct work *w, const struct opt *opt);
+bool apply_terms(struct work *w, const struct opt *opt);
 bool apply_order_sum(struct work *w, const struct opt *opt);
 bool apply_decide(struct work *w, const struct opt *opt);
 bool apply_stage(struct work *w, const struct opt *opt);
