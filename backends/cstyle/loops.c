@@ -41,10 +41,8 @@ static void set_tile_element(struct writer *w, const struct uop *acc)
 static void write_share(struct writer *w, const struct uop *u, const char *type,
                         const struct expr *size, const char **begin, const char **end)
 {
-    bool of_block = range_is_of_block(u);
-    const char *part = of_block ? "thread" : "part", *parts = of_block ? "threads" : "parts";
-    int64_t most = of_block ? w->f->k->block : w->p->threads;
-    bool wide = strcmp(type, "int") != 0 || sat_mul(u->src[0]->vmax, most) > UINT32_MAX;
+    const char *part = "part", *parts = "parts";
+    bool wide = strcmp(type, "int") != 0 || sat_mul(u->src[0]->vmax, w->p->threads) > UINT32_MAX;
     const char *n = mem_printf(w->t, "(%s)%s", wide ? "uint64_t" : "unsigned",
                                expr_operand(w->p, size, PREC_UNARY));
     *begin = writer_local(w, "begin");
@@ -127,14 +125,17 @@ void loops_range(struct writer *w, const struct uop *u)
         write_place(w, u, type, &size, name);
         return;
     }
-    if (range_is_shared(u) || (range_is_of_block(u) && w->p->backend->barrier)) {
+    /* neighbouring turns are neighbouring threads': so are what they load */
+    bool strided = range_is_of_block(u) && w->p->backend->barrier;
+    if (range_is_shared(u)) {
         write_share(w, u, type, &size, &begin, &end);
     } else if (w->kept[w->position] && uop_is_int(u->src[0], 2)) {
         end = PROGRAM_KEPT_TWICE;
         size = expr_name(end, expr_kind(u->dtype));
     }
-    const char *head = mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name,
-                                  end, name);
+    const char *head = strided ? mem_printf(w->t, "for (%s %s = (%s)thread; %s < %s; %s += (%s)threads)", type, name, type, name,
+                                            end, name, type)
+                               : mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name, end, name);
     if (w->f->k->counts_down && w->depth == 1 && loop_loads(w))
         head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
                           expr_operand(w->p, &size, PREC_ADD), name, name);

@@ -67,6 +67,7 @@ struct region {
     LLVMBasicBlockRef head, exit;/* of a guard: no head; of a place of the grid without a condition: neither */
     value counter, end;
     bool is_kept;                /* a loop of a device's kernel that is not to be unrolled */
+    int64_t step;                /* of its counter; 0: 1 */
 };
 
 struct emit {
@@ -199,8 +200,8 @@ void emit_tile(struct emit *e, const struct uop *u);
 void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool down);
 void loop_close(struct emit *e);
 void guard_open(struct emit *e, const struct uop *u, value cond);         /* NULL: without a condition */
-/* The loop over the part-th of so many equal parts (i64). */
-void range_share(struct emit *e, const struct uop *u, value part, value parts);
+/* The loop over every step-th turn, from number `first` (i32) on. */
+void range_stride(struct emit *e, const struct uop *u, value first, int64_t step);
 void emit_range(struct emit *e, const struct uop *u);
 void emit_acc(struct emit *e, const struct uop *u);
 void emit_assign(struct emit *e, const struct uop *u);

@@ -107,7 +107,7 @@ bool gpu_range(struct emit *e, const struct uop *u)
     int64_t n, between, turns = u->src[0]->vmax;
     bool all = range_is_of_block(u) && uop_const_int(u->src[0], &n) && n == e->k->block;
     if (range_is_of_block(u) && !all) {
-        range_share(e, u, cast_to(e, LLVM_ZEXT, gpu_number(e, "thread", 0), e->i64), const_i64(e, e->k->block));
+        range_stride(e, u, gpu_number(e, "thread", 0), e->k->block);
         return true;
     }
     if (!all && !range_is_grid(u) && !range_is_item(u))

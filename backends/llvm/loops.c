@@ -79,8 +79,8 @@ void loop_close(struct emit *e)
         TGC_BUG(e->t, "a loop is closed that is not open");
     struct region *r = &e->region[--e->nregion];
     if (r->head) {
-        value one = const_int(e, e->l->TypeOf(r->counter), 1);
-        value next = e->l->BuildNSWAdd(e->at, r->counter, one, "");
+        value step = const_int(e, e->l->TypeOf(r->counter), r->step ? r->step : 1);
+        value next = e->l->BuildNSWAdd(e->at, r->counter, step, "");
         LLVMBasicBlockRef here = e->l->GetInsertBlock(e->at);
         e->l->AddIncoming(r->counter, &next, &here, 1);
         if (r->u)
@@ -113,10 +113,11 @@ static value share(struct emit *e, value size, value part, value parts)
     return cast_to(e, LLVM_TRUNC, binary(e, LLVM_UDIV, product, parts), type);
 }
 
-void range_share(struct emit *e, const struct uop *u, value part, value parts)
+void range_stride(struct emit *e, const struct uop *u, value first, int64_t step)
 {
-    value size = offset_wide(e, u->src[0]), next = binary(e, LLVM_ADD, part, const_int(e, e->i64, 1));
-    loop_open(e, u, share(e, size, part, parts), share(e, size, next, parts), false);
+    value size = offset_wide(e, u->src[0]);
+    loop_open(e, u, cast_to(e, LLVM_ZEXT, first, e->l->TypeOf(size)), size, false);
+    e->region[e->nregion - 1].step = step;
 }
 
 void emit_range(struct emit *e, const struct uop *u)
