@@ -220,7 +220,7 @@ static bool apply_divide(struct work *w, const struct opt *opt)
 
 struct merge { struct uop *outer, *inner, *both; int64_t size; };
 
-static bool is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
+bool work_is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
 {
     int n;
     struct uop **order = uop_toposort(t, &u, 1, &n);
@@ -264,6 +264,8 @@ static bool apply_merge(struct work *w, const struct opt *opt)
     struct uop_map by = {.t = t, .scratch = true};
     int64_t total, n;
     struct uop *r, *part[4];
+    if (opt->of == OF_SUM)
+        return apply_merge_sum(w, opt);
     if (!work_take_axis(w, opt, &r, &n))
         return false;
     if (opt->axis + 1 >= o->n || range_is_lane(o->range[opt->axis + 1]) || range_is_lane(r))
@@ -282,7 +284,7 @@ static bool apply_merge(struct work *w, const struct opt *opt)
         map_set(&by, o->from[i], o->to[i]);
     for (int i = 0; i < o->first; i++) {
         part[i] = uop_substitute_all(t, o->store->src[i], &by);
-        if (opt->op == OPT_MERGE && i > 0 && is_split_again(t, part[i], m.both))
+        if (opt->op == OPT_MERGE && i > 0 && work_is_split_again(t, part[i], m.both))
             return work_refuse(w, "a division of the merged loop would be left");
     }
     work_close(w);

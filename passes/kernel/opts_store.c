@@ -241,6 +241,35 @@ static bool put_sum(struct work *w, const struct opt *opt, struct uop *sum, stru
     return true;
 }
 
+bool apply_merge_sum(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *sum, *src[MAX_RANK + 8];
+    struct uop_map by = {.t = t, .scratch = true};
+    int64_t size[2], total;
+    int n = 0;
+    if (!work_take_sum(w, opt, opt->axis, &sum) || !work_take_sum(w, opt, opt->axis + 1, &sum))
+        return false;
+    struct uop *const *r = &sum->src[opt->axis + 1];
+    for (int i = 0; i < 2; i++)
+        if (sum->nsrc > MAX_RANK || !uop_const_int(r[i]->src[0], &size[i]) || RANGE_AXIS(r[i]->arg.i) != AXIS_LOOP ||
+            RANGE_WORKER(r[i]->arg.i) != WORKER_EACH)
+            return work_refuse(w, "loops that are merged have as many turns in each run, and are nothing else yet");
+    if (__builtin_mul_overflow(size[0], size[1], &total) || total > INT32_MAX)
+        return work_refuse(w, "the merged loop would have too many turns");
+    struct uop *both = uop_range(t, uop_int(t, total), t->next_range++);
+    work_name_like(t, both, r[1]);
+    map_set(&by, r[0], sym_div(t, both, uop_int(t, size[1])));
+    map_set(&by, r[1], sym_mod(t, both, uop_int(t, size[1])));
+    for (int i = 0; i < sum->nsrc; i++)
+        if (i != opt->axis + 2)
+            src[n++] = i == opt->axis + 1 ? both : sum->src[i];
+    src[0] = uop_substitute_all(t, sum->src[0], &by);
+    if (work_is_split_again(t, src[0], both))
+        return work_refuse(w, "a division of the merged loop would be left");
+    return put_sum(w, opt, sum, src, n);
+}
+
 /* Whether a sum or a stage would be computed once for each term. */
 static bool has_parts_along(struct tgc *t, struct uop *value, const struct uop *r)
 {

@@ -66,10 +66,13 @@ bool work_is_of_sum(struct work *w, struct uop *store, struct uop *sum);
 struct uop *work_stage_of(struct work *w, struct uop *store, const struct uop *sum);
 /* Whether something is divided that depends on r and is more than r. */
 bool work_is_divided(struct tgc *t, struct uop *u, const struct uop *r);
+/* Whether a division tells turns of the merged loop r apart. */
+bool work_is_split_again(struct tgc *t, struct uop *u, const struct uop *r);
 void work_name_like(struct tgc *t, struct uop *u, const struct uop *from);
 
 /* opts_store.c */
 bool apply_divide_sum(struct work *w, const struct opt *opt);
+bool apply_merge_sum(struct work *w, const struct opt *opt);
 bool apply_terms(struct work *w, const struct opt *opt);
 bool apply_order_sum(struct work *w, const struct opt *opt);
 bool apply_decide(struct work *w, const struct opt *opt);
