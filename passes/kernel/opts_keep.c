@@ -8,7 +8,8 @@
  *
  * An offset is read as digits, each loop one of them: its stride, and its turns. Wherever the memory is read and
  * stored, the threads' digits have to be the same, and no other digit or sum of them may reach into one: so the
- * digits of an element say whose it is.
+ * digits of an element say whose it is. In the AST offsets stay those of the block's memory, which says what is computed;
+ * the linear program has the thread's own (kernel_keep_registers()).
  */
 #include "passes/kernel/opts_work.h"
 
@@ -20,16 +21,23 @@ struct digits { struct digit v[DIGITS_MAX]; int n, nitem; };
 
 static int64_t below(const struct digits *d, int i) { return i ? d->v[i - 1].stride * d->v[i - 1].n : 1; }
 
-/* The digits of the block's threads, lowest first. */
-static bool find_digits(struct work *w, const struct uop *store, struct uop *offset, struct digits *d)
+static bool fail(const char **why, const char *text)
 {
+    *why = text;
+    return false;
+}
+
+/* The digits of the block's threads, lowest first. */
+static bool find_digits(struct tgc *t, const struct uop *store, struct uop *offset, struct digits *d, const char **why)
+{
+    static const char shared[] = "several threads have the same element";
     *d = (struct digits){.n = 0};
     for (int i = store_first_range(store); i < store->nsrc; i++) {
         int64_t stride;
         if (!range_is_item(store->src[i]))
             continue;
-        if (d->n == DIGITS_MAX || !index_stride(w->t, offset, store->src[i], &stride) || stride < 1)
-            return work_refuse(w, "several threads have the same element");
+        if (d->n == DIGITS_MAX || !index_stride(t, offset, store->src[i], &stride) || stride < 1)
+            return fail(why, shared);
         int at = d->n++;
         for (; at > 0 && d->v[at - 1].stride > stride; at--)
             d->v[at] = d->v[at - 1];
@@ -37,8 +45,8 @@ static bool find_digits(struct work *w, const struct uop *store, struct uop *off
     }
     for (int i = 0; i < d->n; i++)
         if (d->v[i].stride % below(d, i))
-            return work_refuse(w, "several threads have the same element");
-    return d->n > 0 || work_refuse(w, "no threads of a block pass the elements on");
+            return fail(why, shared);
+    return d->n > 0 || fail(why, "no threads of a block pass the elements on");
 }
 
 static bool digits_equal(const struct digits *a, const struct digits *b)
@@ -50,9 +58,8 @@ static bool digits_equal(const struct digits *a, const struct digits *b)
 }
 
 /* The offset within the thread's own elements; NULL: it may be another thread's. nelem: of the block. */
-static struct uop *own_offset(struct work *w, struct uop *offset, const struct digits *d, int64_t nelem)
+static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct digits *d, int64_t nelem)
 {
-    struct tgc *t = w->t;
     int64_t used[DIGITS_MAX + 1] = {0}, turns[DIGITS_MAX + 1] = {1}, constant;
     int n;
     struct uop *own = uop_int(t, 0), **order = uop_toposort(t, &offset, 1, &n);
@@ -87,64 +94,96 @@ static struct uop *own_offset(struct work *w, struct uop *offset, const struct d
     return own;
 }
 
-/* Of one store: what it loads and stores of the memory has offsets of the thread's own; in `by`. */
-static bool replace_offsets(struct work *w, struct uop *store, struct uop *memory, struct uop *own, struct digits *d,
-                            struct uop_map *by)
+static struct uop *store_at(struct tgc *t, const struct uop *store, struct uop *memory, struct uop *place)
 {
-    struct tgc *t = w->t;
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++) {
-        struct uop *u = order[i], *src[RANGES_MAX + 8], *v;
-        struct digits here;
-        if ((u->op != OP_LOAD && u->op != OP_STORE) || u->src[0] != memory)
-            continue;
-        if (!find_digits(w, store, u->src[1], &here))
-            return false;
-        if (!digits_equal(d, &here) ||
-            !(v = own_offset(w, u->src[1], d, uop_buffer_of(memory)->dim[0]->arg.i)))
-            return work_refuse(w, "a thread reads or stores another one's element");
-        for (int k = 0; k < u->nsrc; k++)
-            src[k] = k == 0 ? own : k == 1 ? v : u->src[k];
-        if (u->op == OP_LOAD)
-            map_set(by, u, uop_intern(t, OP_LOAD, u->dtype, src, u->nsrc, u->arg));
+    struct uop **src = mem_copy(t, store->src, (size_t)store->nsrc * sizeof *src);
+    src[0] = memory, src[1] = place;
+    return uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
+}
+
+/* The AST with `own` in the place of `memory`; own_places: at the thread's own offsets. NULL: some element is not one
+ * thread's alone. */
+static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *memory, struct uop *own, bool own_places,
+                                  const char **why)
+{
+    struct uop **now = scratch_array(t, (size_t)ast->nsrc, sizeof *now);
+    struct digits first = {.n = 0}, here;
+    int64_t nelem = uop_buffer_of(memory)->dim[0]->arg.i;
+    for (int i = 0; i < ast->nsrc; i++) {
+        struct uop_map by = {.t = t, .scratch = true};
+        struct uop *place = NULL, **order;
+        int n;
+        order = uop_toposort(t, &ast->src[i], 1, &n);
+        for (int j = 0; j < n; j++) {
+            struct uop *u = order[j], *src[RANGES_MAX + 8], *v;
+            if ((u->op != OP_LOAD && u->op != OP_STORE) || u->src[0] != memory)
+                continue;
+            if (u->nsrc > RANGES_MAX + 8 || !find_digits(t, ast->src[i], u->src[1], &here, why))
+                return NULL;
+            first = first.n ? first : here;
+            if (!digits_equal(&first, &here) || !(v = own_offset(t, u->src[1], &here, nelem))) {
+                *why = "a thread reads or stores another one's element";
+                return NULL;
+            }
+            place = own_places ? v : u->src[1];          /* the store is the last of them */
+            for (int k = 2; k < u->nsrc; k++)
+                src[k] = u->src[k];
+            src[0] = own, src[1] = place;
+            if (u->op == OP_LOAD)
+                map_set(&by, u, uop_intern(t, OP_LOAD, u->dtype, src, u->nsrc, u->arg));
+        }
+        now[i] = by.used ? uop_substitute_all(t, ast->src[i], &by) : ast->src[i];
+        if (now[i]->src[0] == memory)
+            now[i] = store_at(t, now[i], own, place);
     }
-    return true;
+    return uop_intern(t, OP_SINK, DTYPE_VOID, now, ast->nsrc, ast->arg);
+}
+
+static int64_t threads_of(const struct uop *store)
+{
+    int64_t n = 1;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        n = range_is_item(store->src[i]) ? sat_mul(n, range_fixed_size(store->src[i])) : n;
+    return n;
 }
 
 bool apply_keep(struct work *w, const struct opt *opt)
 {
-    struct tgc *t = w->t;
-    struct digits d;
+    enum { REGISTERS_NBYTES = 1024 };
     work_close(w);
     struct uop *store = w->ast->src[opt->store], *memory = store->src[0];
     const struct buffer *was = uop_buffer_of(memory);
-    int64_t threads = 1;
+    int64_t threads = threads_of(store);
     if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || !was->is_local || was->ndim != 1 || was->dim[0]->op != OP_CONST)
         return work_refuse(w, "the store passes nothing on in local memory");
-    if (!find_digits(w, store, store->src[1], &d))
-        return false;
-    for (int i = 0; i < d.n; i++)
-        threads = sat_mul(threads, d.v[i].n);
-    if (was->dim[0]->arg.i % below(&d, d.n))
+    if (was->dim[0]->arg.i % threads)
         return work_refuse(w, "several threads have the same element");
-    struct buffer *b = work_new_memory(w, was->dtype, was->dim[0]->arg.i / threads, SPACE_SCRATCH);
-    struct uop *own = uop_buffer(t, b), **now = scratch_array(t, (size_t)w->ast->nsrc, sizeof *now);
+    if (was->dim[0]->arg.i / threads * (int64_t)dtype_nbytes(was->dtype) > REGISTERS_NBYTES)
+        return work_refuse(w, "no thread has registers for its elements");
+    struct buffer *b = work_new_memory(w, was->dtype, was->dim[0]->arg.i, SPACE_SCRATCH);
     b->is_register = true;
-    for (int i = 0; i < w->ast->nsrc; i++) {
-        struct uop_map by = {.t = t, .scratch = true};
-        struct uop *src[RANGES_MAX + 8];
-        now[i] = w->ast->src[i];
-        if (now[i]->nsrc > RANGES_MAX + 8 || !replace_offsets(w, now[i], memory, own, &d, &by))
-            return now[i]->nsrc > RANGES_MAX + 8 ? work_refuse(w, "there are too many loops in each other") : false;
-        for (int k = 0; k < now[i]->nsrc; k++)
-            src[k] = by.used ? uop_substitute_all(t, now[i]->src[k], &by) : now[i]->src[k];
-        if (src[0] == memory) {
-            src[0] = own;
-            src[1] = own_offset(w, now[i]->src[1], &d, was->dim[0]->arg.i);
+    struct uop *ast = replace_memory(w->t, w->ast, memory, uop_buffer(w->t, b), false, &w->why);
+    w->ast = ast ? ast : w->ast;
+    return ast != NULL;
+}
+
+void kernel_keep_registers(struct tgc *t, struct kernel *k)
+{
+    const char *why = NULL;
+    int n = k->nscratch;
+    for (int i = 0; i < n; i++) {
+        struct buffer *was = k->scratch[i];
+        int64_t threads = threads_of(k->ast->src[0]);
+        if (!was->is_register || was->is_own)
+            continue;
+        struct buffer *own = kernel_new_scratch(t, k, was->dtype, was->dim[0]->arg.i / threads);
+        own->is_register = own->is_own = true;
+        k->scratch[i] = k->scratch[--k->nscratch];
+        for (int v = -1; v < k->nvariant; v++) {
+            struct uop **ast = v < 0 ? &k->ast : &k->variant[v].ast;
+            *ast = replace_memory(t, *ast, uop_buffer(t, was), uop_buffer(t, own), true, &why);
+            if (!*ast)
+                TGC_BUG(t, "%s: registers: %s", k->name, why);
         }
-        now[i] = uop_intern(t, OP_STORE, now[i]->dtype, src, now[i]->nsrc, now[i]->arg);
     }
-    w->ast = uop_intern(t, OP_SINK, DTYPE_VOID, now, w->ast->nsrc, (union arg){0});
-    return true;
 }

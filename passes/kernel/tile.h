@@ -140,6 +140,8 @@ struct uop *points_take(struct tgc *t, struct kernel *k, struct uop *store, int 
 bool has_places(struct tgc *t, struct uop *value, struct uop *point, struct uop *row);
 struct uop *stage_places(struct tgc *t, struct kernel *k, struct uop *value, struct uop *point,
                          struct uop *row);
+/* opts_keep.c. What KEEP has put in registers becomes memory of each thread's own, of its elements alone: for linear programs. */
+void kernel_keep_registers(struct tgc *t, struct kernel *k);
 /* New scratch of n elements for the kernel. */
 struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n);
 /* A STAGE as the nest of a store to its scratch, and back. */
