@@ -129,20 +129,68 @@ int grid_longest_loop(const struct uop *sum)
     return best - 1;
 }
 
+static struct uop *find_sum(struct tgc *t, struct uop *store, int number)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_REDUCE && number-- == 0)
+            return order[i];
+    return NULL;
+}
+
+/* Whether a sum's terms along the loop are read as aligned neighbours, so that four of them are one transaction. */
+static bool reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, int lanes)
+{
+    int n;
+    struct uop **order = nest_order(t, sum->src[0], &n);
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        int64_t stride;
+        if (order[i]->op != OP_LOAD || !uop_depends_on(t, order[i]->src[1], r))
+            continue;
+        if (!index_stride(t, order[i]->src[1], r, &stride) || stride != 1 || dtype_nbytes(order[i]->dtype) != 4 || order[i]->nsrc > 2 ||
+            index_divisor(t, sym_sub(t, order[i]->src[1], (struct uop *)(uintptr_t)r)) % lanes)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Terms of the sum that are loaded at once are added up first. Returns the sum as it is then. */
+static struct uop *add_neighbours(struct tgc *t, struct kernel *k, struct uop *sum, struct opt of)
+{
+    int lanes = grid_vector_lanes(t);
+    const struct uop *r = sum->src[of.axis + 1];
+    of.op = OPT_TERMS, of.n = lanes;
+    if (lanes > 1 && r->src[0]->vmax >= of.n * t->device->wave && reads_vectors(t, sum, r, lanes))
+        (void)opt_apply(t, k, NULL, &of, 1, NULL);
+    return find_sum(t, k->ast->src[of.store], of.number);
+}
+
+/* Two of the sum's loops become one, if their terms follow each other: rows and columns of an image. */
+static bool merge_loops(struct tgc *t, struct kernel *k, int at, int number, const struct uop *sum)
+{
+    for (int i = sum->nsrc - 3; i >= 0; i--) {
+        struct opt merge = {.op = OPT_MERGE, .store = at, .of = OF_SUM, .number = number, .axis = i};
+        if (opt_apply(t, k, NULL, &merge, 1, NULL))
+            return true;
+    }
+    return false;
+}
+
 void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
 {
     for (int number = 0;; number++) {
-        struct uop *store = k->ast->src[at], *sum = NULL;
-        int n, left = number;
-        struct uop **order = uop_toposort(t, &store, 1, &n);
-        for (int i = 0; i < n && !sum; i++)
-            if (order[i]->op == OP_REDUCE && left-- == 0)
-                sum = order[i];
+        struct uop *sum = find_sum(t, k->ast->src[at], number);
+        while (sum && merge_loops(t, k, at, number, sum))
+            sum = find_sum(t, k->ast->src[at], number);
         if (!sum)
             return;
         bool exchanged = threads == t->device->shuffle && sum->dtype == DTYPE_F32;
         struct opt tree[2] = {{.op = exchanged ? OPT_SHUFFLE : OPT_TREE, .store = at, .of = OF_SUM, .number = number,
                                .axis = grid_longest_loop(sum), .n = threads}};
+        sum = add_neighbours(t, k, sum, tree[0]);
         double turns = (double)sum->src[tree[0].axis + 1]->src[0]->vmax;
         while (!exchanged && turns < RATIO_GRID_SUM * (double)tree[0].n && tree[0].n >= 4 * STEP)
             tree[0].n /= 2;                              /* the others have no term of it */
@@ -173,23 +221,22 @@ static void list_blocks(struct place_list *l, struct tgc *t, const struct rows *
     list_grid(l, tag, size, n);
 }
 
-bool grid_rows(struct tgc *t, struct kernel *k, int at)
+/* A block for each row, whose threads have every so many columns, vectors of `lanes` neighbours. */
+static bool apply_rows(struct tgc *t, struct kernel *k, int at, const struct rows *x, int lanes)
 {
-    struct rows x;
     struct place_list l;
     struct kernel trial = *k;
-    struct uop *store = k->ast->src[at];
-    if (!find_rows(t, store, &x) ||
-        (x.columns < 0 && (x.results >= cost_full_threads(t->device) || x.terms < RATIO_GRID_SUM * t->device->wave)))
-        return false;
-    int threads = choose_threads(t, &x);
+    int threads = choose_threads(t, x), tag = LOOP_GIVEN + x->columns - x->first;
     struct block_of block = {threads, 1, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};
+    int64_t columns = x->columns < 0 ? 0 : range_fixed_size(x->store->src[x->columns]);
     list_begin(&l, t, k->ast, at);
-    grid_place_stages(&l, t, store);
-    if (x.columns >= 0)
-        list_cover(&l, range_fixed_size(store->src[x.columns]), LOOP_GIVEN + x.columns - x.first, &block);
-    list_blocks(&l, t, &x, x.columns >= 0 && spreads_columns(t, &x, threads));
-    if (x.columns >= 0)
+    grid_place_stages(&l, t, x->store);
+    if (lanes > 1)
+        list_vector(&l, tag, columns, lanes);
+    if (x->columns >= 0)
+        list_cover(&l, columns / lanes, tag, &block);
+    list_blocks(&l, t, x, x->columns >= 0 && spreads_columns(t, x, threads));
+    if (x->columns >= 0)
         list_add(&l, OPT_ITEM, LOOP_COLUMN_ITEMS);
     else
         list_add(&l, OPT_FIRST, -1)->n = threads;
@@ -198,4 +245,19 @@ bool grid_rows(struct tgc *t, struct kernel *k, int at)
     grid_share_sums(t, &trial, at, threads);
     *k = trial;
     return true;
+}
+
+bool grid_rows(struct tgc *t, struct kernel *k, int at)
+{
+    struct rows x;
+    struct uop *store = k->ast->src[at];
+    int lanes = grid_vector_lanes(t);
+    if (!find_rows(t, store, &x) ||
+        (x.columns < 0 && (x.results >= cost_full_threads(t->device) || x.terms < RATIO_GRID_SUM * t->device->wave)))
+        return false;
+    /* as many vectors as keep the block's threads busy */
+    bool vectors = x.columns >= 0 && lanes > 1 &&
+                   range_fixed_size(store->src[x.columns]) >= (int64_t)lanes * choose_threads(t, &x) &&
+                   grid_vector_fits(t, store, x.columns, lanes);
+    return (vectors && apply_rows(t, k, at, &x, lanes)) || apply_rows(t, k, at, &x, 1);
 }
