@@ -352,6 +352,19 @@ static bool wants_halo(struct plan *p, const struct node *n)
     return contraction ? repeats > most : n->nuse > PLACES && repeats > 1;
 }
 
+/* A sum's result, of a shape without the summed axes, that is a part of a concat and is read elsewhere, too: it is
+ * computed where it is stored, and so in the concat (store_inside.c). On a processor a copy is little beside a layer. */
+static bool is_joined_sum(struct plan *p, const struct node *n)
+{
+    bool joined = false;
+    if (p->noopt || !device_has_grid(p->t) || n->u->op != OP_RESHAPE || n->u->src[0]->op != OP_REDUCE || !n->use ||
+        node_has_one_segment(n))
+        return false;
+    for (const struct use *u = n->use; u; u = u->next)
+        joined |= u->root && u->seg->start;
+    return joined;
+}
+
 void plan_decide(struct plan *p, struct node *n)
 {
     struct uop *v = n->u;
@@ -363,7 +376,7 @@ void plan_decide(struct plan *p, struct node *n)
     if (table)
         keep_key(p, v);
     if (table || v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS ||
-        wants_halo(p, n))
+        wants_halo(p, n) || is_joined_sum(p, n))
         plan_realize(p, n);
     else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) &&
              !(n->must && v->op == OP_IOTA))

@@ -51,6 +51,10 @@ NETS = {
         "input %x : f32[1, 8, 9, 9]\nweight %u : f32[16, 8, 1, 1] = normal(seed=3)\nweight %w : f32[64, 16, 1, 1] = normal(seed=1)\nweight %v : f32[64, 16, 3, 3] = normal(seed=2)\n"
         "%s0 = conv2d(%x, %u)\n%s = relu(%s0)\n%a0 = conv2d(%s, %w)\n%a = relu(%a0)\n%b0 = conv2d(%s, %v) {padding=1}\n%b = relu(%b0)\n%y = concat(%a, %b) {axis=1}\n",
         {}, None),
+    "layers that join all that came before": (
+        "input %x : f32[1, 8, 9, 9]\nweight %u : f32[8, 8, 3, 3] = normal(seed=3)\nweight %w : f32[8, 16, 3, 3] = normal(seed=1)\nweight %v : f32[8, 24, 3, 3] = normal(seed=2)\n"
+        "%p = relu(%x)\n%a = conv2d(%p, %u) {padding=1}\n%c = concat(%p, %a) {axis=1}\n%r = relu(%c)\n%b = conv2d(%r, %w) {padding=1}\n"
+        "%d = concat(%p, %a, %b) {axis=1}\n%s = tanh(%d)\n%e = conv2d(%s, %v) {padding=1}\n%f = concat(%p, %a, %b, %e) {axis=1}\n%y = sigmoid(%f)\n", {}, None),
     "softmax": ("input %x : f32[7, 300]\n%y = softmax(%x) {axis=-1}\n", {}, True),
     "softmax of a run's columns": ("input %x : f32[5, N<=200]\n%y = softmax(%x) {axis=-1}\n", {"N": 131}, True),
     "layer norm": ("input %x : f32[9, 150]\nweight %s : f32[150] = normal(seed=1)\nweight %b : f32[150] = normal(seed=2)\n%y = layer_norm(%x, %s, %b) {axis=-1, eps=1e-5}\n",
@@ -78,7 +82,7 @@ NETS = {
 
 BLOCKS = ("attention of more keys than rows fit", "attention in a window", "attention with a mask that hides by numbers")     # of keys
 # launches: nothing is copied to get a border
-LAUNCHES = {"one row of a long sum, by groups of threads": 1, "a norm and its product, for each block's columns": 1, "a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
+LAUNCHES = {"layers that join all that came before": 8, "one row of a long sum, by groups of threads": 1, "a norm and its product, for each block's columns": 1, "a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
 
 # what a kernel has of vectors: columns that a thread reads of the copy, elements but for the last ones
 VECTORS = {"a product of rows that end anywhere, in steps that its sum does not": r"load_aligned_f32x4\(local(.|\n)*fmaf\(",
