@@ -238,7 +238,7 @@ def products(kinds, small):
         return [product(kind, 8, 24, 32) for kind in kinds]
     squares = [(size, size, size) for size in (1024, 4096, 8192)]
     layers = [(m, n, k) for m in (1, 16, 128, 4096) for n, k in ((4096, 4096), (14336, 4096), (4096, 14336))]
-    return [product(kind, *shape) for kind in kinds for shape in squares + layers]
+    return [product(kind, *shape) for kind in kinds for shape in dict.fromkeys(squares + layers)]
 
 
 # resnet50's convolutions that differ: channels in, out, kernel, stride, side of the input, how many of them

@@ -332,7 +332,8 @@ double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
 {
     struct product own = *x;
     struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
-    struct matrix_choice c = {.x = &own, .nm = x->nrow, .nn = x->ncolumn, .nk = x->last_terms};
+    struct pads pads = {.n = 0};
+    struct matrix_choice c = {.x = &own, .nm = x->nrow, .nn = x->ncolumn, .nk = x->last_terms, .pads = &pads};
     int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(of);
     while (x->last_terms % width)
         width /= 2;
