@@ -163,7 +163,8 @@ def check_program(tgc, scratch, model, sizes, tgc_options, compiler, flags, dyna
 
 def check_opencl(tgc, scratch, model, size):
     need_device()
-    check_program(tgc, scratch, model, [size], ("--target=opencl",), "gcc", ("-O1",))
+    # PoCL's row: what it makes of barriers in a condition is wrong, see docs/limits.md
+    check_program(tgc, scratch, model, [size], ("--target=opencl", "--cpu=pocl"), "gcc", ("-O1",))
 
 
 # How models are compiled for the emulated device: target, options, what it is told of itself. The model's number chooses two of them.
