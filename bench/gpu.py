@@ -209,7 +209,7 @@ def node_programs(options):
         raise Failed(f"nodes: needs the onnx package: {why}") from None
     cases, found = N.load_cases(str(options.work)), {}
     for name, told in list(N.read_lists()[0].items())[::options.every]:
-        if name not in cases or told or not re.search(options.only, name) or N.libraries_of(cases[name]):
+        if name not in cases or told or not re.search(options.only, name) or N.reads_images(cases[name]):
             continue
         case = cases[name]
         words = [word for word in N.case_options(case, None, ()) if word != "--target=cuda"]

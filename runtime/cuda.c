@@ -266,6 +266,30 @@ static inline uint32_t bits_f32(float v) { return __float_as_uint(v); }
 //@ cuda_float_bits
 static inline float float_bits(uint32_t u) { return __uint_as_float(u); }
 
+//@ cuda_f16_to_f32
+static inline float f16_to_f32(uint16_t h)
+{
+#ifdef TGC_HALF_MODEL
+    return (float)__builtin_bit_cast(TGC_HALF_MODEL, h);
+#else
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(h));
+    return v;
+#endif
+}
+
+//@ cuda_f32_to_f16
+static inline uint16_t f32_to_f16(float v)
+{
+#ifdef TGC_HALF_MODEL
+    return __builtin_bit_cast(uint16_t, (TGC_HALF_MODEL)v);
+#else
+    uint16_t h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
+    return h;
+#endif
+}
+
 //@ cuda_bits_f64
 static inline uint64_t bits_f64(double v) { return (uint64_t)__double_as_longlong(v); }
 

@@ -373,7 +373,10 @@ bool pass_drop_idle(struct tgc *t, struct schedule *s, struct kernel *k)
 bool pass_collect(struct tgc *t, struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++)
-        kernel_keep_registers(t, s->kernel[i]);
+        if (s->kernel[i]->like)
+            twin_follow(t, s->kernel[i]);             /* whose program has changed before */
+        else
+            kernel_keep_registers(t, s->kernel[i]);
     schedule_collect_buffers(t, s);                   /* packed weights are new buffers */
     return true;
 }

@@ -201,9 +201,12 @@ def decoder_flags():
     return tuple(flags)
 
 
+def reads_images(case):
+    return any(node.op_type == "ImageDecoder" for node in case.model.graph.node)
+
+
 def libraries_of(case):
-    images = any(node.op_type == "ImageDecoder" for node in case.model.graph.node)
-    return decoder_flags() if images else ()
+    return decoder_flags() if reads_images(case) else ()
 
 
 def run_case(tgc, case, folder, options=(), flags=(T.LEVEL,), compiler="gcc", told=False):

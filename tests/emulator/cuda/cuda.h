@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "../half.h"
+
 #define __global__
 #define __device__
 #define __shared__ static
@@ -24,6 +26,7 @@ __attribute__((noduplicate)) void emulator_bulk_wait(uint64_t *at, unsigned pari
 void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 }
 #define TGC_MATRIX_MODEL emulator_matrix
+#define TGC_HALF_MODEL half
 extern "C" {
 __attribute__((convergent, noduplicate)) void emulator_copy(void *to, const void *from, uint32_t nbytes, uint32_t valid);
 __attribute__((convergent, noduplicate)) void emulator_rows(uint32_t *words, const void *row, uint32_t n, uint32_t across);
