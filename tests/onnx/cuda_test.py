@@ -326,6 +326,36 @@ def products(tgc, folder, text, options, opts):
 
 
 # What is wrong with a product's kernel: name, what becomes what, and what the emulated device says.
+LAYER = """weight %w{i} : f16[384, 128] = normal(std=0.1, seed={i})
+weight %u{i} : f16[384] = normal(seed={i})
+weight %o{i} : f16[128, 128] = normal(std=0.1, seed={i})
+%p{i} = linear({x}, %w{i}, %u{i})
+%qs{i} = slice(%p{i}) {{axis=2, start=0, end=128}}
+%qr{i} = reshape(%qs{i}) {{shape=[1, 197, 2, 64]}}
+%q{i} = permute(%qr{i}) {{perm=[0, 2, 1, 3]}}
+%ks{i} = slice(%p{i}) {{axis=2, start=128, end=256}}
+%kr{i} = reshape(%ks{i}) {{shape=[1, 197, 2, 64]}}
+%k{i} = permute(%kr{i}) {{perm=[0, 2, 1, 3]}}
+%vs{i} = slice(%p{i}) {{axis=2, start=256, end=384}}
+%vr{i} = reshape(%vs{i}) {{shape=[1, 197, 2, 64]}}
+%v{i} = permute(%vr{i}) {{perm=[0, 2, 1, 3]}}
+%a{i} = attention(%q{i}, %k{i}, %v{i})
+%b{i} = permute(%a{i}) {{perm=[0, 2, 1, 3]}}
+%c{i} = reshape(%b{i}) {{shape=[1, 197, 128]}}
+%l{i} = linear(%c{i}, %o{i})
+%d{i} = add({x}, %l{i})
+"""
+
+
+def alike(tgc, folder):
+    """Attentions that are alike share a kernel, whose registers are their own."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(f"tg 1\ninput %x : f16[1, 197, 128]\n{LAYER.format(i=0, x='%x')}{LAYER.format(i=1, x='%d0')}output %d1\n")
+    twin.check_model(tgc, folder / "net.tg", folder / "run")
+    kernels = (folder / "run" / "m.cu").read_text()
+    expect(re.search(r"\* the same: .*attention", kernels) and "m16n8k16_f16(" in kernels, "no attention is like another")
+
+
 MISTAKES = [("lanes that diverge", r"( +)(m16n8k16_f16\((?:sum|acc))", r"\1if (thread % 2) \2", "divergent operation of a sub-group: .*MATRIX_PRODUCT"),
             ("copies that nobody waits for", r"wait_copies<\d>\(\);", "", "reads .* of local memory '.*', which nobody has written"),
             ("a wait for a group too few", r"wait_copies<(\d)>", lambda found: f"wait_copies<{int(found[1]) + 1}>", "reads .* of local memory '.*', which nobody has written"),
@@ -502,6 +532,7 @@ def main():
     suite.add("LLVM: an architecture that it does not know", lower_target, tgc, scratch / "lower")
     suite.add("LLVM: a kernel out of bounds", broken_by_llvm, tgc, scratch / "broken-llvm", kernel_ir.VERSIONS[0])
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
+    suite.add("attention by matrices: two that are alike", alike, tgc, scratch / "alike")
     suite.add("matrices: blocks with more memory than kernels declare", large_blocks, device, tgc, scratch / "matrices-large")
     suite.add("matrices: banks of local memory", banks, tgc, scratch / "matrices-banks")
     for number, (name, wrong, by, words) in enumerate(MISTAKES):
