@@ -237,16 +237,16 @@ def node(device, tgc, case, folder, told, row, options, facts):
 
 
 def broken_program(tgc, folder, build):
-    """An emitted program, one of whose kernels stores one element too far: a status, and the line of the kernel's text."""
+    """An emitted program, one of whose kernels stores one vector too far: a status, and the line of the kernel's text."""
     T.scratch(folder)
     T.emit(tgc, ROOT / "models" / "mlp.tg", folder / "net.c", "--target=opencl", "--dim", "B=2")
     text = (folder / "net.c").read_text()
-    broken = re.sub(r"\by\[([^]]*)\] = ", r"y[\1 + 1] = ", text, count=1)
-    expect(broken != text, "no kernel stores to y[...]")
+    broken = re.sub(r"(store_aligned_f32x4\(global, &y\[[^]]*)\]", r"\1 + 4]", text, count=1)
+    expect(broken != text, "no kernel stores vectors to y[...]")
     (folder / "net.c").write_text(broken)
     T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
     done = T.run([folder / "net", "--selftest"], env=emulator.environment(build, cache=folder / "kernels"))
-    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1\] = ", done.err),
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: store_aligned_f32x4\(global, &y\[.* \+ 4\]", done.err),
            done.describe())
 
 
