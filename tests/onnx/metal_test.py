@@ -313,16 +313,16 @@ def each_call_fails(tgc, model, folder, build):
 
 
 def broken_program(tgc, folder, build):
-    """A kernel that stores one element too far: a status, and the line of its text."""
+    """A kernel that stores one vector too far: a status, and the line of its text."""
     T.scratch(folder)
     emit(tgc, ROOT / "models" / "mlp.tg", folder, "net", "--dim", "B=2")
     text = (folder / "net.c").read_text()
-    broken = re.sub(r"\by\[([^]]*)\] = ", r"y[\1 + 1] = ", text, count=1)
+    broken = re.sub(r"\by\[([^]]*)\](?=, | = )", r"y[\1 + 4]", text, count=1)
     expect(broken != text, "no kernel stores to y[...]")
     (folder / "net.c").write_text(broken)
     T.build(folder / "net.c", folder / "net", "gcc", ("-O0", *emulator.METAL_FLAGS))
     done = T.run([folder / "net", "--selftest"], env=environment(build, folder))
-    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: y\[.* \+ 1\] = ", done.err), done.describe())
+    expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: .*\by\[.* \+ 4\]", done.err), done.describe())
 
 
 def sharing(tgc, folder, build):
