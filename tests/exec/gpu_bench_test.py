@@ -123,7 +123,7 @@ def main():
     suite.add("init", opened, device, tgc, scratch / "init")
     suite.add("what is wrong", wrong, device, tgc, scratch / "wrong")
     suite.add("sizes", without_device, tgc, scratch / "sizes", "sizes", r"\| digits( \| \d+\.\d){5} \|")
-    suite.add("estimate", without_device, tgc, scratch / "estimate", "estimate", "sm_80: instructions of", r"\| digits, 4 kernels \| 0\.0")
+    suite.add("estimate", without_device, tgc, scratch / "estimate", "estimate", "sm_80: instructions of", r"\| digits, 3 kernels \| 0\.0")
     suite.add("no driver", without_driver, tgc, scratch / "no_driver")
     suite.add("check, whole", right, device, tgc, scratch / "check-all", slow=True)
     for part in ("gemm", "conv", "attention", "models"):

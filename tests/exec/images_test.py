@@ -36,7 +36,7 @@ output %h
 input %x : f32[1, 8, 12, 12]
 weight %w : f32[16, 8, 3, 3] = kaiming_uniform(seed=1)
 weight %v : f32[8, 16, 3, 3] = kaiming_uniform(seed=2)
-weight %u : f32[8, 8, 1, 1] = kaiming_uniform(seed=3)
+weight %u : f32[32, 8, 1, 1] = kaiming_uniform(seed=3)
 %a = conv2d(%x, %w) {padding=1}
 %b = relu(%a)
 %c = conv2d(%b, %v) {padding=1}

@@ -147,8 +147,9 @@ def lanes_that_diverge(tgc, folder):
 
 def shuffles(tgc, folder):
     """Rows whose block is one wave are summed up by instructions between lanes, without a barrier, on waves of 32 and 64."""
-    path = ROOT / "models" / "layer_norm.tg"
-    for arch in ("gfx1100", "gfx90a"):
+    for arch, columns in (("gfx1100", 100), ("gfx90a", 128)):
+        path = T.scratch(folder) / "rows.tg"
+        path.write_text(f"tg 1\ninput %x : f32[64, {columns}]\nweight %w : f32[{columns}] = normal(seed=1)\n%y = layer_norm(%x, %w, %w) {{axis=-1, eps=1e-5}}\noutput %y\n")
         twin.check_model(tgc, path, folder / arch, f"--cpu={arch}", device=f"version={arch}")
         for compiler, words in (("llvm", r"ds_bpermute_b32|ds_swizzle_b32|_dpp"), ("clang", r"quad_perm:\[1,0,3,2\][^$]*swizzle\(SWAP,16\)")):
             compile_by(tgc, path, folder / arch, compiler, arch)
