@@ -173,7 +173,8 @@ static const struct program_vectors *compute_vectors(struct program *p)
     v->rtol = rounds ? half_rtol : default_rtol;
     v->atol = rounds ? half_atol : default_atol;
     for (int i = 0; i < s->noutput && !rounds; i++) {
-        bool bf16 = result[i]->dtype == DTYPE_BF16, f16 = result[i]->dtype == DTYPE_F16 && device_multiplies(p->t, DTYPE_F16);
+        bool multiplies = device_multiplies(p->t, result[i]->dtype), bf16 = multiplies && result[i]->dtype == DTYPE_BF16,
+             f16 = multiplies && result[i]->dtype == DTYPE_F16;
         v->rtol = fmax(v->rtol, bf16 ? bf16_rtol : f16 ? f16_rtol : 0);
         v->atol = fmax(v->atol, bf16 ? bf16_atol : f16 ? f16_atol : 0);
     }
