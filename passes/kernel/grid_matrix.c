@@ -12,7 +12,8 @@
  * itself gets copies in panels (SWIZZLE), and several waves are one, of so many lanes.
  *
  * Copies are of as many neighbours as lie together at multiples of 4, 8 or 16 bytes, and come asynchronously, some
- * steps ahead, where the device has instructions for that.
+ * steps ahead, where the device has instructions for that; or as boxes, by an engine, to panels. What that does not
+ * take (rows of pixels that are divided, sizes of the run's, rows at no multiples of 16 bytes) comes as without it.
  *
  * The model: the instruction's rate, of tiles that reach beyond the result, too; what the threads issue besides
  * to load tiles and to copy, meanwhile if the device has units for matrices beside those of its threads;
@@ -30,8 +31,8 @@ enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES
 /* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are what limits, many cost the same: the
  * first of equals is taken, so these are in the order in which least is issued, and least waits; longest steps are first, too. */
 struct stages { int parts; enum transfer how; };
-static const struct stages stages[] = {{3, TRANSFER_ASYNC}, {4, TRANSFER_ASYNC}, {2, TRANSFER_ASYNC},
-                                       {2, TRANSFER_REGISTERS}, {1, TRANSFER_REGISTERS}};
+static const struct stages stages[] = {{4, TRANSFER_BULK}, {3, TRANSFER_BULK}, {2, TRANSFER_BULK}, {3, TRANSFER_ASYNC}, {4, TRANSFER_ASYNC},
+                                       {2, TRANSFER_ASYNC}, {2, TRANSFER_REGISTERS}, {1, TRANSFER_REGISTERS}};
 enum { STAGES = sizeof stages / sizeof *stages };
 
 struct matrix_choice;
@@ -201,11 +202,15 @@ static int64_t copied_nbytes(const struct tgc *t, const struct matrix_choice *c,
 
 static bool comes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
+    bool bulk = w->by.how == TRANSFER_BULK;
     if (w->by.how == TRANSFER_REGISTERS)
         return true;
+    /* boxes' rows are one behind the other: of tiles that are loaded, rows would begin in the same banks */
+    if (bulk && (!device_copies_boxes(t) || !reads_copies(c)))
+        return false;
     for (int side = 0; side < 2; side++) {
         int64_t nbytes = width_of(c, w, side) * (int64_t)dtype_nbytes(c->row->dtype[side]);
-        if (nbytes < COPY_NBYTES_LEAST || !device_copies(t, nbytes))
+        if (nbytes < (bulk ? BULK_ALIGNED : COPY_NBYTES_LEAST) || (!bulk && !device_copies(t, nbytes)))
             return false;
     }
     return true;
@@ -291,7 +296,7 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     /* for each k of the instruction: words of tiles, products, a thread's part of the copies, barriers */
     double words = (double)(w->tiles[0] * matrix_elements(r, MATRIX_A) + w->tiles[1] * matrix_elements(r, MATRIX_B)) * bytes / 4;
     double copies = 0;
-    for (int side = 0; side < 2; side++)
+    for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)       /* one thread starts boxes */
         copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
                   (threads * (double)width_of(c, w, side));
     double products = apart ? (double)(w->tiles[0] * w->tiles[1]) : 0;
@@ -407,7 +412,7 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     o->of = OF_SUM, o->number = number, o->by = c->of, o->to = list_position(&l, LOOP_N);
     for (int i = 0; i < 2; i++) {
         o = add_of_sum(&l, OPT_LOCAL, number, axis);
-        o->n = pad_of(t, c, w, side_of_operand(c, i)), o->operand = i, o->to = (int)width_of(c, w, side_of_operand(c, i));
+        o->n = pad_of(t, c, w, side_of_operand(c, i)), o->operand = i, o->to = w->by.how == TRANSFER_BULK ? 0 : (int)width_of(c, w, side_of_operand(c, i));
     }
     for (int i = 0; i < 2 && reads_copies(c); i++) {
         o = add_of_sum(&l, OPT_SWIZZLE, number, 0);
@@ -423,6 +428,16 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     return true;
 }
 
+/* With copies by the threads, where what is to come in bulk is no box. */
+static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
+{
+    struct wave_tile other = *w;
+    if (apply_waves(t, k, store, w->of, w))
+        return true;
+    other.by.how = TRANSFER_ASYNC;
+    return w->by.how == TRANSFER_BULK && comes(t, w->of, &other) && apply_waves(t, k, store, w->of, &other);
+}
+
 bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct product *x = scratch_array(t, 1, sizeof *x);
@@ -435,7 +450,7 @@ bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
         n = list_waves(t, &c[i], best, n);
     double scalar = n ? grid_tile_ns(t, x) : 0;
     for (int i = first; i < n; i++)
-        if ((scalar <= 0 || best[i].ns < scalar) && apply_waves(t, k, store, best[i].of, &best[i]))
+        if ((scalar <= 0 || best[i].ns < scalar) && apply_some(t, k, store, &best[i]))
             return true;
     return false;
 }

@@ -196,6 +196,15 @@ def refused(folder):
         expect(done.returncode == 1 and words in done.stderr, done.stderr)
 
 
+def chosen(folder):
+    """The cost model takes boxes where the engine does, else copies by the threads: rows of 4088 bytes, a device without it."""
+    T.scratch(folder)
+    for n, device, how in ((2048, "sm_90a", "bulk"), (2044, "sm_90a", "async"), (2048, "sm_120", "async")):
+        (folder / "net.tg").write_text(GEMM.format(m=2048, n=n, k=512))
+        done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", f"--cpu={device}"], cwd=folder)).out.decode()
+        expect(f"how={how}" in done, f"{n}, {device}: {done}")
+
+
 def main():
     suite.parse()
     build_folder = suite.options.build
@@ -213,6 +222,7 @@ def main():
     suite.add("devices that lack something", other_devices, device, scratch / "lacks")
     suite.add("each call of init fails", each_call_fails, device, scratch / "fails")
     suite.add("memory of the caller's", bound, scratch / "bound")
+    suite.add("what the model chooses", chosen, scratch / "chosen")
     suite.add("what is refused", refused, scratch / "refused")
     suite.main()
 
