@@ -10,7 +10,9 @@
  * eval_host.c      the host functions
  * eval.c           what is computed when; the exported functions
  * eval_memory.c    what kernels read and write
- * eval_linear.c    linear programs
+ * eval_linear.c    linear programs, as instructions
+ * eval_linear_code.c    ... which it makes of them
+ * eval_linear_memory.c  ... which load and store
  * eval_kernel.c    kernels' ASTs
  */
 #ifndef TGC_EVAL_H
@@ -244,5 +246,120 @@ struct eval_memory {
 int eval_memory_of(struct eval_memory *m, const struct buffer *b);
 union scalar eval_memory_get(const struct memory *m, int64_t at);
 void eval_memory_free(struct eval_memory *m);
+
+/* -------------------------------------------------------------------------- eval_linear_code.c */
+
+enum code {
+    CODE_ALU,
+    CODE_LOAD,
+    CODE_STORE,
+    CODE_TRANSFER,               /* COPY, at once: that is one of the times at which it may be there */
+    CODE_OPEN,
+    CODE_CLOSE,
+    CODE_COPY,
+    CODE_PICK,
+    CODE_LANE,
+    CODE_FOLD,
+    CODE_INTRINSIC,
+    CODE_MATRIX,
+    CODE_NEAREST,
+    CODE_COUNT,
+    CODE_NARROW,
+    CODE_GATHER,
+    CODE_RAMP,
+    CODE_SKIP_UNLESS,
+    CODE_BARRIER,
+    CODE_MBAR,                   /* by op: MBAR_INIT, MBAR_ARRIVE, MBAR_WAIT */
+    CODE_BULK,
+    CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind the end of the phase */
+    CODE_TAKE,                   /* likewise: another thread's value */
+    CODE_LANES_INIT,
+    CODE_LANES_GET,
+    CODE_LANES_SET
+};
+struct linstr {
+    enum code code;
+    enum op op;
+    enum dtype dtype, sdtype;
+    int dst, src[4], nsrc;
+    /* lanes of the result, or of a stored value; those in memory; the stride between them */
+    int lanes, part, stride;
+    int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one; MATRIX: 2 where it is bits */
+    int period;                  /* COPY: the source's lanes, which are repeated */
+    int columns;                 /* LOAD, STORE of a tile: of a row; the rows are `stride` apart */
+    int64_t panel;               /* LOAD of a tile: of memory in panels of so many elements */
+    bool grouped;                /* LOAD: of groups of bytes, whose bytes are `stride` apart */
+    bool plain;   /* ALU: bounds exclude what a language's operator does not define */
+    /* OPEN, CLOSE: this run executes a part of the loop's iterations, or this thread of a block */
+    bool shared, of_block;
+    /* likewise: of a grid's first dimension, the loops of the others around it; of a block's threads,
+     * how many are between two iterations */
+    bool grid; int outer[2], nouter;
+    bool place;                  /* OPEN, CLOSE: iterations are places of a grid, each with memory of its own */
+    int64_t item;
+    int mask;                    /* TAKE */
+    int64_t bits;                /* MATRIX: its row and the order of its tiles; MBAR: the op's argument */
+    int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
+    int from;                    /* TRANSFER: likewise, what is copied */
+    /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
+     * instruction inside; INTRINSIC: index into meaning[]; BULK: into bulk[]; PICK: the least index that takes the
+     * source instead of what dst holds, 0: any */
+    int target;
+};
+
+/* An accumulator with lanes: one element per combination of them, row-major. */
+enum { LANES_RANK = 8 };
+struct lanes {
+    const struct uop *acc;
+    int reg[LANES_RANK], n;
+    int64_t size[LANES_RANK], nelem;
+    union scalar *data;
+};
+
+/* What an INTRINSIC does: a graph of its operands. */
+struct meaning {
+    struct uop *root;
+    const struct uop *leaf[INTRINSIC_OPERANDS];
+    struct tensor *value[INTRINSIC_OPERANDS];
+    int n;
+};
+
+/* A bulk copy: its memory, and the registers of what it is told. */
+struct bulk { const struct uop *u; int to, barriers, from, offset, number, coordinate[BULK_RANK]; };
+
+struct linear_eval {
+    struct tgc *t;
+    const struct eval_env *env;
+    struct linstr *code; int ncode; size_t cap_code;
+    union scalar *reg; bool *set; int nreg; size_t cap_reg;
+    struct eval_memory memory;
+    struct lanes *lanes; int nlanes; size_t cap_lanes;
+    struct meaning *meaning; int nmeaning; size_t cap_meaning;
+    struct bulk *bulk; int nbulk; size_t cap_bulk;
+    struct slot { const struct uop *u; int reg; } *table; size_t table_size, table_used;
+    const struct uop **of; size_t cap_of;        /* by register */
+    /* code positions of loops and guards to be closed */
+    int *open; int nopen; size_t cap_open;
+    int64_t budget;
+    bool failed;
+    int thread, threads;         /* of the block */
+    int phase;                   /* barriers that were passed */
+    union scalar offered[2];     /* in this phase and the one before, by the last bit of its number */
+    int pc;                      /* where it goes on: behind a barrier, or at the end */
+    struct uop *const *program; int nprogram, at;    /* what is compiled, and how far */
+};
+
+void eval_linear_compile(struct linear_eval *e, struct uop *const *u, int n); /* failed: no memory */
+void eval_linear_free(struct linear_eval *e);
+
+/* ------------------------------------------------------------------------ eval_linear_memory.c */
+
+/* One instruction each, by its name. */
+void eval_linear_load(struct linear_eval *e, const struct linstr *in);
+void eval_linear_store(struct linear_eval *e, const struct linstr *in);
+void eval_linear_transfer(struct linear_eval *e, const struct linstr *in);
+void eval_linear_gather(struct linear_eval *e, const struct linstr *in);
+void eval_linear_mbar(struct linear_eval *e, const struct linstr *in);
+void eval_linear_bulk(struct linear_eval *e, const struct bulk *b);
 
 #endif

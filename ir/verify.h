@@ -1,4 +1,4 @@
-/* verify.h - what verify.c and verify_kernel.c share; private to ir/. */
+/* verify.h - what verify.c, verify_linear.c and verify_kernel.c share; private to ir/. */
 #ifndef TGC_VERIFY_H
 #define TGC_VERIFY_H
 

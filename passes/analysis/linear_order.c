@@ -7,7 +7,7 @@
  * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch;
  * local scratch stands between two barriers, the first where loops around it store it again. So an
  * accumulator is always initialized outside its own loops and inside every loop that its value
- * depends on; ir/verify.c checks it again.
+ * depends on; ir/verify_linear.c checks it again.
  *
  * Lanes (the inner ranges of a register tile) are loops, too, but the innermost ones wherever they
  * are needed: a REDUCE that depends on lanes does not wait for them to open. It keeps one
