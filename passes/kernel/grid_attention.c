@@ -34,7 +34,7 @@ struct shape {
 static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *x)
 {
     struct online o = {.t = t, .store = online_without_scalars(t, k->ast->src[0])};
-    *x = (struct attention){.heads = 1, .columns = 1, .inner = 1, .factor = DTYPE_F32};
+    *x = (struct attention){.heads = 1, .columns = 1, .inner = 1, .local_nbytes = device_local_nbytes(t), .factor = DTYPE_F32};
     if (k->ast->nsrc != 1 || !online_parts(&o))
         return false;
     x->queries = o.nrow->vmax;
@@ -138,7 +138,7 @@ static double rows_ns(const struct device_row *d, const struct attention *x)
         .issued = keys * (factors * (1 + 2 * cost_grid_load(d)) + ATTENTION_EXPONENTIAL + 2) + ROW_STORES * (RATIO_GRID_BARRIER / 2 + d->wave),
         .cache_nbytes = 4 * blocks * (double)x->keys * factors,
     };
-    if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > (int64_t)d->local_nbytes)
+    if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > x->local_nbytes)
         return 0;
     return cost_of_grid(d, &work, NULL);
 }
@@ -152,7 +152,7 @@ static bool fill_shape(const struct device_row *d, struct shape *s, const struct
         return false;
     s->nelem = local_nelem(s, x);
     s->ns = shape_ns(d, s, x);
-    return 4 * s->nelem <= (int64_t)d->local_nbytes;
+    return 4 * s->nelem <= x->local_nbytes;
 }
 
 /* The shapes that cost least, best first. */

@@ -7,7 +7,8 @@
 
 /* Sizes, at their upper bounds; columns of the result for each query, of its innermost loop and in all; what the queries
  * are rounded to. */
-struct attention { int64_t heads, queries, keys, features, inner, columns; enum dtype factor; };
+/* local_nbytes: what a block may have of all machines that are asked for */
+struct attention { int64_t heads, queries, keys, features, inner, columns, local_nbytes; enum dtype factor; };
 
 enum { ATTENTION_EXPONENTIAL = 12 };       /* an exponential, in multiply-adds of a thread */
 

@@ -67,7 +67,7 @@ static bool fits(const struct tgc *t, const struct tiling *s)
     int64_t threads = threads_of(s), most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     return threads <= most && threads > 1 && rows_of(s) < 2 * whole(s->x->queries, size[MATRIX_M]) && s->keys < 2 * whole(s->x->keys, size[MATRIX_K]) &&
            s->keys % size[MATRIX_K] == 0 && s->keys % size[MATRIX_N] == 0 && s->keys * features_of(s) % threads == 0 &&
-           s->keys * columns_of(s) % threads == 0 && 8 * registers_of(s) <= 7 * d->registers && local_nbytes(s) <= d->local_nbytes;
+           s->keys * columns_of(s) % threads == 0 && 8 * registers_of(s) <= 7 * d->registers && local_nbytes(s) <= s->x->local_nbytes;
 }
 
 /* What a thread issues for a block of keys, in multiply-adds. */

@@ -53,7 +53,7 @@ static int64_t choose_parts(const struct tgc *t, const struct parts *p, double u
     const struct device_row *d = t->device;
     double rows = 1, keys = (double)p->of.nkey->vmax, least = 0, shared = p->of.nrow ? (double)p->of.nrow->vmax : 1;
     double features = (double)p->of.dot->src[1]->src[0]->vmax + (double)(p->columns - 2);
-    int64_t best = 1, most = (int64_t)d->local_nbytes / 12;
+    int64_t best = 1, most = device_local_nbytes(t) / 12;
     for (int i = 0; i < p->nrow; i++)
         rows *= (double)p->row[i]->src[0]->vmax;
     if (rows >= d->units && (keys <= (double)most || shared >= QUERIES / 2))

@@ -136,4 +136,14 @@ def limited():
         expect(found == limit, f"{text}: {found}")
 
 
+@suite.case("a program for several machines keeps to the least local memory of them")
+def several():
+    """A block's scores of 4 queries by 15000 keys fit one of the two; the other would have refused it, and one thread had a row."""
+    text = "".join(f"input %{x} : f32[140, {n}, 16]\n" for x, n in (("q", 4), ("k", 15000), ("v", 15000))) + "%y = attention(%q, %k, %v)\n"
+    path = T.shared("nets", write, text)
+    done = T.must(T.run([TGC, "info", path, "--json", "--target=cuda", "--cpu=sm_90a,sm_80"]))
+    both, alone = json.loads(done.out)["device"]["predicted_us"], predicted(text, "sm_90a")
+    expect(both < 10 * alone, f"for both {both} us, for one {alone} us")
+
+
 suite.main()
