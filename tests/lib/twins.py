@@ -61,8 +61,8 @@ input %b : {dtype}[{k}, {n}]
 output %r as "c"
 """
 ACROSS = """tg 1
-input %a : f16[3, {k}, {m}]
-input %b : f16[3, {n}, {k}]
+input %a : {dtype}[3, {k}, {m}]
+input %b : {dtype}[3, {n}, {k}]
 %at = permute(%a) {{perm=[0, 2, 1]}}
 %bt = permute(%b) {{perm=[0, 2, 1]}}
 %c = matmul(%at, %bt)

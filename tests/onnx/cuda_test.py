@@ -167,7 +167,7 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f
             ("odd sizes", GEMM.format(dtype="f16", m=97, n=67, k=131), (), "m16n8k16_f16"),
             ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=17), (), "m16n8k16_f16"),
             ("one row", GEMM.format(dtype="f16", m=1, n=67, k=40), (), None),
-            ("batches, both across", ACROSS.format(m=33, n=40, k=48), (), "m16n8k16_f16"),
+            ("batches, both across", ACROSS.format(dtype="f16", m=33, n=40, k=48), (), "m16n8k16_f16"),
             ("convolution", CONVOLUTIONS.format(n=28, c=64), ("--vectors=always",), "m16n8k16_f16"),
             ("bytes", BYTES.format(dtype="u8"), (), "m16n8k32_u8i8"),
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m16n8k16_f16"),

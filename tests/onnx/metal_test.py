@@ -25,7 +25,7 @@ import tgc as T
 from device_test import Options
 from library import Library
 from suite import Failure, Suite, expect
-from twins import ATTENTIONS, FUZZED, FUZZED_LONG, PART, attention
+from twins import ACROSS, ATTENTIONS, FUZZED, FUZZED_LONG, GEMM, PART, attention
 
 EVERY = 120
 NO_DEVICE, DEVICE_FAILED, DEVICE_MEMORY, OTHER_DEVICE = 19, 11, 22, 23
@@ -65,22 +65,6 @@ def check_model(tgc, path, folder, build, *options):
     expect(done.status == 0 and not done.err, done.describe())
 
 
-# Products by simdgroup_multiply_accumulate: name, text, options, the instruction.
-GEMM = """tg 1
-input %a : {dtype}[{m}, {k}]
-input %b : {dtype}[{k}, {n}]
-%c = matmul(%a, %b)
-%r = relu(%c)
-output %r as "c"
-"""
-ACROSS = """tg 1
-input %a : {dtype}[3, {k}, {m}]
-input %b : {dtype}[3, {n}, {k}]
-%at = permute(%a) {{perm=[0, 2, 1]}}
-%bt = permute(%b) {{perm=[0, 2, 1]}}
-%c = matmul(%at, %bt)
-output %c as "c"
-"""
 CONVOLUTIONS = """tg 1
 input %x : f32[1, 16, 28, 28]
 weight %v : f32[64, 16, 1, 1] = normal(std=0.3, seed=1)
@@ -91,6 +75,7 @@ weight %w : f32[64, 64, 3, 3] = normal(std=0.1, seed=2)
 %d = relu(%c)
 output %d as "y"
 """
+# Products by simdgroup_multiply_accumulate: name, text, options, the instruction.
 MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m8n8k8_f16"),
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), "m8n8k8_f32"),
             ("bf16", GEMM.format(dtype="bf16", m=64, n=64, k=128), (), "m8n8k8_bf16"),
@@ -100,7 +85,7 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m8n8k8_f16
             ("odd sizes, f32", GEMM.format(dtype="f32", m=97, n=67, k=131), (), "m8n8k8_f32"),
             ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=33), (), None),
             ("both across", ACROSS.format(dtype="f16", m=33, n=40, k=48), (), "m8n8k8_f16"),
-            ("both across, f32", ACROSS.format(dtype="f32", m=33, n=40, k=48), (), "m8n8k8_f32"),
+            ("both across, f32", ACROSS.format(dtype="f32", m=65, n=72, k=80), (), "m8n8k8_f32"),
             ("tiles of a group", GEMM.format(dtype="f16", m=256, n=256, k=64), (), "m8n8k8_f16"),
             ("tiles of a group, f32", GEMM.format(dtype="f32", m=256, n=256, k=64), (), "m8n8k8_f32"),
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m8n8k8_f16"),
