@@ -15,11 +15,12 @@
     }
 #define LANES_ASSIGNMENT(op) \
     friend __device__ inline lanes &operator op##=(lanes &a, lanes b) { return a = a op b; }
-template <class E> struct alignas(16) lanes {
-    E x, y, z, w;
+template <class E> struct lanes {
+    alignas(16) E x;
+    E y, z, w;
     lanes() = default;
-    __device__ lanes(E v) : x(v), y(v), z(v), w(v) {}
-    __device__ lanes(E a, E b, E c, E d) : x(a), y(b), z(c), w(d) {}
+    __device__ lanes(E v) { this->x = this->y = this->z = this->w = v; }
+    __device__ lanes(E a, E b, E c, E d) { this->x = a, this->y = b, this->z = c, this->w = d; }
     LANES_OPERATOR(+)
     LANES_OPERATOR(-)
     LANES_OPERATOR(*)

@@ -156,15 +156,37 @@ static size_t literal_length(const char *s)
     return n + (s[n] != 0);
 }
 
+/* Where in a text of ours a word stands. of_head: the program's name is among the words of the
+ * template that began last, before its body: a type. */
+struct reading { bool in_struct, in_body, in_head, of_head; };
+
+static bool is_program_name(const struct program *p, const char *s, size_t n)
+{
+    return n == strlen(p->name) && strncmp(s, p->name, n) == 0;
+}
+
+static void read_code(const struct program *p, struct reading *r, const char *s, size_t n)
+{
+    if (n == 8 && !strncmp(s, "template", n))
+        r->in_head = true, r->of_head = false;
+    else if (n == 6 && !strncmp(s, "struct", n))
+        r->in_struct = !strncmp(s + n + strcspn(s + n, ";{(),=*"), "{", 1);
+    else if (*s == '{')
+        r->in_body = r->in_struct, r->in_head = false;
+    else if (*s == '}')
+        r->in_struct = r->in_body = r->of_head = false;
+    r->of_head |= r->in_head && is_program_name(p, s, n);
+}
+
 /* Whether the word at s, in a text of ours, would hide the program's own name or be hidden by it.
  * Fields are not: they follow a point or an arrow, or are in a struct's body, where only the tags
- * of other structs count. */
+ * of other structs count, and types of a template's head. */
 static bool is_name_of_ours(const struct program *p, const char *text, const char *s, size_t n,
-                            bool in_struct)
+                            const struct reading *r)
 {
-    if (n != strlen(p->name) || strncmp(s, p->name, n) != 0)
+    if (!is_program_name(p, s, n))
         return false;
-    if (in_struct)
+    if (r->in_body && !r->of_head)
         return s - text >= 7 && !strncmp(s - 7, "struct ", 7);
     return !(s > text && s[-1] == '.') && !(s - text >= 2 && s[-2] == '-' && s[-1] == '>');
 }
@@ -175,18 +197,14 @@ void program_write_text(const struct program *p, struct text *out, const char *t
 {
     const char *s = text, *line = s;
     size_t line_start = out->n, inside = 0;
-    bool in_struct = false, in_body = false;
+    struct reading r = {0};
     while (*s) {
         size_t n = word_length(s);
         if (inside == 0)
             inside = literal_length(s);
         bool code = inside == 0;
-        if (code && n == 6 && !strncmp(s, "struct", n))
-            in_struct = !strncmp(s + n + strcspn(s + n, ";{(),=*"), "{", 1);
-        else if (code && *s == '{')
-            in_body = in_struct;
-        else if (code && *s == '}')
-            in_struct = in_body = false;
+        if (code)
+            read_code(p, &r, s, n);
         if (*s == ' ') {
             n = write_gap(out, s, (size_t)(s - line), line_start);
         } else if (*s == '\n') {
@@ -206,7 +224,7 @@ void program_write_text(const struct program *p, struct text *out, const char *t
             text_write(out, s + 5, n == 6 ? 0 : n - 5);
         } else {
             text_write(out, s, n);
-            if (code && is_name_of_ours(p, text, s, n, in_body))
+            if (code && is_name_of_ours(p, text, s, n, &r))
                 text_putc(out, '_');
         }
         s += n;

@@ -37,6 +37,7 @@ entry "look" {
 }
 """
 MLP = (ROOT / "models" / "mlp.tg").read_text()
+VECTORS = "tg 1\ninput %x : f32[40, 128]\n%y = softmax(%x) {axis=-1}\noutput %y\n"
 SAME = [("states and entries", ENTRIES, ()), ("half storage", MLP, ("--dim=B=3", "--half-storage")),
         ("no locals", MLP, ("--dim=B=3", "--no-locals")), ("weights beside", MLP, ("--dim=B=3", "--weights=file"))]
 DEVICE_FAILED = 11
@@ -185,13 +186,15 @@ class Twin:
                             cwd=folder, env=environment))
         expect("emulator:" not in done.err, done.err)
 
-    def named_own(self, tgc, folder):
-        """A model may be called what the host's text calls the interface's own functions."""
+    def named(self, tgc, folder, name, text):
+        """A model may be called what the host's text calls the interface's own functions, or what the kernels' vectors, their template or a part of
+        them are called."""
         T.scratch(folder)
-        self.emit(tgc, ROOT / "models" / "digits.tg", folder, "own")
-        expect("own_init(own **made, " in (folder / "own.h").read_text(), "the model has another name")
-        T.must(T.run(["gcc", T.LEVEL, *T.WARNINGS, "-DOWN_MAIN", "own.c", "-o", "own", "-lm", "-ldl"], cwd=folder))
-        done = T.run([folder / "own", "--selftest"], env=self.environment_of(folder, "own"))
+        (folder / "net.tg").write_text(text)
+        self.emit(tgc, "net.tg", folder, name)
+        expect(f"{name}_init({name} **made, " in (folder / f"{name}.h").read_text(), "the model has another name")
+        T.must(T.run(["gcc", T.LEVEL, *T.WARNINGS, f"-D{name.upper()}_MAIN", f"{name}.c", "-o", "program", "-lm", "-ldl"], cwd=folder))
+        done = T.run([folder / "program", "--selftest"], env=self.environment_of(folder, name))
         expect(done.status == 0 and not done.err, done.describe())
 
     def random_graphs(self, first, count):
@@ -338,7 +341,8 @@ class Twin:
             suite.add(path.name, self.check_model, tgc, path, scratch / path.stem, slow=number % 2 == 0)
         for name, model, options in SAME:
             suite.add(f"as by C: {name}", self.same_as_c, tgc, scratch / f"as_c-{name.replace(' ', '_')}", model, options)
-        suite.add("a model named own", self.named_own, tgc, scratch / "named_own")
+        for name, text in (("own", MLP), ("x", VECTORS), ("lanes", VECTORS), ("E", VECTORS)):
+            suite.add(f"a model named {name}", self.named, tgc, scratch / f"named_{name}", name, text, slow=name in ("lanes", "E"))
         suite.add("no driver", self.without_driver, tgc, scratch / "no_driver")
         suite.add("an old driver", self.old_driver, tgc, scratch / "old_driver")
         suite.add("large grids", self.large_grids, device, tgc, scratch / "grid")
