@@ -164,6 +164,8 @@ const char *command_name(enum command c);
 bool option_fits(enum option_id id, enum command c);
 /* The words of which an option's value is one, separated by blanks; "": any value. */
 void option_put_choices(struct text *out, enum option_id id);
+/* "auto native generic": the processors that --cpu names, but those that LLVM's names are for. */
+void option_put_processors(struct text *out);
 /* " generic-gpu pocl": the devices that --cpu names, all or those of a target. */
 void option_put_devices(struct text *out, const char *target);
 const char *emit_extension(enum emit e);

@@ -39,14 +39,19 @@ void option_put_devices(struct text *out, const char *target)
             text_printf(out, " %s", row[i].text);
 }
 
+void option_put_processors(struct text *out)
+{
+    text_puts(out, "auto native");
+    for (int i = 0; i < ISA_COUNT; i++)
+        if (!isa_is_of_device((enum isa)i))
+            text_printf(out, " %s", isa_table[i].text);
+}
+
 void option_put_choices(struct text *out, enum option_id id)
 {
     const char *value = option_rows[id].value;
     if (id == OPTION_CPU) {
-        text_puts(out, "auto native");
-        for (int i = 0; i < ISA_COUNT; i++)
-            if (!isa_is_of_device((enum isa)i))
-                text_printf(out, " %s", isa_table[i].text);
+        option_put_processors(out);
         option_put_devices(out, NULL);
     } else if (id == OPTION_MACHINE) {
         int n;

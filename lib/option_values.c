@@ -237,11 +237,29 @@ static void put_near(struct text *out, const char *name)
             text_printf(out, " %s", row[i].name);
 }
 
-/* --cpu of a name that is none. */
+/* The last --target; NULL: there is none. */
+static const char *given_target(const struct parser *p)
+{
+    const char *target = NULL;
+    for (size_t i = 0; i < p->ngiven; i++)
+        if (p->given[i].id == OPTION_TARGET)
+            target = p->given[i].value;
+    return target;
+}
+
+/* --cpu of a name that is none: what the target has, or, where none is given, all. */
 static bool refuse_cpu(struct parser *p, const char *name)
 {
+    const char *target = given_target(p);
+    const struct backend *backend = target ? backend_find(target) : NULL;
     struct text known = {.t = p->t}, near = {.t = p->t};
-    option_put_choices(&known, OPTION_CPU);
+    if (backend && backend_is_of_device(backend)) {
+        option_put_devices(&known, target);
+        return usage(p, "--cpu=%.100s is not known; --target=%s has%s", name, target, known.s);
+    }
+    option_put_processors(&known);
+    if (!backend)
+        option_put_devices(&known, NULL);
     put_near(&near, name);
     return usage(p, "--cpu=%.100s is not known; known are %s, and processors by LLVM's names%s%s", name,
                  known.s, near.s ? ", of which these are near:" : ", haswell or cortex-a72",

@@ -211,6 +211,21 @@ def _(folder):
         expect(str(folder).encode() not in output[0], "the path stands in the output")
 
 
+@case("--cpu of an unknown name: what the target has, or what all have")
+def _(folder):
+    perceptron(folder)
+    rows = {"cuda": "sm_80", "amd": "gfx90a", "metal": "m1", "opencl": "adreno630", "c": "avx512"}
+    for target in (*rows, None):
+        for words in (["--cpu=abacus", f"--target={target}"], [f"--target={target}", "--cpu=abacus"], ["--cpu=abacus"])[slice(2) if target else slice(2, 3)]:
+            said = tgc(folder, "model.onnx", "-o", "m.c", *words, status=2).err
+            known = re.search(r"--cpu=abacus is not known; (?:known are|--target=\w+ has) (.*)", said)
+            expect(known, said)
+            for other, row in rows.items():
+                expect((row in re.split("[ ,]+", known.group(1))) == (target in (other, None)), f"{words}: {said}")
+    said = tgc(folder, "model.onnx", "-o", "m.c", "--target=amd", "--cpu=gfx90a,gfx9999", status=2).err
+    expect("--cpu=gfx9999 is not known; --target=amd has gfx1100 " in said, said)
+
+
 @case("--machine: the first row is the default, and each row, and the machine at hand, give right answers")
 def _(folder):
     model = perceptron(folder)
