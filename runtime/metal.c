@@ -3,9 +3,14 @@
  * runtime, which is loaded with the framework when the model is opened; and MSL's versions of pieces
  * of number.c and math.c. No header of Apple's is needed: constants are those of Metal's headers.
  *
- * Buffers are in memory that both see. A run is encoded anew, as one command buffer with one compute
- * encoder, whose kernels follow each other; where the host needs a tensor it is committed and waited
- * for. What a message returns is the caller's if its name begins with "new"; all else ends with the
+ * Buffers are in memory that both see. A kernel's arguments are in a buffer, too, where they were written when the
+ * model was opened; what a run changes of them it writes again, elsewhere if commands that are under way may read them:
+ *
+ *      arguments    kernel 0 | kernel 1 | ...          ring: kernel 7 of this run | ...
+ *
+ * So a run tells of each kernel three things: its code, where its arguments are, how many threads. A run is one
+ * command buffer with one compute encoder, whose kernels follow each other; where the host needs a tensor it is committed
+ * and waited for. What a message returns is the caller's if its name begins with "new"; all else ends with the
  * pool that is open, so what outlives a function is retained.
  */
 #include <dlfcn.h>
@@ -29,6 +34,9 @@
 
 /* MTLSize */
 struct metal_size { size_t width, height, depth; };
+/* Of a kernel's arguments: where they are, and were first; their bytes; whether they are to be written again, and
+ * whether commands that are not waited for read them. */
+struct told { size_t at, first, nbytes; bool is_changed, is_read; };
 
 struct metal {
     /* functions, in the order of metal_load() */
@@ -43,9 +51,11 @@ struct metal {
     void *(*all_devices)(void);
     void *runtime, *framework;          /* open as long as the model is */
     void *device, *queue, *library, *memory, *weights;
+    void *arguments, *resident;         /* resident: keeps the three in the device's reach; NULL: the system has none such */
+    size_t ring, ring_first, ring_end;  /* bytes of the arguments: free from, and in all */
     void *commands, *encoder;           /* what is being encoded; NULL: nothing is */
     void *last;                         /* the command buffer that was committed last, until it is waited for */
-    void *set_kernel, *set_buffer, *set_bytes, *dispatch;       /* selectors of the encoder's */
+    void *set_kernel, *set_buffer, *dispatch;       /* selectors of the encoder's */
     unsigned char *seen[MODEL_SPANS];   /* parts of the memory */
 };
 
@@ -151,6 +161,25 @@ static int await(const model_self *self, void *commands)
     return status;
 }
 
+/* What kernels find by addresses alone the encoder is told of, so that it is there, and in order with what other encoders do
+ * to it: all that they read, and all that they write. */
+static void use_buffers(const model_self *self)
+{
+    enum { READ = 1, WRITE = 2 };
+    const struct metal *m = &self->device;
+    void (*const use)(void *, void *, void *const *, size_t, size_t) =
+        (void (*)(void *, void *, void *const *, size_t, size_t))m->send;
+    void *reads[MODEL_PLACES] = {m->weights}, *writes[MODEL_PLACES] = {m->memory};
+    size_t nread = 1, nwrite = 1;
+    for (int i = 2; i < MODEL_PLACES; i++)
+        if (self->place[i].is_bound && i < 2 + MODEL_INPUTS)
+            reads[nread++] = self->place[i].buffer;
+        else if (self->place[i].is_bound)
+            writes[nwrite++] = self->place[i].buffer;
+    use(m->encoder, m->find_selector("useResources:count:usage:"), reads, nread, READ);
+    use(m->encoder, m->find_selector("useResources:count:usage:"), writes, nwrite, READ | WRITE);
+}
+
 /* There is an encoder, for what comes next. */
 static int begin_commands(model_self *self)
 {
@@ -167,6 +196,7 @@ static int begin_commands(model_self *self)
     if (status == MODEL_OK) {
         m->commands = m->retain(commands);
         m->encoder = m->retain(encoder);
+        use_buffers(self);
     }
     m->pop(pool);
     return status;
@@ -189,6 +219,18 @@ static int commit_commands(model_self *self)
     return before ? await(self, before) : MODEL_OK;
 }
 
+/* Nothing is under way: all arguments may be where they were first. */
+static void forget_readers(model_self *self)
+{
+    self->device.ring = self->device.ring_first;
+    for (int i = 0; i < MODEL_KERNELS; i++) {
+        struct told *t = &self->told[i];
+        t->is_changed |= t->at != t->first;
+        t->at = t->first;
+        t->is_read = false;
+    }
+}
+
 /* All that was encoded has been done. */
 static int finish_commands(model_self *self)
 {
@@ -197,6 +239,7 @@ static int finish_commands(model_self *self)
     void *last = m->last;
     m->last = NULL;
     int ended = last ? await(self, last) : MODEL_OK;
+    forget_readers(self);
     return status == MODEL_OK ? ended : status;
 }
 
@@ -212,10 +255,15 @@ static void device_close(model_self *self)
     }
     if (m->last)
         await(self, m->last);
-    for (int i = 0; i < MODEL_KERNELS; i++)
+    if (m->resident)
+        ask_with(self, m->queue, "removeResidencySet:", m->resident);
+    for (int i = 0; i < MODEL_KERNELS; i++) {
         if (self->kernel[i])
             m->release(self->kernel[i]);
-    void *const object[] = {m->library, m->weights, m->memory, m->queue, m->device};
+        if (self->encoder[i])
+            m->release(self->encoder[i]);
+    }
+    void *const object[] = {m->resident, m->library, m->arguments, m->weights, m->memory, m->queue, m->device};
     for (size_t i = 0; i < sizeof object / sizeof *object; i++)
         if (object[i])
             m->release(object[i]);
@@ -268,12 +316,16 @@ static int open_queue(model_self *self)
     return made(self, m->queue, "newCommandQueue", MODEL_DEVICE_FAILED);
 }
 
-/* Matrices of a SIMD group's are of Apple's GPUs from family 7 on. */
+/* Matrices of a SIMD group's are of Apple's GPUs from family 7 on, argument buffers of the second tier from 6 on. */
 static int check_family(const model_self *self)
 {
-    enum { APPLE7 = 1007 };
+    enum { APPLE7 = 1007, SECOND_TIER = 1 };
     const struct metal *m = &self->device;
     bool (*const send)(void *, void *, size_t) = (bool (*)(void *, void *, size_t))m->send;
+    if (MODEL_SECOND_TIER && ask_number(self, m->device, "argumentBuffersSupport") < SECOND_TIER) {
+        complain(self, "a kernel has more than 31 tensors and run-time sizes, and the device's argument buffers have no more: compile with -O0");
+        return MODEL_OTHER_DEVICE;
+    }
     if (!MODEL_SIMD_MATRICES || send(m->device, m->find_selector("supportsFamily:"), APPLE7))
         return MODEL_OK;
     complain(self, "kernels multiply matrices by SIMD groups, and the device is older than Apple's M1 and A14, or another "
@@ -362,7 +414,6 @@ static int device_open(model_self *self, const char *const *text, size_t n, size
     void *pool = m->push();
     m->set_kernel = m->find_selector("setComputePipelineState:");
     m->set_buffer = m->find_selector("setBuffer:offset:atIndex:");
-    m->set_bytes = m->find_selector("setBytes:length:atIndex:");
     m->dispatch = m->find_selector("dispatchThreadgroups:threadsPerThreadgroup:");
     status = open_queue(self);
     if (status == MODEL_OK)
@@ -380,6 +431,7 @@ static int device_open(model_self *self, const char *const *text, size_t n, size
 static bool set_argument(model_self *self, int index, int i, uint64_t value)
 {
     self->value[launch_of[index].first + i] = value;
+    self->told[index].is_changed = true;
     return true;
 }
 
@@ -416,18 +468,62 @@ static int make_kernel(model_self *self, int index)
     for (int i = 0; i < index; i++)
         if (strcmp(launch_of[i].function, l->function) == 0) {
             self->kernel[index] = m->retain(self->kernel[i]);
+            self->encoder[index] = m->retain(self->encoder[i]);
             return MODEL_OK;
         }
     void *name = ask_with(self, m->find_class("NSString"), "stringWithUTF8String:", l->function);
     void *function = name ? ask_with(self, m->library, "newFunctionWithName:", name) : NULL;
     if (!function)
         return made(self, NULL, l->function, MODEL_DEVICE_FAILED);
+    void *(*const send)(void *, void *, size_t) = (void *(*)(void *, void *, size_t))m->send;
+    self->encoder[index] = send(function, m->find_selector("newArgumentEncoderWithBufferIndex:"), 0);
     self->kernel[index] = ask_or_error(self, m->device, "newComputePipelineStateWithFunction:error:", function, &error);
     m->release(function);
     if (self->kernel[index])
-        return check_kernel(self, self->kernel[index], l);
+        return self->encoder[index] ? check_kernel(self, self->kernel[index], l)
+                                    : made(self, NULL, "newArgumentEncoderWithBufferIndex:", MODEL_DEVICE_FAILED);
     complain_of(self, l->function, error);
     return MODEL_DEVICE_FAILED;
+}
+
+/* The buffer of all kernels' arguments, of which as many fit in again, of commands that are not waited for. */
+static int make_arguments(model_self *self)
+{
+    enum { SHARED = 0, ALIGN = 256, LEAST_RING = 1 << 16 };
+    struct metal *m = &self->device;
+    void *(*const send)(void *, void *, size_t, size_t) = (void *(*)(void *, void *, size_t, size_t))m->send;
+    size_t end = 0;
+    for (int i = 0; i < MODEL_KERNELS; i++) {
+        struct told *t = &self->told[i];
+        t->at = t->first = end;
+        t->nbytes = (ask_number(self, self->encoder[i], "encodedLength") + ALIGN - 1) / ALIGN * ALIGN;
+        end += t->nbytes;
+    }
+    m->ring = m->ring_first = end;
+    m->ring_end = end + (end > LEAST_RING ? end : LEAST_RING);
+    m->arguments = send(m->device, m->find_selector("newBufferWithLength:options:"), m->ring_end, SHARED);
+    return made(self, m->arguments, "newBufferWithLength:options:", MODEL_DEVICE_MEMORY);
+}
+
+/* From macOS 15 on what a queue's commands use can stay in the device's reach between them. That saves time alone, so
+ * programs go on without. */
+static void keep_resident(model_self *self)
+{
+    struct metal *m = &self->device;
+    void *const kind = m->find_class("MTLResidencySetDescriptor"), *error = NULL;
+    void *const wanted = kind ? ask(self, kind, "new") : NULL;
+    if (!wanted)
+        return;
+    m->resident = ask_or_error(self, m->device, "newResidencySetWithDescriptor:error:", wanted, &error);
+    m->release(wanted);
+    if (!m->resident)
+        return;
+    void *const buffer[] = {m->memory, m->weights, m->arguments};
+    for (size_t i = 0; i < sizeof buffer / sizeof *buffer; i++)
+        ask_with(self, m->resident, "addAllocation:", buffer[i]);
+    tell(self, m->resident, "commit");
+    tell(self, m->resident, "requestResidency");
+    ask_with(self, m->queue, "addResidencySet:", m->resident);
 }
 
 /* The kernels, and the arguments that stay. */
@@ -441,6 +537,10 @@ static int record(model_self *self)
         for (int k = 0; k < launch_of[i].count; k++)
             set_argument(self, i, k, argument_of[launch_of[i].first + k].at);
     }
+    if (status == MODEL_OK)
+        status = make_arguments(self);
+    if (status == MODEL_OK)
+        keep_resident(self);
     m->pop(pool);
     return status;
 }
@@ -460,7 +560,53 @@ static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 static int to_device(const model_self *self) { (void)self; return MODEL_OK; }
 
 //@ metal_driver_start commands
-/* Tells the encoder a kernel and its arguments. */
+/* Writes a kernel's arguments at that byte of their buffer. */
+static int write_arguments(const model_self *self, int index, size_t at)
+{
+    const struct metal *m = &self->device;
+    const struct launch *l = &launch_of[index];
+    void *const encoder = self->encoder[index];
+    void (*const set_place)(void *, void *, void *, size_t) = (void (*)(void *, void *, void *, size_t))m->send;
+    void (*const set_buffer)(void *, void *, void *, size_t, size_t) =
+        (void (*)(void *, void *, void *, size_t, size_t))m->send;
+    void *(*const bytes_of)(void *, void *, size_t) = (void *(*)(void *, void *, size_t))m->send;
+    set_place(encoder, m->find_selector("setArgumentBuffer:offset:"), m->arguments, at);
+    for (int i = 0; i < l->count; i++) {
+        const struct argument *a = &argument_of[l->first + i];
+        const uint64_t *value = &self->value[l->first + i];
+        const struct place *p = a->place >= 0 ? &self->place[a->place] : NULL;
+        void *const bytes = p ? NULL : bytes_of(encoder, m->find_selector("constantDataAtIndex:"), (size_t)i);
+        if (p)
+            set_buffer(encoder, m->set_buffer, p->buffer, p->at + (size_t)*value, (size_t)i);
+        else if (bytes)
+            memcpy(bytes, value, sizeof *value);
+        else
+            return made(self, NULL, "constantDataAtIndex:", MODEL_DEVICE_FAILED);
+    }
+    return MODEL_OK;
+}
+
+/* The arguments of the next start are written, where no command that is under way reads others. */
+static int settle_arguments(model_self *self, int index)
+{
+    struct metal *m = &self->device;
+    struct told *t = &self->told[index];
+    int status = MODEL_OK;
+    if (t->is_changed && t->is_read && t->nbytes > m->ring_end - m->ring)
+        status = finish_commands(self);
+    if (t->is_changed && t->is_read && status == MODEL_OK) {
+        t->at = m->ring;
+        m->ring += t->nbytes;
+    }
+    if (t->is_changed && status == MODEL_OK) {
+        status = write_arguments(self, index, t->at);
+        t->is_changed = status != MODEL_OK;
+    }
+    t->is_read = true;
+    return status;
+}
+
+/* Tells the encoder a kernel and where its arguments are. */
 static void encode(const model_self *self, int index)
 {
     const struct metal *m = &self->device;
@@ -468,22 +614,12 @@ static void encode(const model_self *self, int index)
     void (*const set)(void *, void *, void *) = (void (*)(void *, void *, void *))m->send;
     void (*const set_buffer)(void *, void *, void *, size_t, size_t) =
         (void (*)(void *, void *, void *, size_t, size_t))m->send;
-    void (*const set_bytes)(void *, void *, const void *, size_t, size_t) =
-        (void (*)(void *, void *, const void *, size_t, size_t))m->send;
     void (*const dispatch)(void *, void *, struct metal_size, struct metal_size) =
         (void (*)(void *, void *, struct metal_size, struct metal_size))m->send;
     const struct metal_size groups = {self->groups[index][0], self->groups[index][1], self->groups[index][2]};
     const struct metal_size block = {l->block[0], l->block[1], l->block[2]};
     set(m->encoder, m->set_kernel, self->kernel[index]);
-    for (int i = 0; i < l->count; i++) {
-        const struct argument *a = &argument_of[l->first + i];
-        const uint64_t *value = &self->value[l->first + i];
-        if (a->place >= 0)
-            set_buffer(m->encoder, m->set_buffer, self->place[a->place].buffer,
-                       self->place[a->place].at + (size_t)*value, (size_t)i);
-        else
-            set_bytes(m->encoder, m->set_bytes, value, sizeof *value, (size_t)i);
-    }
+    set_buffer(m->encoder, m->set_buffer, m->arguments, self->told[index].at, 0);
     dispatch(m->encoder, m->dispatch, groups, block);
 }
 
@@ -515,6 +651,8 @@ static int start_one(model_self *self, int index)
     if (self->groups[index][0] == 0 || self->groups[index][1] == 0 || self->groups[index][2] == 0)
         return MODEL_OK;            /* nothing to compute */
     int status = timed ? commit_commands(self) : MODEL_OK;
+    if (status == MODEL_OK)
+        status = settle_arguments(self, index);
     if (status == MODEL_OK)
         status = begin_commands(self);
     if (status == MODEL_OK)

@@ -24,11 +24,11 @@ struct driver {
     /* Types of arguments: a buffer's bytes, NULL: a tensor is one pointer; its offset there; a run-time
      * size; and of what threads count. */
     const char *byte, *offset, *symbol, *count;
-    /* Around a run-time size's type as a parameter; behind the i-th parameter; those behind all, up to NULL.
-     * NULL: nothing stands there. */
-    const char *constant, *reference;
+    /* The function's one parameter is a structure of all these, which it gets as the language's argument buffer: what
+     * stands before its type, and behind its name; and behind its i-th field. NULL: they are the function's own. */
+    const char *const *structure;
     const char *(*slot)(struct program *p, int i);
-    const char *const *places;
+    const char *const *places;   /* parameters behind all others, up to NULL; NULL: there are none */
     /* A thread's number in its block, how many there are; of what blocks share, the part that is
      * this block's (a block may be one thread), how many parts there are. */
     const char *thread, *threads, *part[2], *parts[2];

@@ -4,6 +4,10 @@
  *
  *      kernel void NAME_conv1(global uchar *y_in, ulong y_at, global const uchar *x_in, ulong x_at)
  *      extern "C" __global__ void NAME_conv1(float *y, const float *x)
+ *
+ * or the fields of a structure, where the language has a buffer of arguments (driver.structure):
+ *
+ *      kernel void NAME_conv1(constant arguments_NAME_conv1 &arguments [[buffer(0)]])
  */
 #include "backends/device/device.h"
 
@@ -17,6 +21,7 @@ struct signature {
     const char **in, **at;
     const struct parameter *parameter;
     int n;
+    const char *structure, *arguments;       /* the type of all of them, and the parameter; NULL: the driver has none */
 };
 
 static const char *global_of(const struct signature *s, const struct parameter *a)
@@ -42,18 +47,29 @@ static void put_parameter(const struct signature *s, int i, struct text_list *li
 {
     const struct parameter *a = &s->parameter[i];
     struct tgc *t = s->f.p->t;
-    const char *slot = s->d->slot ? s->d->slot(s->f.p, i) : "";
     if (is_image(s, a) || a->map)
         list_put(list, mem_printf(t, "%s%s", a->map ? s->d->map : s->d->image, s->in[i]));
     else if (a->b && !s->d->byte)
-        list_put(list, mem_printf(t, "%s%s%s", pointer_to(s, a), s->in[i], slot));
+        list_put(list, mem_printf(t, "%s%s", pointer_to(s, a), s->in[i]));
     else if (a->b)
         list_put(list, mem_printf(t, "%s%s *%s", global_of(s, a), s->d->byte, s->in[i]));
     if (a->b && s->at[i])
         list_put(list, mem_printf(t, "%s %s", s->d->offset, s->at[i]));
     else if (!a->b)
-        list_put(list, mem_printf(t, "%s%s %s%s%s", s->d->constant ? s->d->constant : "", s->d->symbol,
-                                  s->d->reference ? s->d->reference : "", s->at[i], slot));
+        list_put(list, mem_printf(t, "%s %s", s->d->symbol, s->at[i]));
+}
+
+/* The structure of all parameters. */
+static void write_structure(const struct signature *s, struct text *out)
+{
+    text_printf(out, "struct %s {\n", s->structure);
+    for (int i = 0; i < s->n; i++) {
+        struct text field = {.t = s->f.p->t};
+        struct text_list list = {.out = &field, .separator = ","};
+        put_parameter(s, i, &list);
+        text_printf(out, "    %s%s;\n", field.s, s->d->slot(s->f.p, i));
+    }
+    text_puts(out, "};\n");
 }
 
 static void write_signature(struct signature *s, struct text *out)
@@ -68,7 +84,9 @@ static void write_signature(struct signature *s, struct text *out)
             list.line = i + 1;
     text_printf(out, "%s_%s(", p->name, program_kernel_name(p, s->f.k));
     list.indent = out->n - list.line;
-    for (int i = 0; i < s->n; i++)
+    if (s->structure)
+        list_put(&list, mem_printf(p->t, "%s%s &%s%s", s->d->structure[0], s->structure, s->arguments, s->d->structure[1]));
+    for (int i = 0; i < s->n && !s->structure; i++)
         put_parameter(s, i, &list);
     for (const char *const *place = s->d->places; place && *place; place++)
         list_put(&list, *place);
@@ -81,6 +99,12 @@ static bool is_of_thread(const struct kernel *k, const struct parameter *a)
     return a->b && a->at >= k->nbuffer && (k->is_shared || k->block);
 }
 
+/* How the function names its parameter, or the field that it is. */
+static const char *name_of(const struct signature *s, const char *name)
+{
+    return s->structure ? mem_printf(s->f.p->t, "%s.%s", s->arguments, name) : name;
+}
+
 /* Declares a tensor as a pointer of its type. */
 static void write_pointer(const struct signature *s, int i, struct text *out)
 {
@@ -89,20 +113,22 @@ static void write_pointer(const struct signature *s, int i, struct text *out)
     const struct kernel *k = f->k;
     const char *type = mem_printf(f->p->t, "%s%s *", global_of(s, a), dtype_ctype(a->b->dtype));
     bool own = is_of_thread(k, a);
-    if (!s->d->byte && !own)
+    if (!s->d->byte && !own && !s->structure)
         return;
     text_printf(out, "    %s%s = ", pointer_to(s, a), f->buffer_name[a->at]);
     if (s->d->byte)
         text_printf(out, "(%s)(%s + %s", type, s->in[i], s->at[i]);
+    else if (own)
+        text_printf(out, "(%s)((%sunsigned char *)%s", type, s->d->global, name_of(s, s->in[i]));
     else
-        text_printf(out, "(%s)((%sunsigned char *)%s", type, s->d->global, s->in[i]);
+        text_puts(out, name_of(s, s->in[i]));
     if (own)
         text_printf(out, " + %s * %zul",
                     !k->block       ? "part"
                     : !k->is_shared ? "thread"
                                     : "(part * threads + thread)",
                     scratch_stride(a->b));
-    text_puts(out, ");\n");
+    text_puts(out, s->d->byte || own ? ");\n" : ";\n");
 }
 
 /* Arrays in memory that the launch names begin where a copy in bulk may. */
@@ -163,7 +189,7 @@ static void write_locals(const struct signature *s, struct text *out)
         if (!a->b) {
             const char *type = var_is_int(a->v) ? "int" : s->d->symbol;
             text_printf(out, "    const %s %s = (%s)%s;\n", type, program_var(f->p, a->v), type,
-                        s->at[i]);
+                        name_of(s, s->at[i]));
         } else if (f->is_used[a->at] && !is_image(s, a) && !a->map) {
             write_pointer(s, i, out);
         }
@@ -252,7 +278,13 @@ void device_kernel(struct program *p, const struct kernel *k, const struct varia
         snippet_use(&p->snippets, mem_printf(p->t, "%s_%s", p->backend->name, p->backend->shuffle));
         s.f.exchanged = s.d->keeps_exchanged ? parameter_name(&s.f, "exchanged") : NULL;
     }
+    if (s.d->structure) {
+        s.structure = mem_printf(p->t, "arguments_%s_%s", p->name, program_kernel_name(p, k));
+        s.arguments = parameter_name(&s.f, "arguments");
+    }
     const char *body = render_body(&s.f);
+    if (s.structure)
+        write_structure(&s, &kernel);
     kernel_write_comment(&s.f, &kernel);
     write_signature(&s, &kernel);
     text_puts(&kernel, "{\n");

@@ -9,7 +9,7 @@
 
 /* Of the language, as MTLCompileOptions has it: the major and the minor one. */
 enum { VERSION = 2 << 16 | 4, VERSION_OF_BF16 = 3 << 16 | 1 };
-enum { MOST_BUFFERS = 31 };      /* a kernel's parameters that are buffers */
+enum { MOST_BUFFERS = 31 };      /* of an argument buffer, on devices of the first tier */
 
 /* ---------------------------------------------------------------------------------- the language */
 
@@ -19,7 +19,7 @@ static void metal_head(const struct kernel *k, const int block[GRID_RANK], struc
     text_printf(out, "[[max_total_threads_per_threadgroup(%d)]]\nkernel void ", block[0] * block[1] * block[2]);
 }
 
-static const char *metal_slot(struct program *p, int i) { return mem_printf(p->t, " [[buffer(%d)]]", i); }
+static const char *metal_slot(struct program *p, int i) { return mem_printf(p->t, " [[id(%d)]]", i); }
 
 static const char *metal_place(struct program *p, const struct kernel *k, int d)
 {
@@ -60,12 +60,6 @@ static const char *name_kernel(struct program *p, const struct kernel *k)
 
 static bool check_kernel(struct program *p, const struct kernel *k)
 {
-    int n;
-    kernel_parameters(p->t, k, &n);
-    if (n > MOST_BUFFERS)
-        return diag_error(p->t, NULL,
-                          "%s has %d tensors and run-time sizes, and a kernel of Metal has at most %d: compile with -O0 "
-                          "or --target=opencl", name_kernel(p, k), n, MOST_BUFFERS);
     if (device_has_doubles(k))
         return diag_error(p->t, NULL,
                           "%s computes with 64-bit floats, which Metal does not have: change the model to f32, or compile "
@@ -100,29 +94,42 @@ static const char *metal_open(struct program *p)
     return "kernel_text, sizeof kernel_text / sizeof *kernel_text,\n                             ";
 }
 
+static int most_arguments(struct program *p)
+{
+    int most = 0;
+    for (int i = 0, n; i < p->s->nkernel; i++) {
+        kernel_parameters(p->t, p->s->kernel[i], &n);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 static void metal_tables(struct program *p, struct text *out)
 {
     const int width = p->t->device ? p->t->device->wave : 1;
-    text_printf(out, "/* The language's version, the threads of a SIMD group, and whether it multiplies matrices, as the\n"
-                     " * kernels expect them. */\n"
-                     "enum { %s_MSL_VERSION = %d, %s_SIMD_WIDTH = %d, %s_SIMD_MATRICES = %d };\n\n", p->upper,
-                version_of(p), p->upper, width, p->upper, has_matrices(p, DTYPE_VOID));
+    text_printf(out, "/* The language's version, the threads of a SIMD group, whether it multiplies matrices, and whether argument\n"
+                     " * buffers have more than those of the first tier, as the kernels expect them. */\n"
+                     "enum { %s_MSL_VERSION = %d, %s_SIMD_WIDTH = %d, %s_SIMD_MATRICES = %d, %s_SECOND_TIER = %d };\n\n", p->upper,
+                version_of(p), p->upper, width, p->upper, has_matrices(p, DTYPE_VOID), p->upper, most_arguments(p) > MOST_BUFFERS);
 }
 
 static void metal_fields(struct program *p, struct text *out)
 {
-    text_printf(out, "    void *kernel[%d];\n    uint64_t value[%d];\n", p->s->nkernel + 1, p->device_arguments + 1);
+    const int n = p->s->nkernel + 1;
+    text_printf(out, "    void *kernel[%d], *encoder[%d];\n    struct told told[%d];\n    uint64_t value[%d];\n", n, n, n,
+                p->device_arguments + 1);
 }
 
 static const char *const file[] = {"metal", "metal_matrix", "number", "math", "vector_lanes", NULL};
 static const char *const places[] = {
     "uint3 group_at [[threadgroup_position_in_grid]]", "uint3 item_at [[thread_position_in_threadgroup]]",
     "uint3 group_size [[threads_per_threadgroup]]", "uint3 group_count [[threadgroups_per_grid]]", NULL};
+static const char *const structure[] = {"constant ", " [[buffer(0)]]"};
 static const struct driver driver = {
     .head = metal_head,
     .global = "device ", .local = "threadgroup ", .restrict_ = "", .has_alignas = true,
     .offset = "ulong", .symbol = "long", .count = "uint",
-    .constant = "constant ", .reference = "&", .slot = metal_slot, .places = places,
+    .structure = structure, .slot = metal_slot, .places = places,
     .thread = "item_at.x", .threads = "group_size.x",
     .part = {"group_at.x", "group_at.x"}, .parts = {"group_count.x", "group_count.x"},
     .file = file,

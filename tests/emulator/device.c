@@ -30,6 +30,8 @@ static const struct fact {
     {"memory", offsetof(struct device_facts, memory), (long)1 << 40},
     {"eager", offsetof(struct device_facts, is_eager), 0},
     {"family", offsetof(struct device_facts, family), 9},
+    {"tier", offsetof(struct device_facts, tier), 2},
+    {"resident", offsetof(struct device_facts, is_resident), 1},
     {"arch", offsetof(struct device_facts, arch), 80},
     {"banks", offsetof(struct device_facts, looks_at_banks), 0},
     {"driver", offsetof(struct device_facts, driver), 13000},

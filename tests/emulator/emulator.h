@@ -89,6 +89,8 @@ struct device_facts {
     long memory;   /* bytes of a buffer */
     long is_eager; /* commands run when they are enqueued, not when waited for */
     long family;   /* Metal's: 7 for MTLGPUFamilyApple7 */
+    long tier;     /* of argument buffers: the first, the second */
+    long is_resident; /* Metal has residency sets */
     long arch, driver; /* CUDA's: 80 for sm_80; the driver's version, 12090 for 12.9 */
     long looks_at_banks; /* different words that lanes want of one bank of local memory are reported: 1, of tiles, 2, of copies, too */
     const char *name, *version;
@@ -99,7 +101,7 @@ void device_read(void);
 
 /* -------------------------------------------------------------------------------- signature.c */
 
-enum { MAX_PARAMETERS = 64, MAX_NAME = 256, MAX_PLACES = 8 };
+enum { MAX_PARAMETERS = 128, MAX_NAME = 256, MAX_PLACES = 8 };
 enum parameter_kind {
     PARAMETER_VALUE,
     PARAMETER_GLOBAL,
@@ -114,13 +116,14 @@ struct parameter {
     bool is_const;                       /* what it points to; an image: it is read only */
     char type[MAX_NAME], name[MAX_NAME]; /* as declared */
     char tensor[MAX_NAME];               /* "f32[B,128]", several with bars between them, see tensors.c; "": nothing is said */
-    int slot;                            /* "[[buffer(2)]]"; -1: the text does not say */
+    int slot;                            /* "[[buffer(2)]]", "[[id(2)]]"; -1: the text does not say */
 };
 
 struct signature {
     char name[MAX_NAME];
     struct parameter parameter[MAX_PARAMETERS];
     int n;
+    char structure[MAX_NAME]; /* of which the parameters are fields, the one parameter's type; "": they are the kernel's own */
     char place[MAX_PLACES][MAX_NAME]; /* "[[threads_per_threadgroup]]": parameters behind the others */
     int nplace;
     size_t block[3]; /* what the text requires; 0: nothing */

@@ -6,6 +6,7 @@
 #include "emulator.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,14 +114,14 @@ static void note_kind(struct parameter *p, int kind)
     }
 }
 
-/* "[[buffer(2)]]", behind its first bracket: which buffer, or what else the parameter is. */
+/* "[[buffer(2)]]", "[[id(2)]]", behind its first bracket: which buffer, or what else the parameter is. */
 static void read_attribute(const char **at, struct parameter *p, char *place)
 {
     struct token t;
     int depth = 1;
     while (depth > 0 && (t = next(at)).n > 0) {
         depth += is_token(t, "[") - is_token(t, "]");
-        if (is_token(t, "buffer")) {
+        if (is_token(t, "buffer") || is_token(t, "id")) {
             next(at);
             p->slot = (int)strtol(next(at).at, NULL, 10);
             next(at);
@@ -129,14 +130,14 @@ static void read_attribute(const char **at, struct parameter *p, char *place)
     }
 }
 
-/* One parameter, up to the comma or the parenthesis behind it, which is returned. */
+/* One parameter, up to the comma or the parenthesis behind it, or a field, up to the semicolon, which is returned. */
 static struct token read_parameter(const struct word *word, const char **at, struct parameter *p, char *place)
 {
     struct token last = {NULL, 0}, t;
     int depth = 0;
     *p = (struct parameter){.kind = PARAMETER_VALUE, .slot = -1};
     *place = '\0';
-    for (t = next(at); t.n > 0 && (depth > 0 || !(is_token(t, ",") || is_token(t, ")")));
+    for (t = next(at); t.n > 0 && (depth > 0 || !(is_token(t, ",") || is_token(t, ")") || is_token(t, ";")));
          t = next(at)) {
         if (is_token(t, "[")) {
             read_attribute(at, p, place);
@@ -154,6 +155,30 @@ static struct token read_parameter(const struct word *word, const char **at, str
     if (last.n > 0)
         copy_name(p->name, last);
     return t;
+}
+
+/* Of a kernel whose one parameter is of a structure's type the fields stand for it. */
+static void read_structure(const struct word *word, const char *text, struct signature *s)
+{
+    char type[MAX_NAME], place[MAX_NAME];
+    snprintf(type, sizeof type, "%.*s", (int)strcspn(s->parameter[0].type, " "), s->parameter[0].type);
+    while (*text) {
+        const struct token t = next(&text);
+        if (t.n == 0)
+            return;
+        const char *ahead = text;
+        if (!is_token(t, "struct") || !is_token(next(&ahead), type) || !is_token(next(&ahead), "{"))
+            continue;
+        snprintf(s->structure, sizeof s->structure, "%s", type);
+        for (s->n = 0; s->n < MAX_PARAMETERS; s->n++) {
+            text = ahead;
+            if (is_token(next(&ahead), "}"))
+                return;
+            ahead = text;
+            read_parameter(word, &ahead, &s->parameter[s->n], place);
+        }
+        return;
+    }
 }
 
 /* "(8, 1, 1)" */
@@ -216,6 +241,8 @@ bool signature_next(const struct word *word, const char **at, struct signature *
             s->bound = bound;
             if (!read_kernel(word, at, s))
                 continue;
+            if (s->n == 1 && s->parameter[0].kind == PARAMETER_VALUE)
+                read_structure(word, text, s);
             tensors_read(text, t.at, s);
             return true;
         }

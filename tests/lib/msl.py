@@ -16,7 +16,7 @@ WORDS = {"kernel", "const", "static", "inline", "return", "if", "else", "for", "
 LIBRARY = {"as_type": 1.0, "threadgroup_barrier": 1.0, "simd_shuffle_xor": 2.1, "simdgroup_load": 2.3, "simdgroup_multiply_accumulate": 2.3, "thread_elements": 2.3, "fma": 1.0, "signbit": 1.0,
            **{name: 1.0 for name in ("fabs", "copysign", "floor", "ceil", "trunc", "rint", "sqrt", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
                                      "cosh", "asinh", "acosh", "atanh", "atan2", "pow")}}
-ATTRIBUTES = {"buffer": 1.0, "threadgroup_position_in_grid": 1.0, "thread_position_in_threadgroup": 1.0, "threads_per_threadgroup": 1.0,
+ATTRIBUTES = {"buffer": 1.0, "id": 2.0, "threadgroup_position_in_grid": 1.0, "thread_position_in_threadgroup": 1.0, "threads_per_threadgroup": 1.0,
               "threadgroups_per_grid": 1.0, "max_total_threads_per_threadgroup": 1.0}
 LACKS = {"double", "goto", "try", "catch", "throw", "new", "delete", "dynamic_cast", "typeid", "virtual", "thread_local", "register", "asm", "restrict",
          "__restrict__", "memcpy", "__attribute__", "_Pragma"}
@@ -84,7 +84,7 @@ def check(text):
     plain = without_comments(text).replace("\\\n", " ")
     check_attributes(plain, version)
     check_directives(plain.split("\n"))
-    defined = set(re.findall(r"#define (\w+)", plain)) | set(re.findall(r"typedef \w+ (\w+);", plain)) | set(re.findall(r"\bclass (\w+)", plain))
+    defined = set(re.findall(r"#define (\w+)", plain)) | set(re.findall(r"typedef \w+ (\w+);", plain)) | set(re.findall(r"\b(?:class|struct) (\w+)", plain))
     code = "\n".join("" if line.lstrip().startswith("#") else line for line in re.sub(r"\[\[.*?\]\]", "", plain).split("\n"))
     tokens = TOKEN.findall(code)
     check_numbers(tokens)

@@ -224,10 +224,6 @@ def refuses(tgc, folder):
     for out in ("m.c", "m.metal"):
         done = T.run([tgc, "m.onnx", "-o", out, "--target=metal"], cwd=folder)
         expect(done.status == 1 and re.search(r'kernel \w+, of Sin "wave", computes with 64-bit floats', done.err) and not (folder / out).exists(), done.describe())
-    many = [f"x{i}" for i in range(40)]
-    onnx.save(G.model([G.node("Sum", many, ["y"])], [G.value(x, [4]) for x in many], [G.value("y", [4])]), folder / "m.onnx")
-    done = T.run([tgc, "m.onnx", "-o", "m.metal", "--target=metal"], cwd=folder)
-    expect(done.status == 1 and "has at most 31" in done.err and not (folder / "m.metal").exists(), done.describe())
 
 
 # -------------------------------------------------------------------------------------------------- the host
@@ -260,19 +256,51 @@ def broken_text(device, tgc, folder):
 
 
 def recorded(device, tgc, folder):
-    """A run is one command buffer with one encoder."""
+    """A run is one command buffer with one encoder, which is told of each kernel its code, where its arguments are, and the threads, and
+    of buffers once: what is read, what is written."""
     built(tgc, G.perceptron(), folder)
     with device.watch():
         library = Library(folder / "net.so", "net")
+        library.run({"x": np.ones((1, 8), np.float32)})         # arguments are written before their first use
         with device.log(folder / "calls"):
             library.run({"x": np.ones((1, 8), np.float32)})
         calls = (folder / "calls").read_text().split("\n")
         for call in ("commandBuffer", "computeCommandEncoder", "commit", "waitUntilCompleted"):
             expect(calls.count(call) == 1, f"{call}: {calls.count(call)} times")
-        for call in ("newBufferWithLength:options:", "newLibraryWithSource:options:error:", "newFunctionWithName:"):
+        for call in ("setComputePipelineState:", "setBuffer:offset:atIndex:", "dispatchThreadgroups:threadsPerThreadgroup:"):
+            expect(calls.count(call) == library.info.kernel_count, f"{call}: {calls.count(call)} times, of {library.info.kernel_count} kernels")
+        expect(calls.count("useResources:count:usage:") == 2, "the encoder is told of what is read and what is written")
+        for call in ("newBufferWithLength:options:", "newLibraryWithSource:options:error:", "newFunctionWithName:", "addAllocation:"):
             expect(call not in calls, f"a run calls {call}")
         del library
         gc.collect()
+
+
+def many_tensors(device, tgc, folder):
+    """A kernel of 40 tensors, by an argument buffer of the second tier; the first one has 31."""
+    many = [f"x{i}" for i in range(40)]
+    built(tgc, G.model([G.node("Sum", many, ["y"])], [G.value(x, [4]) for x in many], [G.value("y", [4])]), folder)
+    device.refuses(folder / "net.so", "tier=1", OTHER_DEVICE, "more than 31 tensors and run-time sizes.*compile with -O0")
+    x = np.random.default_rng(5).integers(-99, 99, (40, 4)).astype(np.float32)
+    with device.watch():
+        library = Library(folder / "net.so", "net")
+        y = library.run(dict(zip(many, x)))["y"]
+        expect(library.info.kernel_count == 1 and (y == x.sum(0)).all(), f"{y}, not {x.sum(0)}")
+        del library
+        gc.collect()
+
+
+# What a host may forget of its buffers and arguments: what is taken out of it, the device's facts, what is reported, or wrong.
+FORGOTTEN = {"a buffer that is written": (r"use\(m->encoder, [^;]*writes[^;]*;", "", r"'\w+' is in a buffer that the encoder was not told to be (read|written)"),
+             "buffers, without a residency set": (r"use\(m->encoder, [^;]*;", "resident=0", "'\\w+' is in a buffer that is not resident"),
+             "what is under way": (r"t->is_read = true;", "", "'y' is in a buffer that is not resident")}
+
+
+def forgotten(tgc, folder, build, pattern, facts, words):
+    """Programs that forget it, in the program that shares the device with them."""
+    build_sharing(tgc, folder, lambda text: re.sub(pattern, "", text))
+    done = T.run([folder / "sharing"], env=environment(build, folder, device=facts))
+    expect(done.status != 0 and re.search(words, done.err), done.describe())
 
 
 def without_framework(tgc, folder):
@@ -310,13 +338,25 @@ def broken_program(tgc, folder, build):
     expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: .*\by\[.* \+ 4\]", done.err), done.describe())
 
 
-def sharing(tgc, folder, build):
-    """In a program that uses Metal itself: its device, queue, buffers and command buffer, times of kernels."""
+def build_sharing(tgc, folder, change=None):
+    """The program sharing, of metal.c and a model; change: makes another text of the model's."""
     T.scratch(folder)
     emit(tgc, ROOT / "models" / "digits.tg", folder, "net")
-    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, *emulator.METAL_FLAGS, "net.c", PROGRAMS / "metal.c", "-I.", "-o", "sharing", "-lm", "-ldl"], cwd=folder))
-    done = T.must(T.run([folder / "sharing"], env=environment(build, folder)))
-    expect(done.out.decode() == "right\n" and not done.err, done.describe())
+    if change:
+        text = (folder / "net.c").read_text()
+        expect(change(text) != text, "nothing is changed")
+        (folder / "net.c").write_text(change(text))
+    warnings = () if change else T.WARNINGS
+    T.must(T.run(["gcc", *warnings, *T.SANITIZE, *emulator.METAL_FLAGS, "net.c", PROGRAMS / "metal.c", "-I.", "-o", "sharing", "-lm", "-ldl"], cwd=folder))
+
+
+def sharing(tgc, folder, build):
+    """In a program that uses Metal itself: its device, queue, buffers and command buffer, times of kernels; on systems with residency sets and
+    without."""
+    build_sharing(tgc, folder)
+    for facts in ("", "resident=0"):
+        done = T.must(T.run([folder / "sharing"], env=environment(build, folder, device=facts)))
+        expect(done.out.decode() == "right\n" and not done.err, done.describe())
 
 
 def main():
@@ -341,6 +381,9 @@ def main():
     suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
     suite.add("kernels that do not compile", broken_text, device, tgc, scratch / "broken_text")
     suite.add("a run's messages", recorded, device, tgc, scratch / "recorded")
+    suite.add("a kernel of 40 tensors", many_tensors, device, tgc, scratch / "many_tensors")
+    for number, (name, what) in enumerate(FORGOTTEN.items()):
+        suite.add(f"a host that forgets {name}", forgotten, tgc, scratch / f"forgotten{number}", build, *what)
     suite.add("a kernel out of bounds", broken_program, tgc, scratch / "broken", build)
     suite.add("device, queue, buffers and command buffer of the caller's", sharing, tgc, scratch / "sharing", build)
     for name, make in G.FAILING.items():

@@ -8,25 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 31, MOST_BYTES = 64 };
 enum { NOT_ENQUEUED = 0, COMMITTED = 2, COMPLETED = 4, FAILED = 5 };
+enum { MAX_SETS = 4 };
 
-/* What a slot of the encoder's has: a buffer, or bytes. */
-struct slot {
-    struct buffer *buffer;
-    size_t offset, nbytes;
-    unsigned char bytes[MOST_BYTES];
-};
 struct dispatch {
     struct dispatch *next;
     struct kernel_of *kernel;
-    struct slot slot[SLOTS];
+    struct buffer *arguments; /* from byte `at` on: they are read when it runs */
+    size_t at;
+    struct use use[MAX_USED]; /* what the encoder was told of */
+    int nuse;
     struct size groups, block;
 };
 struct queue {
     struct object o;
     struct object *device;
     struct commands *first; /* committed, which have not run */
+    struct object *resident[MAX_SETS];
 };
 struct commands {
     struct object o;
@@ -40,12 +38,21 @@ struct encoder {
     struct object o;
     struct commands *commands; /* NULL: it has ended */
     struct kernel_of *kernel;
-    struct slot slot[SLOTS];
+    struct buffer *arguments;
+    size_t at;
+    struct use use[MAX_USED];
+    int nuse;
 };
 
 /* ---------------------------------------------------------------------------------------- queues */
 
-static void end_queue(struct object *o) { object_release(((struct queue *)o)->device); }
+static void end_queue(struct object *o)
+{
+    struct queue *q = (struct queue *)o;
+    for (int i = 0; i < MAX_SETS; i++)
+        object_release(q->resident[i]);
+    object_release(q->device);
+}
 
 void *device_queue(void *self, void *selector)
 {
@@ -61,10 +68,34 @@ void *queue_device(void *self, void *selector)
     return ((struct queue *)self)->device;
 }
 
-static void end_slots(struct slot *slot)
+/* The set, or NULL, becomes another one of the queue's, or NULL. */
+static void change_set(struct queue *q, struct object *from, struct object *to, const char *what)
 {
-    for (int i = 0; i < SLOTS; i++)
-        object_release(slot[i].buffer);
+    for (int i = 0; i < MAX_SETS; i++)
+        if (q->resident[i] == from) {
+            q->resident[i] = object_retain(to);
+            object_release(from);
+            return;
+        }
+    misuse(0, "%s", what);
+}
+void queue_resident(void *self, void *selector, void *set)
+{
+    (void)selector;
+    if (object_is(set, KIND_RESIDENT))
+        change_set(self, NULL, set, "a queue of more sets than the emulator has");
+}
+void queue_not_resident(void *self, void *selector, void *set)
+{
+    (void)selector;
+    if (object_is(set, KIND_RESIDENT))
+        change_set(self, set, NULL, "the set is none of the queue's");
+}
+
+static void end_uses(struct use *use, int n)
+{
+    for (int i = 0; i < n; i++)
+        object_release(use[i].buffer);
 }
 
 static void end_commands(struct object *o)
@@ -72,7 +103,8 @@ static void end_commands(struct object *o)
     struct commands *c = (struct commands *)o;
     for (struct dispatch *d = c->first, *next; d; d = next) {
         next = d->next;
-        end_slots(d->slot);
+        end_uses(d->use, d->nuse);
+        object_release(d->arguments);
         object_release(d->kernel);
         free(d);
     }
@@ -98,7 +130,8 @@ static void end_encoder(struct object *o)
     if (e->commands)
         misuse(0, "an encoder is released that has not ended");
     object_release(e->kernel);
-    end_slots(e->slot);
+    object_release(e->arguments);
+    end_uses(e->use, e->nuse);
 }
 
 void *commands_encoder(void *self, void *selector)
@@ -143,43 +176,31 @@ void encoder_buffer(void *self, void *selector, void *buffer, size_t offset, siz
     (void)selector;
     if (!goes_on(e) || !object_is(buffer, KIND_BUFFER))
         return;
-    if (slot >= SLOTS || offset >= b->memory.nbytes) {
-        misuse(0, "slot %zu of %d, byte %zu of %zu", slot, SLOTS, offset, b->memory.nbytes);
+    if (slot != 0 || offset >= b->memory.nbytes || offset % 32 != 0) {
+        misuse(0, "slot %zu, byte %zu of %zu: the emulator's kernels have an argument buffer in slot 0", slot, offset, b->memory.nbytes);
         return;
     }
     object_retain(b);
-    object_release(e->slot[slot].buffer);
-    e->slot[slot] = (struct slot){.buffer = b, .offset = offset};
+    object_release(e->arguments);
+    e->arguments = b;
+    e->at = offset;
 }
 
-void encoder_bytes(void *self, void *selector, const void *bytes, size_t nbytes, size_t slot)
+void encoder_use(void *self, void *selector, void *const *buffer, size_t n, size_t usage)
 {
     struct encoder *e = self;
     (void)selector;
     if (!goes_on(e))
         return;
-    if (slot >= SLOTS || nbytes == 0 || nbytes > MOST_BYTES) {
-        misuse(0, "slot %zu of %d, %zu bytes", slot, SLOTS, nbytes);
-        return;
-    }
-    object_release(e->slot[slot].buffer);
-    e->slot[slot] = (struct slot){.nbytes = nbytes};
-    memcpy(e->slot[slot].bytes, bytes, nbytes);
-}
-
-/* Whether the slots have what the kernel's parameters need. */
-static bool check_slots(const struct encoder *e)
-{
-    const struct kernel_code *code = e->kernel->code;
-    for (int i = 0; i < code->signature.n; i++) {
-        const struct parameter *p = &code->signature.parameter[i];
-        const struct slot *s = &e->slot[p->slot];
-        if (p->kind == PARAMETER_GLOBAL ? !s->buffer : s->nbytes != code->nbytes[i]) {
-            misuse(0, "%s: parameter '%s' is not set, or has %zu bytes", code->signature.name, p->name, s->nbytes);
-            return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!object_is(buffer[i], KIND_BUFFER))
+            return;
+        if (e->nuse == MAX_USED || usage == 0 || usage > 3) {
+            misuse(0, "usage %zu, of more than %d buffers", usage, e->nuse);
+            return;
         }
+        e->use[e->nuse++] = (struct use){object_retain(buffer[i]), usage};
     }
-    return true;
 }
 
 void encoder_dispatch(void *self, void *selector, struct size groups, struct size block)
@@ -198,13 +219,16 @@ void encoder_dispatch(void *self, void *selector, struct size groups, struct siz
         misuse(0, "%s: %zu threadgroups of %zu threads", e->kernel->code->signature.name, all, threads);
         return;
     }
-    struct dispatch *d = check_slots(e) ? calloc(1, sizeof *d) : NULL;
-    if (!d)
+    struct dispatch *d = e->arguments ? calloc(1, sizeof *d) : NULL;
+    if (!d) {
+        misuse(0, "%s: no arguments", e->kernel->code->signature.name);
         return;
-    *d = (struct dispatch){.kernel = object_retain(e->kernel), .groups = groups, .block = block};
-    memcpy(d->slot, e->slot, sizeof d->slot);
-    for (int i = 0; i < SLOTS; i++)
-        object_retain(d->slot[i].buffer);
+    }
+    *d = (struct dispatch){.kernel = object_retain(e->kernel), .arguments = object_retain(e->arguments), .at = e->at,
+                           .nuse = e->nuse, .groups = groups, .block = block};
+    memcpy(d->use, e->use, sizeof d->use);
+    for (int i = 0; i < d->nuse; i++)
+        object_retain(d->use[i].buffer);
     *e->commands->last = d;
     e->commands->last = &d->next;
 }
@@ -229,32 +253,54 @@ static struct window *add_window(struct launch *l, const struct memory *m, size_
     return w;
 }
 
+/* Whether the kernel reaches the buffer: the encoder was told of it, or it is in a set of the queue's; and whether
+ * what it stores is in order with other encoders, which is by the encoder alone. */
+static bool check_use(const struct queue *q, const struct dispatch *d, const struct parameter *a, const struct buffer *b)
+{
+    size_t how = 0;
+    bool is_there = false;
+    for (int i = 0; i < d->nuse; i++)
+        if (d->use[i].buffer == b)
+            how |= d->use[i].how;
+    for (int i = 0; i < MAX_SETS; i++)
+        is_there |= q->resident[i] && resident_has(q->resident[i], b);
+    if (how & (a->is_const ? 1 : 2))
+        return true;
+    if (how || is_there)
+        report("%s: '%s' is in a buffer that the encoder was not told to be %s", d->kernel->code->signature.name, a->name,
+               a->is_const ? "read" : "written");
+    else
+        report("%s: '%s' is in a buffer that is not resident", d->kernel->code->signature.name, a->name);
+    return false;
+}
+
 /* A parameter that points to memory has a window there: the tensor, if the text says how long it is. */
-static void pass_buffer(struct launch *l, const struct dispatch *d, int i)
+static void pass_buffer(struct launch *l, const struct dispatch *d, const struct entry *entry, int i)
 {
     const struct signature *signature = &d->kernel->code->signature;
     const struct parameter *a = &signature->parameter[i];
-    const struct slot *s = &d->slot[a->slot];
+    const struct memory *m = &entry[i].buffer->memory;
     struct launch_values v = {.signature = signature, .items = d->groups.width * d->block.width,
                               .threads = d->block.width, .is_pointer = true};
-    for (int k = 0; k < signature->n; k++) {
-        const struct slot *other = &d->slot[signature->parameter[k].slot];
-        v.value[k] = other->buffer ? NULL : other->bytes;
-    }
-    const size_t room = s->buffer->memory.nbytes - s->offset;
+    for (int k = 0; k < signature->n; k++)
+        v.value[k] = entry[k].buffer ? NULL : (const unsigned char *)&entry[k].value;
+    const size_t room = m->nbytes - (size_t)entry[i].value;
     size_t begin = 0, nbytes = room;
     if (tensor_extent(&v, i, &begin, &nbytes) && nbytes > room)
         report("%s: '%s' has %zu bytes where the buffer ends after %zu", signature->name, a->name, nbytes, room);
-    add_window(l, &s->buffer->memory, s->offset, nbytes, a->name)->is_writable = !a->is_const;
+    add_window(l, m, (size_t)entry[i].value, nbytes, a->name)->is_writable = !a->is_const;
 }
 
-/* A number is read where it is. */
-static bool pass_bytes(struct launch *l, struct memory *m, struct slot *s, const char *name)
+/* The structure that the kernel reads, of addresses and numbers. */
+static bool pass_structure(struct launch *l, struct memory *m, const struct dispatch *d, const struct entry *entry, uint64_t *field)
 {
-    if (!memory_create(m, s->bytes, s->nbytes))
+    const struct signature *s = &d->kernel->code->signature;
+    for (int i = 0; i < s->n; i++)
+        field[i] = entry[i].buffer ? (uintptr_t)entry[i].buffer->memory.at + entry[i].value : entry[i].value;
+    if (!memory_create(m, field, (size_t)s->n * sizeof *field))
         return false;
-    memset(m->known, 1, s->nbytes);
-    add_window(l, m, 0, s->nbytes, name);
+    memset(m->known, 1, m->nbytes);
+    add_window(l, m, 0, m->nbytes, "arguments");
     return true;
 }
 
@@ -280,23 +326,21 @@ static void prepare(struct launch *l, const struct dispatch *d, void *const *arg
     l->nsubgroup = (uint32_t)device_facts()->subgroup;
 }
 
-static bool run_dispatch(struct dispatch *d)
+static bool run_dispatch(const struct queue *q, const struct dispatch *d)
 {
     const struct signature *signature = &d->kernel->code->signature;
     const struct module *m = d->kernel->library->module;
-    struct memory bytes[SLOTS] = {{NULL}};
-    void *address[SLOTS], *argument[SLOTS];
-    struct launch *l = calloc(1, sizeof *l);
-    bool done = l != NULL;
-    for (int i = 0; i < signature->n && done; i++) {
-        struct slot *s = &d->slot[signature->parameter[i].slot];
-        address[i] = s->buffer ? s->buffer->memory.at + s->offset : s->bytes;
-        argument[i] = s->buffer ? (void *)&address[i] : s->bytes;
-        if (s->buffer)
-            pass_buffer(l, d, i);
-        else
-            done = pass_bytes(l, &bytes[i], s, signature->parameter[i].name);
-    }
+    const struct entry *entry = arguments_of(d->arguments, d->at, d->kernel->code);
+    struct memory structure = {NULL};
+    uint64_t field[MAX_PARAMETERS];
+    void *argument[] = {field};
+    struct launch *l = entry ? calloc(1, sizeof *l) : NULL;
+    bool done = l && pass_structure(l, &structure, d, entry, field);
+    for (int i = 0; i < signature->n && done; i++)
+        if (entry[i].buffer) {
+            done = check_use(q, d, &signature->parameter[i], entry[i].buffer);
+            pass_buffer(l, d, entry, i);
+        }
     for (int i = 0; i < m->nlocal && done && l->nwindow < MAX_WINDOWS; i++)
         if (strcmp(m->local[i].kernel, signature->name) == 0)
             pass_local(l, &m->local[i]);
@@ -304,9 +348,8 @@ static bool run_dispatch(struct dispatch *d)
         prepare(l, d, argument);
         done = launch_run(l);
     }
-    for (int i = 0; i < SLOTS; i++)
-        if (bytes[i].at)
-            memory_release(&bytes[i]);
+    if (structure.at)
+        memory_release(&structure);
     free(l);
     return done;
 }
@@ -334,7 +377,7 @@ static void run_commands(struct queue *q)
     bool done = !device_is_lost();
     q->first = c->next;
     for (struct dispatch *d = c->first; d && done; d = d->next)
-        done = run_dispatch(d);
+        done = run_dispatch(q, d);
     c->status = done ? COMPLETED : FAILED;
     object_release(c);
 }

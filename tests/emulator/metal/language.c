@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* language.c - the Metal Shading Language, which clang reads as C++ with the words of metal_stdlib. A
- * number is a reference to constant memory; what a thread asks of its place are parameters, too.
+/* language.c - the Metal Shading Language, which clang reads as C++ with the words of metal_stdlib. A kernel's
+ * parameter is a structure in constant memory, whose fields are pointers and numbers; what a thread asks of its place are
+ * parameters, too.
  */
 #include "../emulator.h"
 
@@ -36,10 +37,9 @@ static void wrap(const struct signature *s, struct text *out)
         text_add(out, "sizeof(%s), ", s->parameter[i].type);
     text_add(out, "0};\nextern \"C\" __attribute__((no_sanitize(\"address\"))) void %s_call(void **a)\n{\n    %s(",
              s->name, s->name);
-    for (int i = 0; i < s->n; i++)
-        text_add(out, "%s*(%s *)a[%d]", i ? ", " : "", s->parameter[i].type, i);
+    text_add(out, "*(%s *)a[0]", s->structure);
     for (int i = 0; i < s->nplace; i++)
-        text_add(out, "%semulator_dims(%d)", i || s->n ? ", " : "", place_of(s->place[i]));
+        text_add(out, ", emulator_dims(%d)", place_of(s->place[i]));
     text_add(out, ");\n}\n");
 }
 

@@ -114,6 +114,11 @@ static bool device_supports(void *self, void *selector, size_t family)
     (void)self, (void)selector;
     return family > 1000 && family <= 1000 + (size_t)device_facts()->family;
 }
+static size_t device_tier(void *self, void *selector)
+{
+    (void)self, (void)selector;
+    return (size_t)device_facts()->tier - 1;
+}
 static size_t device_local(void *self, void *selector)
 {
     (void)self, (void)selector;
@@ -172,8 +177,10 @@ static void *buffer_device(void *self, void *selector)
 
 static void *class_new(void *self, void *selector)
 {
+    (void)selector;
+    if (strcmp(((struct class_of *)self)->name, "MTLResidencySetDescriptor") == 0)
+        return object_create(KIND_DESCRIPTOR, sizeof(struct object), NULL);
     struct options *o = object_create(KIND_OPTIONS, sizeof *o, NULL);
-    (void)self, (void)selector;
     if (o)
         o->is_fast = true;
     return o;
@@ -252,8 +259,8 @@ static void *device_kernel(void *self, void *selector, void *function, void **er
     if (!object_is(function, KIND_FUNCTION))
         return NULL;
     for (int i = 0; i < f->code->signature.n; i++)
-        if (f->code->signature.parameter[i].slot < 0 || f->code->signature.parameter[i].slot > 30) {
-            *error = error_create("a parameter is in none of the 31 buffers");
+        if (f->code->signature.parameter[i].slot != i || !*f->code->signature.structure) {
+            *error = error_create("a parameter is no field of an argument buffer's structure, or out of order");
             return NULL;
         }
     return kernel_create(KIND_KERNEL, f->library, f->code);

@@ -12,7 +12,8 @@
 enum { POOLS = 16, MOST_POOLED = 4096, MOST_SELECTORS = 256 };
 
 static const char *const kinds[] = {"class", "string", "error", "array", "MTLCompileOptions", "device", "queue", "buffer",
-                                    "library", "function", "pipeline state", "command buffer", "encoder"};
+                                    "library", "function", "pipeline state", "command buffer", "encoder", "argument encoder",
+                                    "MTLResidencySetDescriptor", "residency set"};
 
 static struct {
     struct object *live;
@@ -175,17 +176,13 @@ void *sel_registerName(const char *name)
     return runtime.selector[i];
 }
 
-/* A class of which there are one or two objects' kinds: the name is all that it is. */
-struct class_of {
-    struct object o;
-    const char *name;
-};
-
 API void *objc_getClass(const char *name);
 void *objc_getClass(const char *name)
 {
-    static const char *const known[] = {"NSString", "MTLCompileOptions"};
+    static const char *const known[] = {"NSString", "MTLCompileOptions", "MTLResidencySetDescriptor"};
     call_note("objc_getClass");
+    if (!device_facts()->is_resident && strcmp(name, known[2]) == 0)
+        return NULL; /* the system is older */
     for (struct object *o = runtime.live; o; o = o->next)
         if (o->kind == KIND_CLASS && strcmp(((struct class_of *)o)->name, name) == 0)
             return count_call() ? NULL : o;

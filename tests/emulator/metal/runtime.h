@@ -4,6 +4,7 @@
  *      runtime.c   objects, release counts, autorelease pools
  *      objects.c   strings, arrays, errors, devices, buffers, libraries, kernels; what understands which message
  *      commands.c  queues, command buffers, encoders: launches
+ *      arguments.c argument buffers; which buffers kernels reach by them
  */
 #ifndef TGC_EMULATOR_METAL_RUNTIME_H
 #define TGC_EMULATOR_METAL_RUNTIME_H
@@ -24,6 +25,9 @@ enum kind {
     KIND_KERNEL,
     KIND_COMMANDS,
     KIND_ENCODER,
+    KIND_ARGUMENTS,
+    KIND_DESCRIPTOR,
+    KIND_RESIDENT,
     KINDS
 };
 
@@ -59,6 +63,11 @@ void *string_create(const char *text); /* of one holder */
 void *device_retain(void);
 void *error_create(const char *text); /* left to the pool */
 
+/* A class: the name is all that it is. */
+struct class_of {
+    struct object o;
+    const char *name;
+};
 struct options {
     struct object o;
     bool is_fast;
@@ -80,6 +89,22 @@ struct kernel_of {
     const struct kernel_code *code;
 };
 
+/* arguments.c: an argument as its buffer has it, which is nobody's but Metal's to read: a buffer's byte, or a number. */
+struct entry {
+    struct buffer *buffer; /* NULL: a number, in `value` */
+    uint64_t value;
+};
+/* The entries at that byte of the buffer; NULL: there are none of the kernel's. */
+const struct entry *arguments_of(const struct buffer *b, size_t at, const struct kernel_code *code);
+/* Buffers that an encoder was told of, and how they are used. */
+enum { MAX_USED = 64 };
+struct use {
+    struct buffer *buffer;
+    size_t how; /* 1: read, 2: written */
+};
+/* Whether the set has the buffer since its last commit. */
+bool resident_has(const struct object *set, const struct buffer *b);
+
 /* The methods of messages.def that other files have, whatever they take. */
 struct size {
     size_t width, height, depth;
@@ -96,7 +121,18 @@ double commands_begin(void *self, void *selector);
 double commands_end(void *self, void *selector);
 void encoder_kernel(void *self, void *selector, void *kernel);
 void encoder_buffer(void *self, void *selector, void *buffer, size_t offset, size_t slot);
-void encoder_bytes(void *self, void *selector, const void *bytes, size_t nbytes, size_t slot);
+void encoder_use(void *self, void *selector, void *const *buffer, size_t n, size_t usage);
+void queue_resident(void *self, void *selector, void *set);
+void queue_not_resident(void *self, void *selector, void *set);
+void *function_arguments(void *self, void *selector, size_t slot);
+size_t arguments_length(void *self, void *selector);
+void arguments_place(void *self, void *selector, void *buffer, size_t at);
+void arguments_buffer(void *self, void *selector, void *buffer, size_t offset, size_t index);
+void *arguments_bytes(void *self, void *selector, size_t index);
+void *device_resident(void *self, void *selector, void *descriptor, void **error);
+void resident_add(void *self, void *selector, void *buffer);
+void resident_commit(void *self, void *selector);
+void resident_request(void *self, void *selector);
 void encoder_dispatch(void *self, void *selector, struct size groups, struct size block);
 void encoder_end(void *self, void *selector);
 
