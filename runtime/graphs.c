@@ -80,12 +80,24 @@ static int begin_arguments(model_self *self);            /* before the first one
 static int put_argument(model_self *self, int argument); /* self->value[argument] has changed */
 
 //@ graphs_driver_load own
+/* Whether it is an error of a kernel's, or of the device's, that all later calls return, whoever makes them. */
+static bool stays(int32_t error)
+{
+    static const int32_t staying[] = {214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719};
+    for (size_t i = 0; i < sizeof staying / sizeof *staying; i++)
+        if (staying[i] == error)
+            return true;
+    return false;
+}
+
 /* "cuMemAlloc: out of memory (2)" */
 static void complain_of(const model_self *self, const char *call, int32_t error)
 {
     const char *text = words_of(self, error);
-    char line[200];
-    snprintf(line, sizeof line, "%s: %s (%d)", call, text ? text : "unknown error", (int)error);
+    char line[300];
+    snprintf(line, sizeof line, "%s: %s (%d)%s", call, text ? text : "unknown error", (int)error,
+             stays(error) ? ", of a kernel that ran before, of whichever program of this context: the context does nothing more, close what "
+                            "uses it and open another" : "");
     complain(self, line);
 }
 
@@ -193,6 +205,7 @@ static int settle_device(model_self *self, int theirs)
     return status;
 }
 
+/* Managed memory is given beyond what the device has, too, and comes and goes page by page then: so the sizes are compared first. */
 static int open_memory(model_self *self, size_t weights)
 {
     enum { GLOBAL = 1 };
@@ -200,13 +213,17 @@ static int open_memory(model_self *self, size_t weights)
     uint64_t memory = 0, at = 0;
     size_t left = 0, all = 0;
     char line[200];
-    int status = MODEL_MANAGED ? TRY(allocate_managed, &memory, MODEL_DEVICE_BYTES, GLOBAL)
+    int status = TRY(get_memory, &left, &all);
+    if (status == MODEL_OK && (weights > all || MODEL_DEVICE_BYTES > all - weights))
+        status = MODEL_DEVICE_MEMORY;
+    if (status == MODEL_OK)
+        status = MODEL_MANAGED ? TRY(allocate_managed, &memory, MODEL_DEVICE_BYTES, GLOBAL)
                                : TRY(allocate, &memory, MODEL_DEVICE_BYTES);
     d->memory = (void *)(uintptr_t)memory;
     if (status == MODEL_OK && weights > 0)
         status = TRY(allocate, &at, weights);
     d->weights = (void *)(uintptr_t)at;
-    if (status == MODEL_DEVICE_MEMORY && d->get_memory(&left, &all) == 0) {
+    if (status == MODEL_DEVICE_MEMORY) {
         snprintf(line, sizeof line, "the model needs %zu bytes and %zu for its weights, and of the device's %zu "
                  "bytes %zu are free: give smaller bounds by --dim", (size_t)MODEL_DEVICE_BYTES, weights, all, left);
         complain(self, line);

@@ -183,13 +183,13 @@ static size_t left_bytes(void)
     return all > driver.allocated ? all - driver.allocated : 0;
 }
 
-/* Bytes that nobody has written are no zeros. */
+/* Bytes that nobody has written are no zeros. Managed memory may be more than the device has. */
 static int32_t allocate(uint64_t *at, size_t nbytes, bool is_managed)
 {
     *at = 0;
     if (nbytes == 0)
         return misuse(INVALID_VALUE, "no bytes");
-    if (nbytes > left_bytes())
+    if (nbytes > left_bytes() && !is_managed)
         return OUT_OF_MEMORY;
     struct device_memory *m = object_create(KIND_MEMORY, sizeof *m, end_memory);
     unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
