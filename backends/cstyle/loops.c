@@ -53,8 +53,24 @@ static void write_share(struct writer *w, const struct uop *u, const char *type,
                              part, parts), true);
 }
 
+/* Whether the loop that begins here contains an op of such kind. */
+static bool loop_has(const struct writer *w, bool (*is)(const struct uop *))
+{
+    for (int i = w->position + 1, depth = 1; i < w->nlinear && depth > 0; i++) {
+        if (is(w->linear[i]))
+            return true;
+        depth += w->linear[i]->op == OP_RANGE ? 1 : w->linear[i]->op == OP_END ? -1 : 0;
+    }
+    return false;
+}
+
+static bool is_load(const struct uop *u) { return u->op == OP_LOAD || u->op == OP_GATHER; }
+
+static bool is_meeting(const struct uop *u) { return u->op == OP_BARRIER || u->op == OP_SHUFFLE; }
+
 /* A place of the grid, or this thread of the block, is no loop but a constant; outside of the grid
- * nothing is computed. */
+ * nothing is computed. Where the language wants no condition around barriers, a loop of at most one
+ * turn says so. */
 static void write_place(struct writer *w, const struct uop *u, const char *type, const struct expr *size,
                         const char *name)
 {
@@ -76,9 +92,14 @@ static void write_place(struct writer *w, const struct uop *u, const char *type,
             at = mem_printf(w->t, "%s %% %lld", at, (long long)turns);
         at = mem_printf(w->t, between > 1 || turns < k->block ? "(%s)" : "%s", at);
     }
+    const char *end = expr_operand(w->p, size, PREC_SHIFT);
+    if (!whole && range_is_grid(u) && k->block && w->p->backend->blocks && loop_has(w, is_meeting)) {
+        writer_open(w, mem_printf(w->t, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s)", type, name, type, at, name, end, name, type,
+                                  w->p->backend->blocks(w->p, dim)), NULL);
+        return;
+    }
     writer_put(w, mem_printf(w->t, "const %s %s = (%s)%s;", type, name, type, at), true);
-    writer_open(w, whole ? NULL : mem_printf(w->t, "if (%s < %s)", name,
-                                             expr_operand(w->p, size, PREC_SHIFT)), NULL);
+    writer_open(w, whole ? NULL : mem_printf(w->t, "if (%s < %s)", name, end), NULL);
 }
 
 static bool is_place(const struct writer *w, const struct uop *u)
@@ -87,17 +108,6 @@ static bool is_place(const struct writer *w, const struct uop *u)
     bool all = w->p->backend->barrier && range_is_of_block(u) && uop_const_int(u->src[0], &n) &&
                n == w->f->k->block;
     return all || range_is_grid(u) || range_is_item(u);
-}
-
-/* Whether the loop that begins here contains a load. */
-static bool loop_loads(const struct writer *w)
-{
-    for (int i = w->position + 1, depth = 1; i < w->nlinear && depth > 0; i++) {
-        if (w->linear[i]->op == OP_LOAD || w->linear[i]->op == OP_GATHER)
-            return true;
-        depth += w->linear[i]->op == OP_RANGE ? 1 : w->linear[i]->op == OP_END ? -1 : 0;
-    }
-    return false;
 }
 
 void loops_range(struct writer *w, const struct uop *u)
@@ -136,7 +146,7 @@ void loops_range(struct writer *w, const struct uop *u)
     const char *head = strided ? mem_printf(w->t, "for (%s %s = (%s)thread; %s < %s; %s += (%s)threads)", type, name, type, name,
                                             end, name, type)
                                : mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name, end, name);
-    if (w->f->k->counts_down && w->depth == 1 && loop_loads(w))
+    if (w->f->k->counts_down && w->depth == 1 && loop_has(w, is_load))
         head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
                           expr_operand(w->p, &size, PREC_ADD), name, name);
     bool unrolled = w->p->backend->unroll && range_is_lane(u);

@@ -15,6 +15,12 @@ static const char *opencl_place(struct program *p, const struct kernel *k, int d
     return mem_printf(p->t, "%s(%d)", k->block ? "get_group_id" : "get_global_id", d);
 }
 
+/* PoCL 3.1 is such a compiler. */
+static const char *opencl_blocks(struct program *p, int d)
+{
+    return mem_printf(p->t, "get_num_groups(%d)", d);
+}
+
 static const char *opencl_text(struct program *p, const char *pieces, const char *kernels)
 {
     return mem_printf(p->t, "%s%s%s",
@@ -69,4 +75,4 @@ static const struct text_word word[] = {
 const struct backend backend_opencl = {
     .name = "opencl", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .word = word,
     .barrier = "barrier(CLK_LOCAL_MEM_FENCE);", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
-    .place = opencl_place};
+    .place = opencl_place, .blocks = opencl_blocks};

@@ -241,6 +241,9 @@ struct backend {
     const char *unroll;          /* a line before a loop that becomes straight-line code; NULL: none */
     /* where in dimension d of a kernel's grid a thread is; if the kernel has blocks, its block */
     const char *(*place)(struct program *p, const struct kernel *k, int d);
+    /* Of a language one of whose compilers forgets conditions of threads behind barriers that stand in a condition: how many
+     * blocks there are in dimension d. A loop over blocks stands there then. NULL: conditions do. */
+    const char *(*blocks)(struct program *p, int d);
     /* Of devices, words of the header's text: HANDLES, END_HANDLE, BUFFER_HANDLE, CACHE_NOTE. */
     const struct text_word *word;
 };

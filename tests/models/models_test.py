@@ -161,10 +161,13 @@ def check_program(tgc, scratch, model, sizes, tgc_options, compiler, flags, dyna
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_opencl(tgc, scratch, model, size):
+# PoCL's own row, and another by turns
+ROWS = ("generic-gpu", "adreno630", "intel-xe")
+
+
+def check_opencl(tgc, scratch, model, size, row):
     need_device()
-    # PoCL's row: what it makes of barriers in a condition is wrong, see docs/limits.md
-    check_program(tgc, scratch, model, [size], ("--target=opencl", "--cpu=pocl"), "gcc", ("-O1",))
+    check_program(tgc, scratch, model, [size], ("--target=opencl", f"--cpu={row}"), "gcc", ("-O1",))
 
 
 # How models are compiled for the emulated device: target, options, what it is told of itself. The model's number chooses two of them.
@@ -260,8 +263,9 @@ def add_model(suite, tgc, scratch, model):
     if model.dynamic:
         add("dynamic", model.heavy, model.sizes, NATIVE, "gcc", (T.LEVEL,), dynamic=True)
         add("dynamic sanitized", True, model.sizes, NATIVE, "clang", T.SANITIZE, dynamic=True)
-    suite.add(f"{model.name} opencl", check_opencl, tgc, scratch / f"{model.name}_opencl", model,
-              model.sizes[0], slow=True)
+    for row in ("pocl", ROWS[catalog.MODELS.index(model) % len(ROWS)]):
+        suite.add(f"{model.name} opencl, {row}", check_opencl, tgc, scratch / f"{model.name}_opencl_{row}", model,
+                  model.sizes[0], row, slow=True)
     for k in range(2):
         target, options, facts = EMULATED[(catalog.MODELS.index(model) + 3 * k) % len(EMULATED)]
         way = " ".join((target, *options))
