@@ -88,6 +88,11 @@ bool dtype_is_float(enum dtype d) { return info[d].kind == 'F'; }
 bool dtype_is_half(enum dtype d) { return d == DTYPE_F16 || d == DTYPE_BF16 || d == DTYPE_TF32; }
 bool dtype_is_byte(enum dtype d) { return d == DTYPE_I8 || d == DTYPE_U8; }
 
+bool dtype_is_f8(enum dtype d)
+{
+    return d == DTYPE_F8E4M3FN || d == DTYPE_F8E4M3FNUZ || d == DTYPE_F8E5M2 || d == DTYPE_F8E5M2FNUZ;
+}
+
 bool dtype_is_int(enum dtype d) { return info[d].kind == 'I' || info[d].kind == 'U'; }
 int dtype_to_onnx(enum dtype d) { return info[d].onnx; }
 

@@ -101,7 +101,8 @@ static void run_intrinsic(struct linear_eval *e, const struct linstr *in)
 static double from_bits(enum dtype d, const struct linstr *in, int factor, union scalar v)
 {
     const uint16_t bits = (uint16_t)v.i;
-    return in->step[factor] == 2 ? scalar_load(d, &bits).f : v.f;
+    const uint8_t low = (uint8_t)v.i;
+    return in->step[factor] == 2 ? scalar_load(d, dtype_nbytes(d) == 1 ? (const void *)&low : &bits).f : v.f;
 }
 
 /* A thread's elements of the product. All threads of the wave load the same tiles, so each computes its own. */

@@ -281,7 +281,7 @@ static void compile_matrix(struct linear_eval *e, const struct uop *u)
                         .src = {reg_of(e, u->src[1]), reg_of(e, u->src[2]), reg_of(e, compile_thread(e))},
                         .dst = reg_of(e, u)};
     for (int k = 0; k < 2; k++)
-        in.step[k] = u->src[1 + k]->dtype == DTYPE_U16 ? 2 : 1;
+        in.step[k] = u->src[1 + k]->dtype != matrix_row(MATRIX_ROW(u->arg.i))->dtype[k] ? 2 : 1;
     append(e, in);
 }
 

@@ -33,6 +33,7 @@ bool dtype_is_int(enum dtype d);  /* signed or unsigned, not bool */
 /* f16, bf16, tf32: to which --math rounds, and what vectors have as f32 until it is stored */
 bool dtype_is_half(enum dtype d);
 bool dtype_is_byte(enum dtype d);                                 /* i8, u8 */
+bool dtype_is_f8(enum dtype d);                                   /* with a sign and a mantissa */
 enum dtype dtype_from_onnx(int tensor_proto_type);                /* VOID if unknown */
 int dtype_to_onnx(enum dtype d);
 bool dtype_parse(const char *s, enum dtype *d);
@@ -555,7 +556,7 @@ enum space buffer_space(const struct buffer *b);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 /* Bounds of a weight's elements; whole: each is an integer. */
 struct element_bounds { union scalar lo, hi; bool whole; };
-/* Of a weight with integers of at least 8 bits, or with f32, in their stored order. false: it is no
+/* Of a weight with integers of at least 8 bits, f32 or floats of 8 bits, in their stored order. false: it is no
  * such weight, it is empty or has more than `most` elements, or one is infinite or NaN. */
 bool buffer_bounds(const struct buffer *b, size_t most, struct element_bounds *e);
 

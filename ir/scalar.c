@@ -239,7 +239,7 @@ bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar
 
 bool buffer_bounds(const struct buffer *b, size_t most, struct element_bounds *e)
 {
-    bool floats = b && b->dtype == DTYPE_F32;
+    bool floats = b && (b->dtype == DTYPE_F32 || dtype_is_f8(b->dtype));
     if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage ||
         (!floats && (!dtype_is_int(b->dtype) || dtype_bits(b->dtype) < 8)))
         return false;

@@ -362,39 +362,29 @@ static inline float u64_odd(uint64_t v)
 //@ i64_odd u64_odd
 static inline float i64_odd(int64_t v) { return v < 0 ? -u64_odd(0 - (uint64_t)v) : u64_odd((uint64_t)v); }
 
-//@ minifloat_to_f32
+//@ minifloat_to_f32 float_bits
 /* The 8- and 4-bit floats, which saturate: sign, exponent and mantissa without special values;
  * `mantissa` bits, exponent bias `bias`. */
-static float minifloat_to_f32(unsigned bits, int mantissa, int bias)
+static inline float minifloat_to_f32(unsigned bits, int mantissa, int bias)
 {
-    unsigned exponent = bits >> mantissa, fraction = bits & ((1u << mantissa) - 1);
-    float v = exponent ? (float)(fraction | 1u << mantissa) : (float)fraction;
-    for (int e = (exponent ? (int)exponent : 1) - bias - mantissa; e != 0; e += e < 0 ? 1 : -1)
-        v *= e < 0 ? 0.5f : 2.0f;
-    return v;
+    return bits >> mantissa ? float_bits((bits << (23 - mantissa)) + ((uint32_t)(127 - bias) << 23))
+                            : (float)bits * float_bits((uint32_t)(128 - bias - mantissa) << 23);
 }
 
-//@ f32_to_minifloat
+//@ f32_to_minifloat bits_f32 float_bits
 /* |v| rounded half to even; a result beyond the format is the caller's to saturate. */
-static unsigned f32_to_minifloat(float v, int mantissa, int bias)
+static inline unsigned f32_to_minifloat(float v, int mantissa, int bias)
 {
-    int e = 0;
-    float a = v < 0 ? -v : v;
-    if (a > 1048576.0f)
-        return 0x1000;
-    while (a >= 2 && e < 127) {
-        a *= 0.5f;
-        e++;
+    uint32_t u = bits_f32(v) & 0x7fffffffu;
+    int drop = 23 - mantissa;
+    if (u >> 23 < (uint32_t)(128 - bias)) {    /* below the least normal number */
+        float scaled = float_bits(u) * (float)(1 << (bias - 1 + mantissa)); /* exact: a power of two */
+        unsigned n = (unsigned)scaled;
+        float rest = scaled - (float)n;
+        return n + (rest > 0.5f || (rest == 0.5f && (n & 1)) ? 1 : 0);
     }
-    while (a < 1 && e > 1 - bias) {
-        a *= 2;
-        e--;
-    }
-    float scaled = a * (float)(1 << mantissa); /* exact: a power of two */
-    unsigned n = (unsigned)scaled;
-    float rest = scaled - (float)n;
-    n += rest > 0.5f || (rest == 0.5f && (n & 1)) ? 1 : 0;
-    return n < (1u << mantissa) ? n : ((unsigned)(e + bias - 1) << mantissa) + n;
+    u += (1u << (drop - 1)) - 1 + (u >> drop & 1);
+    return (u >> drop) - ((unsigned)(127 - bias) << mantissa);
 }
 
 //@ f8e4m3fn_to_f32 minifloat_to_f32

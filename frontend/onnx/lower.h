@@ -373,7 +373,6 @@ bool activation_by_name(const char *name, enum activation *a);
 bool rnn_attributes(const struct node *n, enum rnn_kind kind, struct rnn_attr *a);
 /* x as one of the 8-bit floats, with values beyond the largest number as infinity or NaN. */
 struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x);
-bool dtype_is_f8(enum dtype d);
 /* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide
  * float. */
 struct uop *quantized(const struct node *n, struct uop *x, struct uop *zero, enum dtype d);

@@ -164,12 +164,6 @@ static struct uop *bits_as(struct tgc *t, enum dtype d, struct uop *x)
     return x ? uop_new(t, OP_BITCAST, d, &x, 1, (union arg){0}) : NULL;
 }
 
-bool dtype_is_f8(enum dtype d)
-{
-    return d == DTYPE_F8E4M3FN || d == DTYPE_F8E4M3FNUZ || d == DTYPE_F8E5M2 ||
-           d == DTYPE_F8E5M2FNUZ;
-}
-
 /* Values beyond the largest number become infinity, or NaN if the format has none. Chosen as bits,
  * since a conversion to these formats saturates. */
 struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct uop *x)

@@ -148,11 +148,11 @@ static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int
 }
 
 /* Bytes of a weight that are cast to a wider type, perhaps less a zero point: no work, a quarter of
- * the memory, and what sums of products of bytes are recognized by. Likewise halves that a device multiplies as
- * such. */
+ * the memory, and what sums of products of bytes are recognized by. Likewise halves, and floats of 8 bits, that a device
+ * multiplies as such. */
 static bool is_widened(const struct tgc *t, const struct uop *u)
 {
-    if (u->op == OP_CAST && u->dtype == DTYPE_F32 && dtype_bits(u->src[0]->dtype) == 16 &&
+    if (u->op == OP_CAST && u->dtype == DTYPE_F32 && dtype_bits(u->src[0]->dtype) <= 16 &&
         device_multiplies(t, u->src[0]->dtype))
         return true;
     if (u->op == OP_ADD && u->dtype == DTYPE_I32 && u->src[1]->op == OP_CONST)

@@ -18,6 +18,7 @@
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
 #include "passes/passes.h"
+#include "passes/target/target.h"
 
 #include <math.h>
 
@@ -28,10 +29,11 @@ struct rounder {
     struct uop_map half;         /* what a factor is a view of -> the same in t->math */
 };
 
-/* Whether a factor that is cast from this type is rounded already. */
-static bool is_exact(enum dtype to, enum dtype from)
+/* Whether a factor that is cast from this type is rounded already, or multiplied as it is. */
+static bool is_exact(const struct tgc *t, enum dtype to, enum dtype from)
 {
-    return from == to || from == DTYPE_BOOL || dtype_is_byte(from) || (to == DTYPE_TF32 && dtype_is_half(from));
+    return from == to || from == DTYPE_BOOL || dtype_is_byte(from) || (to == DTYPE_TF32 && dtype_is_half(from)) ||
+           (dtype_is_f8(from) && device_multiplies(t, from));
 }
 
 static struct uop *round_weight(struct rounder *r, const struct uop *u)
@@ -71,7 +73,7 @@ static struct uop *rounded(struct rounder *r, struct uop *factor)
     struct tgc *t = r->t;
     struct path p = path_down(factor, MOVES_FACTOR);
     struct softmax s;
-    if (p.base->op == OP_CAST && is_exact(t->math, p.base->src[0]->dtype))
+    if (p.base->op == OP_CAST && is_exact(t, t->math, p.base->src[0]->dtype))
         return factor;
     if (softmax_match(p.base, &s))       /* kept in scratch, summed as it is */
         return uop_cast(t, DTYPE_F32, uop_cast(t, t->math, factor));

@@ -272,7 +272,7 @@ static bool is_widened_factor(const struct plan *p, const struct uop *v)
     if (v->op != OP_CAST || v->dtype != DTYPE_F32)
         return false;
     enum dtype d = v->src[0]->dtype;
-    return d == p->t->math || (!p->noopt && dtype_bits(d) == 16 && dtype_is_float(d) && device_multiplies(p->t, d));
+    return d == p->t->math || (!p->noopt && dtype_bits(d) <= 16 && dtype_is_float(d) && device_multiplies(p->t, d));
 }
 
 static void decide_computed(struct plan *p, struct node *n)

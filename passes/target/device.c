@@ -104,11 +104,17 @@ bool device_copies_boxes(const struct tgc *t)
     return t->device && t->device->bulk && !t->by_llvm;
 }
 
+/* What LLVM's PTX lacks: its versions have neither sm_90a's instructions nor, before PTX 8.4, those of floats of 8 bits. */
+static bool is_beyond_llvm(const struct matrix_row *r)
+{
+    return matrix_is_local(r, MATRIX_A) || dtype_is_f8(r->dtype[MATRIX_A]);
+}
+
 bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops)
 {
     for (int k = 0; k < NHAS && t->device; k++)
         if (&rows[has[k].device] == t->device && all_have(t, has[k].of) &&
-            !(t->by_llvm && matrix_is_local(matrix_row(has[k].of), MATRIX_A)) && i-- == 0) {
+            !(t->by_llvm && is_beyond_llvm(matrix_row(has[k].of))) && i-- == 0) {
             *of = has[k].of;
             *gflops = has[k].gflops;
             return true;

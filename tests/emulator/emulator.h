@@ -396,7 +396,7 @@ bool item_has_stack(const struct item *item, uintptr_t at);
 
 /* A row of ir/matrix.def. */
 enum matrix_part { A, B, SUM, PARTS };
-enum matrix_type { F16, BF16, TF32, F32, I8, U8, I32 };
+enum matrix_type { F16, BF16, TF32, F32, I8, U8, I32, F8E4M3FN, F8E5M2, F8E4M3FNUZ, F8E5M2FNUZ };
 struct matrix_row {
     const char *text;
     uint32_t lanes;

@@ -6,11 +6,12 @@
  */
 #include "emulator.h"
 
+#include <math.h>
 #include <string.h>
 
 API void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
 
-static const unsigned nbytes_of[] = {2, 2, 4, 4, 1, 1, 4};
+static const unsigned nbytes_of[] = {2, 2, 4, 4, 1, 1, 4, 1, 1, 1, 1};
 static const struct matrix_row rows[] = {
 #define MATRIX(name, text, lanes, m, n, k, a, b, sum, of_a, of_b, of_sum) \
     {text, lanes, {m, n, k}, {a, b, sum}, {of_a, of_b, of_sum}},
@@ -52,6 +53,19 @@ static float half_of(uint16_t h)
     return v;
 }
 
+/* A float of 8 bits, of so many of mantissa: 2^-bias times the exponent. finite: no infinities; nuz: and one NaN, in the place of -0. */
+static double narrow_of(uint32_t bits, int mantissa, int bias, bool finite, bool nuz)
+{
+    const uint32_t rest = bits & 0x7f, exponent = rest >> mantissa, steps = rest & ((1u << mantissa) - 1);
+    const bool is_last = exponent == 0x7fu >> mantissa;
+    double v = ldexp((double)(exponent ? steps + (1u << mantissa) : steps), (int)(exponent ? exponent : 1) - bias - mantissa);
+    if (nuz ? bits == 0x80 : finite ? rest == 0x7f : is_last && steps)
+        v = NAN;
+    else if (!finite && is_last)
+        v = INFINITY;
+    return bits & 0x80 ? -v : v;
+}
+
 unsigned matrix_nbytes(enum matrix_type type) { return nbytes_of[type]; }
 
 double matrix_number(enum matrix_type type, const void *from, int i)
@@ -65,6 +79,10 @@ double matrix_number(enum matrix_type type, const void *from, int i)
     case I8: return (int8_t)bits;
     case U8: return (uint8_t)bits;
     case I32: return (int32_t)bits;
+    case F8E4M3FN: return narrow_of(bits, 3, 7, true, false);
+    case F8E5M2: return narrow_of(bits, 2, 15, false, false);
+    case F8E4M3FNUZ: return narrow_of(bits, 3, 8, true, true);
+    case F8E5M2FNUZ: return narrow_of(bits, 2, 16, true, true);
     case BF16: bits <<= 16; break;
     case TF32: bits &= 0xffffe000; break;     /* the unit reads no more */
     default: break;

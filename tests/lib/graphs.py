@@ -1,5 +1,6 @@
 """Small ONNX models made on the spot, for tests that need one of a certain kind."""
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -23,6 +24,29 @@ def model(nodes, inputs, outputs, weights=(), opset=OPSET, domains=(), name="gra
 
 def node(kind, inputs, outputs, **attributes):
     return helper.make_node(kind, inputs, outputs, **attributes)
+
+
+def float8_layers(kind, seed=5):
+    """A MatMul, a Gemm and a Conv of floats of 8 bits: their inputs quantized, weights stored as such with a scale for each column, the row or all."""
+    random = np.random.default_rng(seed)
+    narrow, number = getattr(ml_dtypes, f"float8_{kind}"), getattr(TensorProto, f"FLOAT8{kind.upper()}")
+
+    def stored(name, array):
+        return helper.make_tensor(name, number, array.shape, array.astype(narrow).tobytes(), raw=True)
+
+    def scales(n):
+        return random.uniform(0.01, 0.04, n).astype(np.float32)
+
+    weights = [stored("w", random.standard_normal((192, 96))), stored("v", random.standard_normal((96, 192))), stored("k", random.standard_normal((32, 24, 3, 3))),
+               weight("ws", scales(96)), weight("vs", scales(96)), weight("ks", np.float32(0.03)), weight("xs", np.float32(0.02)), weight("b", scales(96)),
+               stored("zero", np.zeros(())), stored("zeros", np.zeros(96))]
+    nodes = []
+    for name in ("x", "c"):
+        nodes += [node("QuantizeLinear", [name, "xs", "zero"], [f"{name}8"]), node("DequantizeLinear", [f"{name}8", "xs", "zero"], [f"{name}d"])]
+    nodes += [node("DequantizeLinear", ["w", "ws", "zeros"], ["wd"], axis=1), node("DequantizeLinear", ["v", "vs", "zeros"], ["vd"], axis=0),
+              node("DequantizeLinear", ["k", "ks", "zero"], ["kd"]), node("MatMul", ["xd", "wd"], ["p"], name="matmul"),
+              node("Gemm", ["xd", "vd", "b"], ["g"], name="gemm", transB=1), node("Conv", ["cd", "kd"], ["y"], name="conv", pads=[1, 1, 1, 1])]
+    return model(nodes, [value("x", [64, 192]), value("c", [1, 24, 9, 11])], [value("p", [64, 96]), value("g", [64, 96]), value("y", [1, 32, 9, 11])], weights, opset=21)
 
 
 def perceptron(seed=1, n_in=8, n_hidden=16, n_out=4):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.reference
 
 import emulator
 import graphs as G
@@ -137,6 +138,26 @@ class Twin:
         self.emit(tgc, "net.onnx", folder, "net", *options)
         T.must(T.run(["gcc", T.LEVEL, *T.WARNINGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
         self.text_of(folder / f"net.{self.language}")
+
+    def float8(self, device, tgc, folder, kind, arch, told, row):
+        """Layers of floats of 8 bits are multiplied as such, with their scales behind the sum: as onnx's own evaluator computes them, but for the
+        order of sums in f32. What is beyond the largest number saturates."""
+        made = G.float8_layers(kind)
+        random = np.random.default_rng(1)
+        feeds = {v.name: random.standard_normal([d.dim_value for d in v.type.tensor_type.shape.dim]).astype(np.float32) for v in made.graph.input}
+        feeds["x"][3, 5], feeds["x"][7, 2] = 1e6, -0.0
+        wanted = onnx.reference.ReferenceEvaluator(made).run(None, feeds)
+        self.built(tgc, made, folder, f"--cpu={arch}")
+        text = (folder / f"net.{self.language}").read_text()
+        expect(len(re.findall(rf"^ +{row}\(", text, re.M)) >= 2 if row else not re.search(r"\bm\w+k32_e", text), f"products by another instruction than {row}")
+        with device.watch(told):
+            library = Library(folder / "net.so", "net")
+            results = library.run(feeds)
+            del library
+            gc.collect()
+        for v, right in zip(made.graph.output, wanted):
+            error = np.abs(results[v.name] - right).max() / np.abs(right).max()
+            expect(error < 3e-6, f"{v.name} is off by {error}")
 
     # ---------------------------------------------------------------------------------------------- programs
 

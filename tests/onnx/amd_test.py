@@ -107,6 +107,23 @@ def matrices(tgc, folder, arch, text, options, dtype):
         expect(found and all(re.fullmatch(wanted, word) for word in found), f"{compiler}: {found}")
 
 
+# Floats of 8 bits: their kind, architecture, the row, what stands for it in the code of an object.
+FLOATS_8 = [("e4m3fnuz", "gfx942", "mfma16x16x32_e4m3fnuz", "v_mfma_f32_16x16x32_fp8_fp8"), ("e5m2fnuz", "gfx942", "mfma16x16x32_e5m2fnuz", "v_mfma_f32_16x16x32_bf8_bf8"),
+            ("e4m3fn", "gfx1201", "wmma16x16x16gfx12_e4m3", "v_wmma_f32_16x16x16_fp8_fp8"), ("e5m2", "gfx1201", "wmma16x16x16gfx12_e5m2", "v_wmma_f32_16x16x16_bf8_bf8"),
+            ("e4m3fn", "gfx942", None, None)]
+
+
+def float8(device, tgc, folder, kind, arch, row, instruction):
+    """Both compilers' kernels of layers of floats of 8 bits: right, by the instruction."""
+    twin.float8(device, tgc, folder / "hip", kind, arch, f"version={arch}", row)
+    T.must(T.run([tgc, "net.onnx", "-o", "net.tg"], cwd=folder / "hip"))
+    check_llvm(tgc, folder / "hip" / "net.tg", folder / "llvm", arch)
+    for compiler in ("llvm", "clang"):
+        compile_by(tgc, folder / "hip" / "net.tg", folder / "llvm", compiler, arch)
+        found = set(re.findall(r"v_(?:mfma|wmma)_\w+", amd.disassembly(folder / "llvm" / f"{arch}.hsaco")))
+        expect(found == ({instruction} if instruction else set()), f"{compiler}: {found}")
+
+
 def several_architectures(tgc, folder):
     """Kernels for several architectures have the instructions that all of them have."""
     T.scratch(folder)
@@ -317,6 +334,8 @@ def main():
     for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
         for compiler in ("llvm", "clang"):
             suite.add(f"{compiler}: {path.stem.split('-')[0]}", check_objects, tgc, path, scratch / f"{path.stem}-{compiler}", compiler, slow=True)
+    for number, (kind, arch, row, instruction) in enumerate(FLOATS_8):
+        suite.add(f"{kind} on {arch}", float8, device, tgc, scratch / f"{kind}-{arch}", kind, arch, row, instruction, slow=number in (1, 2))
     for number, (name, text, options, dtype) in enumerate(MATRICES):
         for k, arch in enumerate(ARCHITECTURES):
             suite.add(f"matrices: {name}, {arch}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}-{arch}", arch, text, options, dtype,

@@ -174,6 +174,11 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), None)]
 
 
+# Floats of 8 bits: their kind, architecture, what the emulated device is told, the instruction.
+FLOATS_8 = [("e4m3fn", "sm_89", "arch=89", "m16n8k32_e4m3"), ("e5m2", "sm_90a", "arch=90", "m16n8k32_e5m2"), ("e4m3fnuz", "sm_89", "arch=89", None),
+            ("e4m3fn", "sm_80", "arch=80", None)]
+
+
 def matrices(tgc, folder, text, options, row):
     """A product is computed by the instruction, or not: rightly, on the emulated device, which looks for waves that are not whole or whose
     lanes are not all there; and PTX has it, in as many registers as there are."""
@@ -253,13 +258,24 @@ weight %w : i8[20, 200] = {weight}
 %c = matmul(%ai, %t)
 output %c as "c"
 """
+FLOATS_8_ALONG = """tg 1
+input %a : {dtype}[65, 200]
+input %b : {dtype}[70, 200]
+%af = cast(%a) {{to=f32}}
+%bf = cast(%b) {{to=f32}}
+%bt = permute(%bf) {{perm=[1, 0]}}
+%y = matmul(%af, %bt)
+output %y
+"""
 PRODUCTS = [("f16", GEMM.format(dtype="f16", m=97, n=67, k=131), (), warpgroups("m64n64k16_f16")),
             ("two groups, two halves", GEMM.format(dtype="f16", m=130, n=129, k=130), (), warpgroups("m64n128k16_f16", of_b=128, waves=2, more=REGISTERS_2)),
             ("bf16, both along", TRANSPOSED.format(dtype="bf16", m=65, n=17, k=70), (), warpgroups("m64n16k16_bf16")),
             ("three parts, asynchronously", GEMM.format(dtype="f16", m=64, n=128, k=328), (),
              warpgroups("m64n64k16_f16", more="; pipeline 0.sum0 n=3 how=async", at_once=8).replace("cover 0 axis=0 n=64; cover 0 axis=2", "cover 0 axis=1").replace("grid 0 axis=0; grid 0 axis=2", "grid 0 axis=1").replace("axis=1 to=3", "axis=0 to=2")),
             ("tf32", TRANSPOSED.format(dtype="f32", m=65, n=70, k=40), ("--math=tf32",), warpgroups("m64n64k8_tf32", 32, 32, step=32)),
-            ("bytes", BYTES_ALONG.format(weight=(np.arange(20 * 200) % 251 - 125).tolist()), (), warpgroups("m64n16k32_u8i8", 128, 128, step=128))]
+            ("bytes", BYTES_ALONG.format(weight=(np.arange(20 * 200) % 251 - 125).tolist()), (), warpgroups("m64n16k32_u8i8", 128, 128, step=128)),
+            ("e4m3", FLOATS_8_ALONG.format(dtype="f8e4m3fn"), (), warpgroups("m64n64k32_e4m3", 128, 128, step=128)),
+            ("e5m2", FLOATS_8_ALONG.format(dtype="f8e5m2"), (), warpgroups("m64n16k32_e5m2", 128, 128, step=128))]
 
 
 def tuned(tgc, folder, options, opts):
@@ -546,6 +562,8 @@ def main():
     suite.add("products of four warps that lack something", wrong_products, tgc, scratch / "products-wrong")
     for number, (name, text, options, row) in enumerate(FLASH):
         suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3))
+    for kind, arch, told, row in FLOATS_8:
+        suite.add(f"{kind} on {arch}", twin.float8, device, tgc, scratch / f"{kind}-{arch}", kind, arch, told, row)
     suite.add("products of bytes", bytes_by_words, tgc, scratch / "bytes")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
