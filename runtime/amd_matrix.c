@@ -55,11 +55,17 @@ MATRIX_PRODUCT(wmma16x16x16_i8, 4, VECTOR(int, 4), int32_t, 8, __builtin_amdgcn_
 //@ amd_wmma16x16x16_u8i8 amd_matrix_product
 MATRIX_PRODUCT(wmma16x16x16_u8i8, 4, VECTOR(int, 4), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(false, A, true, B, S, false))
 
+//@ amd_wmma16x16x16_u8 amd_matrix_product
+MATRIX_PRODUCT(wmma16x16x16_u8, 4, VECTOR(int, 4), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(false, A, false, B, S, false))
+
 //@ amd_wmma16x16x16gfx12_i8 amd_matrix_product
 MATRIX_PRODUCT(wmma16x16x16gfx12_i8, 2, VECTOR(int, 2), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, A, true, B, S, false))
 
 //@ amd_wmma16x16x16gfx12_u8i8 amd_matrix_product
 MATRIX_PRODUCT(wmma16x16x16gfx12_u8i8, 2, VECTOR(int, 2), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(false, A, true, B, S, false))
+
+//@ amd_wmma16x16x16gfx12_u8 amd_matrix_product
+MATRIX_PRODUCT(wmma16x16x16gfx12_u8, 2, VECTOR(int, 2), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(false, A, false, B, S, false))
 
 //@ amd_wmma16x16x16gfx12_e4m3 amd_matrix_product
 MATRIX_PRODUCT(wmma16x16x16gfx12_e4m3, 2, VECTOR(int, 2), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(A, B, S))
@@ -98,7 +104,7 @@ template <int N, int LANES, class E> static inline words<N> fragment(const E *p,
     return w;
 }
 
-//@for mfma16x16x16_f16:2,64 mfma16x16x16_bf16:2,64 mfma16x16x16_i8:1,64 mfma16x16x32_i8:2,64 mfma16x16x32_e4m3fnuz:2,64 mfma16x16x32_e5m2fnuz:2,64 wmma16x16x16_f16:8,16 wmma16x16x16_bf16:8,16 wmma16x16x16_i8:4,16 wmma16x16x16_u8i8:4,16 wmma16x16x16gfx12_f16:4,32 wmma16x16x16gfx12_bf16:4,32 wmma16x16x16gfx12_i8:2,32 wmma16x16x16gfx12_u8i8:2,32 wmma16x16x16gfx12_e4m3:2,32 wmma16x16x16gfx12_e5m2:2,32
+//@for mfma16x16x16_f16:2,64 mfma16x16x16_bf16:2,64 mfma16x16x16_i8:1,64 mfma16x16x32_i8:2,64 mfma16x16x32_e4m3fnuz:2,64 mfma16x16x32_e5m2fnuz:2,64 wmma16x16x16_f16:8,16 wmma16x16x16_bf16:8,16 wmma16x16x16_i8:4,16 wmma16x16x16_u8i8:4,16 wmma16x16x16_u8:4,16 wmma16x16x16gfx12_f16:4,32 wmma16x16x16gfx12_bf16:4,32 wmma16x16x16gfx12_i8:2,32 wmma16x16x16gfx12_u8i8:2,32 wmma16x16x16gfx12_u8:2,32 wmma16x16x16gfx12_e4m3:2,32 wmma16x16x16gfx12_e5m2:2,32
 
 //@ amd_a_T amd_fragment
 #define a_T(p, stride) fragment<T>(p, stride, 1)

@@ -60,6 +60,9 @@ MATRIX_PRODUCT(m16n8k32_i8, "m16n8k32.row.col.s32.s8.s8.s32", int32_t, "r")
 //@ cuda_m16n8k32_u8i8 cuda_matrix_product
 MATRIX_PRODUCT(m16n8k32_u8i8, "m16n8k32.row.col.s32.u8.s8.s32", int32_t, "r")
 
+//@ cuda_m16n8k32_u8 cuda_matrix_product
+MATRIX_PRODUCT(m16n8k32_u8, "m16n8k32.row.col.s32.u8.u8.s32", int32_t, "r")
+
 //@ cuda_m16n8k32_e4m3 cuda_matrix_product
 MATRIX_PRODUCT(m16n8k32_e4m3, "m16n8k32.row.col.f32.e4m3.e4m3.f32", float, "f")
 
@@ -120,7 +123,7 @@ template <int N, class E> static inline words<N> rows(const E *p, int side, int 
     return w;
 }
 
-//@for m16n8k16_f16: m16n8k16_bf16: m16n8k8_tf32: m16n8k32_i8: m16n8k32_u8i8: m16n8k32_e4m3: m16n8k32_e5m2:
+//@for m16n8k16_f16: m16n8k16_bf16: m16n8k8_tf32: m16n8k32_i8: m16n8k32_u8i8: m16n8k32_u8: m16n8k32_e4m3: m16n8k32_e5m2:
 
 //@ cuda_a_T cuda_fragment
 #define a_T(p, stride) fragment<4>(p, stride, 1)

@@ -174,6 +174,9 @@ PRODUCTS(m64n16k32_i8, ALONG, int32_t, "+r", 16, "m64n16k32.s32.s8.s8", 8, "%8, 
 //@ cuda_m64n16k32_u8i8 cuda_products cuda_m16n8k32_u8i8
 PRODUCTS(m64n16k32_u8i8, ALONG, int32_t, "+r", 16, "m64n16k32.s32.u8.s8", 8, "%8, %9, add", TILES, m16n8k32_u8i8)
 
+//@ cuda_m64n16k32_u8 cuda_products cuda_m16n8k32_u8
+PRODUCTS(m64n16k32_u8, ALONG, int32_t, "+r", 16, "m64n16k32.s32.u8.u8", 8, "%8, %9, add", TILES, m16n8k32_u8)
+
 //@ cuda_m64n16k32_e4m3 cuda_products cuda_m16n8k32_e4m3
 PRODUCTS(m64n16k32_e4m3, ALONG, float, "+f", 16, "m64n16k32.f32.e4m3.e4m3", 8, "%8, %9, add, 1, 1", TILES, m16n8k32_e4m3)
 
@@ -195,6 +198,9 @@ PRODUCTS(m64n64k32_i8, ALONG, int32_t, "+r", 64, "m64n64k32.s32.s8.s8", 32, "%32
 //@ cuda_m64n64k32_u8i8 cuda_products cuda_m16n8k32_u8i8
 PRODUCTS(m64n64k32_u8i8, ALONG, int32_t, "+r", 64, "m64n64k32.s32.u8.s8", 32, "%32, %33, add", TILES, m16n8k32_u8i8)
 
+//@ cuda_m64n64k32_u8 cuda_products cuda_m16n8k32_u8
+PRODUCTS(m64n64k32_u8, ALONG, int32_t, "+r", 64, "m64n64k32.s32.u8.u8", 32, "%32, %33, add", TILES, m16n8k32_u8)
+
 //@ cuda_m64n64k32_e4m3 cuda_products cuda_m16n8k32_e4m3
 PRODUCTS(m64n64k32_e4m3, ALONG, float, "+f", 64, "m64n64k32.f32.e4m3.e4m3", 32, "%32, %33, add, 1, 1", TILES, m16n8k32_e4m3)
 
@@ -215,6 +221,9 @@ PRODUCTS(m64n128k32_i8, ALONG, int32_t, "+r", 128, "m64n128k32.s32.s8.s8", 64, "
 
 //@ cuda_m64n128k32_u8i8 cuda_products cuda_m16n8k32_u8i8
 PRODUCTS(m64n128k32_u8i8, ALONG, int32_t, "+r", 128, "m64n128k32.s32.u8.s8", 64, "%64, %65, add", TILES, m16n8k32_u8i8)
+
+//@ cuda_m64n128k32_u8 cuda_products cuda_m16n8k32_u8
+PRODUCTS(m64n128k32_u8, ALONG, int32_t, "+r", 128, "m64n128k32.s32.u8.u8", 64, "%64, %65, add", TILES, m16n8k32_u8)
 
 //@ cuda_m64n128k32_e4m3 cuda_products cuda_m16n8k32_e4m3
 PRODUCTS(m64n128k32_e4m3, ALONG, float, "+f", 128, "m64n128k32.f32.e4m3.e4m3", 64, "%64, %65, add, 1, 1", TILES, m16n8k32_e4m3)

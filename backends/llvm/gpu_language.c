@@ -70,6 +70,7 @@ static const char *const nvptx[] = {
     NVPTX_MATRIX("m16n8k8_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", "float", "f"),
     NVPTX_MATRIX("m16n8k32_i8", "m16n8k32.row.col.s32.s8.s8.s32", "i32", "r"),
     NVPTX_MATRIX("m16n8k32_u8i8", "m16n8k32.row.col.s32.u8.s8.s32", "i32", "r"),
+    NVPTX_MATRIX("m16n8k32_u8", "m16n8k32.row.col.s32.u8.u8.s32", "i32", "r"),
     NULL};
 
 #define AMD_SHUFFLE(mask, address, call)                                                           \

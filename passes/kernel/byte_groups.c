@@ -31,14 +31,13 @@ static int64_t find_sum(struct tgc *t, struct uop *store, struct nest *m, struct
 
 bool bytes_are_for_matrices(struct tgc *t, struct uop *store)
 {
-    enum { LEAST = 64, SIDES = 16 };
     struct nest m;
     struct uop *values, *weights;
     int sides = 0;
-    if (!device_multiplies(t, DTYPE_I8) || find_sum(t, store, &m, &values, &weights) < LEAST)
+    if (!device_multiplies(t, DTYPE_I8) || find_sum(t, store, &m, &values, &weights) < BYTES_TERMS_LEAST)
         return false;
     for (int i = m.first; i < store->nsrc; i++)
-        sides += store->src[i]->src[0]->vmax >= SIDES;
+        sides += store->src[i]->src[0]->vmax >= BYTES_SIDE_LEAST;
     return sides >= 2;
 }
 

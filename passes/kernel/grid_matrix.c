@@ -22,6 +22,7 @@
 #include "passes/analysis/banks.h"
 #include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
+#include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
 
@@ -113,16 +114,17 @@ static bool take_instruction(struct tgc *t, struct product *x, int i, bool excha
     return c->nk > c->row->size[MATRIX_K];
 }
 
-/* The instructions that multiply the product's factors; of one whose factors lanes hold, one order of them is enough. */
+/* The instructions that multiply the product's factors; of one whose factors lanes hold, one order of them is enough. Those whose
+ * rows are the result's come first, since a lane's neighbours are along columns. */
 static int list_instructions(struct tgc *t, struct product *x, struct matrix_choice *c)
 {
     enum matrix_unit of;
     double gflops;
     int n = 0;
     for (int i = 0; device_matrix(t, i, &of, &gflops); i++)
-        for (int exchanged = 0; exchanged < 2 && n < INSTRUCTIONS_MAX; exchanged++) {
-            bool held = n > 0 && c[n - 1].of == of && !reads_copies(&c[n - 1]);
-            n += !held && take_instruction(t, x, i, exchanged, &c[n]);
+        for (int order = 0; order < 4 && n < INSTRUCTIONS_MAX; order++) {
+            bool held = n > 0 && c[n - 1].of == of && !reads_copies(&c[n - 1]), by_rows = order < 2;
+            n += !held && take_instruction(t, x, i, order % 2, &c[n]) && (c[n].m == x->row) == by_rows;
         }
     return n;
 }
@@ -284,6 +286,15 @@ static double fetched_nbytes(const struct matrix_choice *c, const struct wave_ti
     return reads_copies(c) ? instructions * (c->row->size[MATRIX_M] + c->row->size[MATRIX_N]) * (double)dtype_nbytes(c->row->dtype[MATRIX_A]) : 0;
 }
 
+/* How many elements of a tile one load brings: a word of them, of rows that are not the instruction's one. */
+static double elements_loaded(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    bool along_k = !c->along_side[side];
+    int64_t stride = row_of(c, w, side) + pad_of(t, c, w, side);
+    return along_k || reads_copies(c) || matrix_is_by_rows(t, c->row, (enum matrix_part)side, along_k, stride)
+               ? 4 / (double)dtype_nbytes(c->row->dtype[side]) : 1;
+}
+
 static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     const struct device_row *d = t->device;
@@ -294,8 +305,9 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     double steps = ceil_div(c->nk, w->step) * (double)(c->x->terms / c->nk), k = steps * (double)w->step;
     bool apart = device_multiplies_apart(d);
     /* for each k of the instruction: words of tiles, products, a thread's part of the copies, barriers */
-    double words = (double)(w->tiles[0] * matrix_elements(r, MATRIX_A) + w->tiles[1] * matrix_elements(r, MATRIX_B)) * bytes / 4;
-    double copies = 0;
+    double words = 0, copies = 0;
+    for (int side = 0; side < 2; side++)
+        words += (double)(w->tiles[side] * matrix_elements(r, (enum matrix_part)side)) / elements_loaded(t, c, w, side);
     for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)       /* one thread starts boxes */
         copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
                   (threads * (double)width_of(c, w, side));
@@ -438,19 +450,69 @@ static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct 
     return w->by.how == TRANSFER_BULK && comes(t, w->of, &other) && apply_waves(t, k, store, w->of, &other);
 }
 
-bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
+/* The tiles that cost least of the kernel's product by any instruction, best first; *scalar: what it costs without one. */
+struct waves { struct wave_tile best[CHOICES_MAX]; int n; double scalar; };
+static struct waves find_waves(struct tgc *t, const struct kernel *k, int store)
 {
     struct product *x = scratch_array(t, 1, sizeof *x);
     struct matrix_choice *c = scratch_array(t, INSTRUCTIONS_MAX + 1, sizeof *c);
-    struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
-    int n = 0;
-    if (t->no_locals || !grid_find_product(t, k->ast->src[store], x) || x->m.bytes)
-        return false;
+    struct waves w = {.n = 0};
+    if (!grid_find_product(t, k->ast->src[store], x) || x->m.bytes)
+        return w;
     for (int i = 0, of = list_instructions(t, x, c); i < of; i++)
-        n = list_waves(t, &c[i], best, n);
-    double scalar = n ? grid_tile_ns(t, x) : 0;
-    for (int i = first; i < n; i++)
-        if ((scalar <= 0 || best[i].ns < scalar) && apply_some(t, k, store, &best[i]))
+        w.n = list_waves(t, &c[i], w.best, w.n);
+    w.scalar = w.n ? grid_tile_ns(t, x) : 0;
+    return w;
+}
+
+/* Factors that are known, with their terms as neighbours, at compile time: all are so but halves whose rows or columns are, which
+ * instructions exchange as they load them. false: there are none. */
+static bool pack_factors(struct tgc *t, struct kernel *k, int store)
+{
+    bool any = false;
+    struct product *x = scratch_array(t, 1, sizeof *x);
+    if (!grid_find_product(t, k->ast->src[store], x) || x->m.bytes)
+        return false;
+    struct uop *s = k->ast->src[store];
+    const struct uop *terms = x->m.reduce->src[x->m.reduce->nsrc - 1];
+    for (int i = 0; i < x->m.nload; i++) {
+        struct uop *load = x->m.load[i];
+        bool rows = uop_depends_on(t, load->src[1], s->src[x->row]);
+        int other = rows ? x->column : x->row;
+        struct opt pack = {.op = OPT_PACK, .store = store, .of = OF_SUM, .operand = i, .space = SPACE_WEIGHTS,
+                           .number = opt_number(t, s, x->m.reduce), .axis = other - store_first_range(s), .n = range_fixed_size(s->src[other])};
+        bool exchanged = dtype_nbytes(load->dtype) == 2 && stride_along(t, load, s->src[rows ? x->row : x->column]) == 1;
+        if (load_is_stationary(load) && stride_along(t, load, terms) != 1 && !exchanged)
+            any |= opt_apply(t, k, NULL, &pack, 1, NULL);     /* wherever it is legal */
+    }
+    return any;
+}
+
+/* The neighbours that one copy of the best tile has, of the factor with fewer. */
+static int64_t narrowest(const struct waves *w)
+{
+    const int64_t *width = w->best[0].of->width;
+    return width[0] < width[1] ? width[0] : width[1];
+}
+
+bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
+{
+    struct kernel packed = *k, *of = k;
+    if (t->no_locals)
+        return false;
+    struct waves w = find_waves(t, k, store);
+    if (pack_factors(t, &packed, store)) {
+        struct waves other = find_waves(t, &packed, store);
+        if (other.n && (!w.n || other.best[0].ns < w.best[0].ns || (other.best[0].ns <= w.best[0].ns && narrowest(&other) >= narrowest(&w)))) {
+            other.scalar = w.n ? w.scalar : other.scalar;
+            w = other;
+            of = &packed;
+        }
+    }
+    for (int i = first; i < w.n; i++)
+        if ((w.scalar <= 0 || w.best[i].ns < w.scalar) && apply_some(t, of, store, &w.best[i])) {
+            *k = *of;
             return true;
+        }
     return false;
 }

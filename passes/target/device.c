@@ -122,15 +122,19 @@ bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gfl
     return false;
 }
 
-bool device_multiplies(const struct tgc *t, enum dtype of)
+bool device_multiplies_both(const struct tgc *t, enum dtype a, enum dtype b)
 {
     enum matrix_unit unit;
     double gflops;
-    for (int i = 0; device_matrix(t, i, &unit, &gflops); i++)
-        if (matrix_row(unit)->dtype[MATRIX_A] == of && matrix_row(unit)->dtype[MATRIX_B] == of)
+    for (int i = 0; device_matrix(t, i, &unit, &gflops); i++) {
+        const enum dtype *of = matrix_row(unit)->dtype;
+        if ((of[MATRIX_A] == a && of[MATRIX_B] == b) || (of[MATRIX_A] == b && of[MATRIX_B] == a))
             return true;
+    }
     return false;
 }
+
+bool device_multiplies(const struct tgc *t, enum dtype of) { return device_multiplies_both(t, of, of); }
 
 bool device_multiplies_apart(const struct device_row *d)
 {

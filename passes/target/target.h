@@ -144,8 +144,11 @@ const struct device_row *device_find(const char *text);           /* NULL: there
 /* The i-th instruction of ir/matrix.def that t's device has, and every architecture that its kernels are compiled
  * for besides, and 1e9 operations of it in a second; false: there are no more of them. */
 bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops);
-/* Whether there is one that multiplies values of this dtype with each other. */
+/* Whether there is one that multiplies values of these dtypes, in either order; of this one with each other. */
+bool device_multiplies_both(const struct tgc *t, enum dtype a, enum dtype b);
 bool device_multiplies(const struct tgc *t, enum dtype of);
+/* Of products of bytes that go by such an instruction: terms, and rows or columns, at least. */
+enum { BYTES_TERMS_LEAST = 64, BYTES_SIDE_LEAST = 16 };
 /* Whether that device, and every architecture that t's kernels are compiled for besides, copies so many bytes asynchronously. */
 bool device_copies(const struct tgc *t, int64_t nbytes);
 /* Whether they have the instruction that loads rows of tiles (by_rows). */

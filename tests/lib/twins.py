@@ -78,6 +78,21 @@ weight %w : i8[128, 48] = {weight}
 %c = matmul(%ai, %wi)
 output %c as "c"
 """.format(weight=(np.arange(128 * 48) % 251 - 125).tolist())
+# Of two tensors that a run brings, with zero points or without; {x}, {y}: the bytes.
+RUNTIME_BYTES = """tg 1
+input %a : {x}[3, 40, 128]
+input %b : {y}[3, 48, 128]
+%ai = cast(%a) {{to=i32}}
+%as = sub(%ai, i32({za}))
+%af = cast(%as) {{to=f32}}
+%am = mul(%af, f32(0.02))
+%bi = cast(%b) {{to=i32}}
+%bs = sub(%bi, i32({zb}))
+%bf = cast(%bs) {{to=f32}}
+%bt = permute(%bf) {{perm=[0, 2, 1]}}
+%c = matmul(%am, %bt)
+output %c as "c"
+"""
 
 
 def attention(dtype, heads, queries, keys, size, columns=None, mask="", more=""):

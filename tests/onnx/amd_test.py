@@ -22,7 +22,7 @@ import small
 import tgc as T
 from library import Library
 from suite import Skip, Suite, expect
-from twins import ACROSS, ATTENTIONS, BYTES, DEVICE_FAILED, GEMM, ROOT, Twin
+from twins import ACROSS, ATTENTIONS, BYTES, DEVICE_FAILED, GEMM, ROOT, RUNTIME_BYTES, Twin
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 LOCAL_NBYTES, REGISTERS = 65536, 256
@@ -74,16 +74,24 @@ def check_llvm(tgc, path, folder, arch, *options):
 
 # Of each architecture the row of ir/matrix.def, without its dtype; of bytes, where gfx9 multiplies those with signs alone.
 ROWS = {"gfx90a": "mfma16x16x16", "gfx942": "mfma16x16x16", "gfx1100": "wmma16x16x16", "gfx1201": "wmma16x16x16gfx12"}
-BYTE_ROWS = {"gfx90a": "mfma16x16x16_i8", "gfx942": "mfma16x16x32_i8", "gfx1100": "wmma16x16x16_u8i8", "gfx1201": "wmma16x16x16gfx12_u8i8"}
-INSTRUCTIONS = {"f16": "f32_16x16x16_?f16", "bf16": "f32_16x16x16_?bf16", "bytes": "i32_16x16x(?:16_?i8|32_i8|16_iu8)"}
+BYTE_ROWS = {"gfx90a": "mfma16x16x16", "gfx942": "mfma16x16x32", "gfx1100": "wmma16x16x16", "gfx1201": "wmma16x16x16gfx12"}
+SIGNS = ("i8", "u8", "u8i8")
+INSTRUCTIONS = {"f16": "f32_16x16x16_?f16", "bf16": "f32_16x16x16_?bf16", **dict.fromkeys(SIGNS, "i32_16x16x(?:16_?i8|32_i8|16_iu8)")}
 # Products that each of them computes by its instruction: name, text, options, dtype.
 MATRICES = [("f16", GEMM.format(dtype="f16", m=128, n=128, k=128), (), "f16"),
             ("bf16", GEMM.format(dtype="bf16", m=128, n=128, k=128), (), "bf16"),
             ("f32 as f16", GEMM.format(dtype="f32", m=128, n=128, k=128), ("--math=f16",), "f16"),
             ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=65), (), "f16"),
+<<<<<<< HEAD
             ("batches, both across", ACROSS.format(dtype="f16", m=96, n=104, k=112), (), "f16"),
             ("bytes", BYTES.format(dtype="i8"), (), "bytes"),
             ("bytes without signs", BYTES.format(dtype="u8"), (), "bytes"),
+=======
+            ("batches, both across", ACROSS.format(m=96, n=104, k=112), (), "f16"),
+            ("bytes", BYTES.format(dtype="i8"), (), "i8"),
+            ("bytes without signs", BYTES.format(dtype="u8"), (), "u8i8"),
+            ("bytes of a run", RUNTIME_BYTES.format(x="u8", y="u8", za=0, zb=130), (), "u8"),
+>>>>>>> 14966f0f (Products of bytes on devices: two tensors of a run are multiplied as they are, by rows for the signs that they have; known factors are stored along their terms)
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "f16")]
 
 
@@ -95,7 +103,7 @@ def matrices(tgc, folder, arch, text, options, dtype):
     path.write_text(text)
     twin.check_model(tgc, path, folder / "run", f"--cpu={arch}", *options, device=f"version={arch}")
     kernels = (folder / "run" / "m.hip").read_text()
-    row = BYTE_ROWS[arch] if dtype == "bytes" else f"{ROWS[arch]}_{dtype}"
+    row = f"{ROWS[arch]}_{dtype}" if dtype not in SIGNS else f"{BYTE_ROWS[arch]}_{'i8' if arch.startswith('gfx9') else dtype}"
     expect(re.search(rf" {row}\((acc|sum)", kernels), f"by another instruction than {row}")
     check_llvm(tgc, path, folder / "llvm", arch, *options)
     expect(f"@gpu.{row}(" in (folder / "llvm" / "m.ll").read_text(), "LLVM's module has another instruction")

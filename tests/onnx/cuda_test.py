@@ -24,7 +24,7 @@ import opencl_test as O
 import tgc as T
 from library import Library
 from suite import Suite, expect
-from twins import ACROSS, ATTENTIONS, BYTES, EVERY, GEMM, ROOT, Twin, attention
+from twins import ACROSS, ATTENTIONS, BYTES, EVERY, GEMM, ROOT, RUNTIME_BYTES, Twin, attention
 
 REGISTERS = 65536               # of a unit
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
@@ -170,6 +170,10 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f
             ("batches, both across", ACROSS.format(dtype="f16", m=33, n=40, k=48), (), "m16n8k16_f16"),
             ("convolution", CONVOLUTIONS.format(n=28, c=64), ("--vectors=always",), "m16n8k16_f16"),
             ("bytes", BYTES.format(dtype="u8"), (), "m16n8k32_u8i8"),
+            ("bytes with signs", BYTES.format(dtype="i8"), (), "m16n8k32_i8"),
+            ("bytes of a run", RUNTIME_BYTES.format(x="i8", y="i8", za=3, zb=-7), (), "m16n8k32_i8"),
+            ("bytes of a run, without signs", RUNTIME_BYTES.format(x="u8", y="u8", za=0, zb=130), (), "m16n8k32_u8"),
+            ("bytes of a run, one without a sign", RUNTIME_BYTES.format(x="i8", y="u8", za=0, zb=0), (), "m16n8k32_u8i8"),
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m16n8k16_f16"),
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), None)]
 

@@ -320,13 +320,26 @@ struct uop *weight_as_i8(const struct sum_of_bytes *s, int64_t *rest)
                     tensor_binary(t, OP_SUB, wide, uop_consti(t, DTYPE_I32, zero)));
 }
 
-/* u8, which instruction sets of processors multiply by i8, but where a device's instructions for matrices
- * multiply i8 alone. */
-static enum dtype dtype_of_values(const struct tgc *t)
+bool bytes_suit_matrices(const struct sum_of_bytes *s)
 {
-    enum dtype d = DTYPE_U8;
+    int64_t terms = 0;
+    for (int p = 0; p < s->product->ndim; p++)
+        if (contraction_is_reduced(&s->c, p) && s->product->dim[p]->vmax > terms)
+            terms = s->product->dim[p]->vmax;
+    return device_multiplies(s->t, DTYPE_I8) && terms >= BYTES_TERMS_LEAST && contraction_extent(&s->c, ROLE_ROW) >= BYTES_SIDE_LEAST &&
+           contraction_extent(&s->c, ROLE_COLUMN) >= BYTES_SIDE_LEAST;
+}
+
+/* u8, which instruction sets of processors multiply by i8, but where a device's instructions for matrices
+ * multiply i8 alone, or what they are by i8. */
+static enum dtype dtype_of_values(const struct sum_of_bytes *s)
+{
+    const struct tgc *t = s->t;
+    enum dtype d = DTYPE_U8, own = s->a.q->dtype;
     enum matrix_unit of;
     double gflops;
+    if (bytes_suit_matrices(s) && device_multiplies_both(t, own, DTYPE_I8))
+        return own;
     for (int i = 0; device_matrix(t, i, &of, &gflops); i++) {
         const enum dtype *has = matrix_row(of)->dtype;
         if (has[MATRIX_A] == DTYPE_U8)
@@ -343,7 +356,7 @@ struct uop *values_as_bytes(struct sum_of_bytes *s)
 {
     struct tgc *t = s->t;
     struct operand *a = &s->a;
-    enum dtype d = dtype_of_values(t);
+    enum dtype d = dtype_of_values(s);
     int middle = d == DTYPE_U8 ? 128 : -128;
     if (a->q->dtype == d)
         return a->q;

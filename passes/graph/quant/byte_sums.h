@@ -29,7 +29,9 @@ struct sum_of_bytes {
 
 /* byte_sums.c */
 bool has_padding(const struct operand *o);
-/* Operand a as u8, its zero point moved along. */
+/* Whether the sum is one of matrices that the device's instructions for bytes are made for. */
+bool bytes_suit_matrices(const struct sum_of_bytes *s);
+/* Operand a as u8, or as the device multiplies it by i8, its zero point moved along. */
 struct uop *values_as_bytes(struct sum_of_bytes *s);
 /* x with its axis padded to a multiple of DOT_BYTES by `value`. */
 struct uop *fill_axis(struct tgc *t, struct uop *x, int axis, struct uop *value);

@@ -9,7 +9,8 @@
  * neighbours along k by those of a whole vector of columns (DOT_BYTES), so w is regrouped as [k /
  * 4][j][k % 4]: that costs one pass over it, which pays if there are several rows i. Products with
  * few rows, other axes, or remainder columns are left to exact_floats.c; with a long sum, such
- * columns are padded with zeros, and the sums get a buffer.
+ * columns are padded with zeros, and the sums get a buffer. A device's instruction for matrices takes both as they are, in any
+ * order, of any size, and of the signs that it has a row for: nothing is regrouped for it.
  */
 #include "passes/graph/quant/byte_sums.h"
 
@@ -64,7 +65,7 @@ static struct uop *to_buffer(struct tgc *t, struct uop *x)
     return uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
 }
 
-/* w as i8 in its own buffer, with its zero point shifted. The producer of w stores it under its
+/* The operand as i8 in its own buffer, with its zero point shifted. Its producer stores it under its
  * movements, which are applied later. */
 static struct uop *as_i8(struct tgc *t, struct operand *w)
 {
@@ -203,6 +204,24 @@ static struct uop *without_zeros(const struct sum_of_bytes *s, struct uop *sum, 
     return sum;
 }
 
+/* For an instruction for matrices: both operands as they are, or as i8. */
+static struct uop *rewrite_for_matrices(struct sum_of_bytes *s)
+{
+    struct tgc *t = s->t;
+    int none[2] = {-1, -1};
+    struct uop *a = s->a.q, *w = s->w.q;
+    if (!device_multiplies_both(t, a->dtype, w->dtype)) {
+        if (!device_multiplies_both(t, a->dtype, DTYPE_I8))
+            a = as_i8(t, &s->a);
+        if (!device_multiplies_both(t, a->dtype, w->dtype))
+            w = as_i8(t, &s->w);
+    }
+    a = move_again(t, &s->a, a, &none[0]);
+    w = move_again(t, &s->w, w, &none[1]);
+    struct uop *sum = contraction_like(t, s->reduce, uop_cast(t, DTYPE_I32, a), uop_cast(t, DTYPE_I32, w));
+    return bytes_scale_sum(s, without_zeros(s, sum, a, w));
+}
+
 struct uop *product_rewrite_sum(const struct sum_of_bytes *found)
 {
     struct sum_of_bytes s = *found;
@@ -210,8 +229,11 @@ struct uop *product_rewrite_sum(const struct sum_of_bytes *found)
     struct shape shape;
     struct uop *dim[MAX_RANK];
     int none = -1;
-    if (s.weighted || has_padding(&s.a) || has_padding(&s.w) || products_of(&s) > PRODUCTS_MAX ||
-        s.product->ndim == MAX_RANK || !find_shape(&s, &shape))
+    if (s.weighted || has_padding(&s.a) || has_padding(&s.w) || products_of(&s) > PRODUCTS_MAX || s.product->ndim == MAX_RANK)
+        return NULL;
+    if (bytes_suit_matrices(&s))
+        return rewrite_for_matrices(&s);
+    if (!find_shape(&s, &shape))
         return NULL;
     int axis = axis_of_bytes(t, &s.a, shape.k);
     if (axis < 0)
