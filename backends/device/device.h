@@ -97,11 +97,24 @@ int64_t device_most_groups(struct program *p, const struct kernel *k, int d);
 int device_axis(struct program *p, const struct kernel *k, int d);
 /* maps.c: the rows of the program's table of tensor maps, map_of[]; NULL: none are written. Returns how many there are. */
 int device_write_maps(struct program *p, struct text *out);
+/* extent.c: which elements of a tensor, or of what it is a part of, a kernel accesses; false: two kernels share none. */
+struct extent;
+const struct extent *device_extent(struct tgc *t, const struct kernel *k, const struct buffer *b);
+bool device_extents_meet(const struct extent *a, const struct extent *b);
+/* apart.c: places of intermediates by which kernels that need nothing of each other share no bytes, and so need no order.
+ * *nbytes: what all take; true: p->place[] has them. false: it is as it was, since the arena's plan makes no kernel wait, what
+ * a run does depends on what it computes, or they would take more than `most`. */
+bool device_place_apart(struct program *p, size_t most, size_t *nbytes);
 /* queues.c: chooses each kernel's queue, by the places of all buffers; estimated ns of a run, 0: the target has one
  * queue. turn_of[] */
 #define DEVICE_QUEUES_GAIN 0.05          /* the least share of the time that they must save */
+#define DEVICE_APART_SHARE 0.1           /* the most that places of their own may add to what the program takes of the device, */
+enum { DEVICE_APART_NBYTES = 1 << 20 };  /* or so much, */
+#define DEVICE_APART_GAIN 0.05           /* and the least share of the time that they must save */
 double device_choose_queues(struct program *p);
 void device_write_turns(struct program *p, struct text *out);
+/* Estimated ns of the kernels, each part of a run a graph, by the places of all buffers. */
+double device_graph_ns(struct program *p);
 /* behind_first[], behind_of[]: the order of a graph's kernels, by the bytes that they access. */
 void device_write_order(struct program *p, struct text *out);
 /* launch_of[] and argument_of[] */

@@ -109,6 +109,16 @@ static bool place_tensors(struct program *p)
     return true;
 }
 
+/* What comes behind the intermediates, which take so many bytes. */
+static bool place_behind(struct program *p, size_t nbytes)
+{
+    p->device_nbytes = 128;      /* no device has buffers of 0 bytes */
+    if (!grow(p, &p->device_nbytes, nbytes))
+        return false;
+    place_states(p);
+    return grow(p, &p->device_nbytes, p->s->state_nbytes) && place_tensors(p);
+}
+
 /* apart: intermediates share no bytes, so that those which do not depend on each other can be computed at
  * once. */
 static bool place_memory(struct program *p, bool apart)
@@ -124,11 +134,26 @@ static bool place_memory(struct program *p, bool apart)
         if (apart && !b->base && !is_scratch && !grow(p, &end, b->nbytes))
             return false;
     }
-    p->device_nbytes = 128;      /* no device has buffers of 0 bytes */
-    if (!grow(p, &p->device_nbytes, apart ? end : s->arena_nbytes))
+    return place_behind(p, apart ? end : s->arena_nbytes);
+}
+
+/* By the arena's plan; on a device that runs kernels of a graph at once, not beyond what makes them wait for each other. */
+static bool place_as_planned(struct program *p)
+{
+    const struct schedule *s = p->s;
+    if (!place_memory(p, false))
         return false;
-    place_states(p);
-    return grow(p, &p->device_nbytes, s->state_nbytes) && place_tensors(p);
+    const double more = DEVICE_APART_SHARE * ((double)p->device_nbytes + (double)s->weight_nbytes);
+    size_t most, nbytes;
+    if (!p->backend->interface ||
+        !size_add(s->arena_nbytes, more > DEVICE_APART_NBYTES ? (size_t)more : DEVICE_APART_NBYTES, &most))
+        return true;
+    const double ns = device_graph_ns(p);
+    if (!device_place_apart(p, most, &nbytes))
+        return true;
+    if (!place_behind(p, nbytes))
+        return false;
+    return device_graph_ns(p) < ns * (1 - DEVICE_APART_GAIN) || place_memory(p, false);
 }
 
 /* What places of their own may take more. */
@@ -151,13 +176,13 @@ bool device_begin(struct program *p)
     p->span = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->span);
     for (int i = 0; i < s->nweight; i++)
         p->place[s->weight[i]->id] = s->weight[i]->offset;
-    if (!place_memory(p, false))
-        return complain_of_size(p);
     p->image_number = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->image_number);
     p->nimage = 0;
     number_images(p, s->buffer, s->nbuffer);
     number_images(p, s->weight, s->nweight);
     give_own_places(p);
+    if (!place_as_planned(p))
+        return complain_of_size(p);
     if (p->nimage > 0)
         p->backend->driver->use_images(p);
     if (device_write_maps(p, NULL) > 0)
@@ -169,7 +194,7 @@ bool device_begin(struct program *p)
     if (place_memory(p, true) && p->device_nbytes - nbytes <= APART_NBYTES &&
         device_choose_queues(p) < ns * (1 - DEVICE_QUEUES_GAIN))
         return true;
-    if (!place_memory(p, false))
+    if (!place_as_planned(p))
         return complain_of_size(p);
     device_choose_queues(p);
     return true;

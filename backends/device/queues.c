@@ -5,7 +5,7 @@
  *        └─ c ───┘              queue 1: c waits for a, d waits for c
  *
  * Kernels depend on each other if they access the same bytes, and one of them stores: tensors share
- * places in the memory, so bytes count, not values. Each kernel goes to the queue where it can begin
+ * places in the memory, so bytes count, not values. (Parts of one tensor are told apart by extent.c.) Each kernel goes to the queue where it can begin
  * first (list scheduling, in the schedule's order). Several queues are taken only if a run by them is
  * shorter in a simulation, in which kernels that run at once share the device.
  */
@@ -17,7 +17,7 @@
 
 enum { MOST_KERNELS = 512, MOST_ACCESSES = 64 };
 
-struct access { int place; size_t from, to; bool writes; };
+struct access { int place; size_t from, to; bool writes; const struct buffer *root; const struct extent *extent; };
 struct job {
     const struct kernel *kernel;
     struct access access[MOST_ACCESSES];
@@ -34,7 +34,7 @@ static bool add_access(struct program *p, struct job *j, const struct parameter 
 {
     const struct buffer *root = buffer_root(a->b);
     const struct state *st = root->state;
-    struct access x = {.place = device_place(p, a->b), .writes = parameter_is_written(j->kernel, a)};
+    struct access x = {.place = device_place(p, a->b), .writes = parameter_is_written(j->kernel, a), .root = root};
     if (x.place == PLACE_WEIGHTS)
         return true;
     if (j->naccess == MOST_ACCESSES || root->kind == BUFFER_SCRATCH)
@@ -47,6 +47,7 @@ static bool add_access(struct program *p, struct job *j, const struct parameter 
     } else {
         x.from = x.place >= PLACE_FIRST_INPUT ? 0 : p->place[root->id];
         x.to = x.from + root->nbytes;
+        x.extent = root->kind == BUFFER_SCRATCH ? NULL : device_extent(p->t, j->kernel, a->b);
     }
     j->access[j->naccess++] = x;
     return true;
@@ -57,7 +58,8 @@ static bool conflict(const struct job *a, const struct job *b)
     for (int i = 0; i < a->naccess; i++)
         for (int k = 0; k < b->naccess; k++) {
             const struct access *x = &a->access[i], *y = &b->access[k];
-            if (x->place == y->place && (x->writes || y->writes) && x->from < y->to && y->from < x->to)
+            if (x->place == y->place && (x->writes || y->writes) && x->from < y->to && y->from < x->to &&
+                (x->root != y->root || !x->extent || !y->extent || device_extents_meet(x->extent, y->extent)))
                 return true;
         }
     return false;
@@ -279,17 +281,56 @@ static void put_numbers(struct text *out, const char *name, const int *v, int n)
     text_puts(out, "};\n");
 }
 
+/* Of a part's kernels: all, and the longest chain of them that wait for each other; how many, and ns. ns: as long as the chain, and
+ * as the device's share of each kernel adds up to. */
+struct length { int all, longest; double all_ns, longest_ns, ns; };
+static void add_lengths(const struct part *x, struct length *sum)
+{
+    struct length most = {0};
+    double busy = 0;
+    struct length *at = mem_array(x->t, (size_t)x->n + 1, sizeof *at);
+    for (int j = 0; j < x->n; j++) {
+        for (int i = 0; i < j; i++)
+            if (x->depends[j * x->n + i] && at[i].longest_ns > at[j].longest_ns)
+                at[j] = at[i];
+        at[j].longest++;
+        at[j].longest_ns += x->job[j].ns;
+        most = at[j].longest_ns > most.longest_ns ? at[j] : most;
+        sum->all++;
+        sum->all_ns += x->job[j].ns;
+        busy += x->job[j].ns * x->job[j].share;
+    }
+    sum->ns += busy > most.longest_ns ? busy : most.longest_ns;
+    sum->longest += most.longest;
+    sum->longest_ns += most.longest_ns;
+}
+
+double device_graph_ns(struct program *p)
+{
+    struct length sum = {0};
+    for (int i = 0, n; i < p->s->nstep; i += n > 0 ? n : 1) {
+        struct part x;
+        n = count_kernels(p->s, i);
+        if (n && read_part(p, &x, p->s->step[i].kernel->index, n))
+            add_lengths(&x, &sum);
+    }
+    return sum.ns;
+}
+
 void device_write_order(struct program *p, struct text *out)
 {
     const int nkernel = p->s->nkernel;
     int *first = mem_array(p->t, (size_t)nkernel + 2, sizeof *first), *of = NULL, most = 1, n = 0;
+    struct length sum = {0};
     size_t cap = 0;
     for (int i = 0, size; i < nkernel; i += size) {
         struct part x = {0};
         uint8_t *behind = NULL;
         size = p->device_part[i] ? p->device_part[i] - i : 1;
-        if (read_part(p, &x, i, size))
+        if (read_part(p, &x, i, size)) {
             behind = mem_array(p->t, (size_t)size * (size_t)size, sizeof *behind);
+            add_lengths(&x, &sum);
+        }
         for (int j = 0; j < size; j++) {
             int *near = mem_array(p->t, (size_t)j + 1, sizeof *near), count = j > 0;
             near[0] = j - 1;                 /* where memory cannot be told apart they go one by one */
@@ -302,8 +343,11 @@ void device_write_order(struct program *p, struct text *out)
         }
     }
     VEC_PUSH(p->t, of, n, cap, 0);
-    text_printf(out, "/* By kernel: where those of its graph that it is behind begin in behind_of[]. */\nenum { %s_BEHIND = %d };\n",
-                p->upper, most);
+    text_puts(out, "/* By kernel: where those of its graph that it is behind begin in behind_of[].");
+    if (sum.longest < sum.all)
+        text_printf(out, " Of %d kernels the longest chain has\n * %d; one by one they take %.0f us by estimate, so ordered %.0f.", sum.all, sum.longest,
+                    sum.all_ns / 1e3, sum.ns / 1e3);
+    text_printf(out, " */\nenum { %s_BEHIND = %d };\n", p->upper, most);
     put_numbers(out, "behind_first", first, nkernel + 1);
     put_numbers(out, "behind_of", of, n);
     text_putc(out, '\n');

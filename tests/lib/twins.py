@@ -114,6 +114,37 @@ ATTENTIONS = [("heads of 64", attention("f16", "1, 4", 50, 130, 64), (), "f16"),
               ("7 queries of 4097 keys", attention("f16", "24", 7, 4097, 32), (), "f16"),
               ("1000 queries of 17 keys", attention("f16", "2", 1000, 17, 64), (), "f16"),
               ("many heads", attention("f16", "2, 32", 48, 80, 32), (), "f16")]
+def chains(count, length):
+    """So many chains of convolutions that need nothing of each other, joined."""
+    lines = ["tg 1", "input %x : f32[1, 32, 16, 16]"]
+    for c in range(count):
+        of = "x"
+        for i in range(length):
+            lines.append(f"weight %w{c}_{i} : f32[32, 32, 3, 3] = normal(std=0.1, seed={c * length + i + 1})")
+            lines += [f"%c{c}_{i} = conv2d(%{of}, %w{c}_{i}) {{padding=1}}", f"%r{c}_{i} = relu(%c{c}_{i})"]
+            of = f"r{c}_{i}"
+    join = ", ".join(f"%r{c}_{length - 1}" for c in range(count))
+    return "\n".join(sorted(lines, key=lambda line: "%" == line[0]) + [f"%y = concat({join}) {{axis=1}}", 'output %y as "y"', ""])
+
+
+CHAINS = chains(4, 6)
+PARTS = """tg 1
+input %x : f32[1, 32, 16, 16]
+weight %w1 : f32[32, 32, 3, 3] = normal(std=0.1, seed=1)
+weight %w2 : f32[32, 32, 3, 3] = normal(std=0.1, seed=2)
+weight %w3 : f32[32, 32, 3, 3] = normal(std=0.1, seed=3)
+weight %w4 : f32[32, 32, 3, 3] = normal(std=0.1, seed=4)
+weight %w5 : f32[32, 64, 1, 1] = normal(std=0.1, seed=5)
+%a = conv2d(%x, %w1) {padding=1}
+%b = conv2d(%x, %w2) {padding=1}
+%c = concat(%a, %b) {axis=1}
+%d = conv2d(%c, %w5)
+%e = conv2d(%a, %w3) {padding=1}
+%f = conv2d(%b, %w4) {padding=1}
+%g = add(%e, %f)
+%h = add(%g, %d)
+output %h as "y"
+"""
 BRANCHES = """tg 1
 input %x : f32[64, 64]
 weight %v : f32[64, 64] = uniform(low=-1, high=1, seed=1)
@@ -356,6 +387,19 @@ class Twin:
         T.build(folder / "net.c", folder / "net", "gcc", ("-O0", "-w"))
         done = T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net"))
         expect("emulator: " in done.err and re.search("race|nobody has written", done.err), done.describe())
+
+    def apart(self, tgc, folder):
+        """Places of intermediates make no chain of kernels wait for another one: four chains of six convolutions and the join of two of them, whose
+        parts other kernels read, too. A kernel of a chain that comes before the one it needs is a race that is seen."""
+        for name, text, longest in (("chains", CHAINS, 6), ("parts", PARTS, 4)):
+            T.scratch(folder / name)
+            (folder / name / "net.tg").write_text(text)
+            self.emit(tgc, "net.tg", folder / name, "net")
+            found = re.search(r"Of (\d+) kernels the longest chain has\n \* (\d+);", (folder / name / "net.c").read_text())
+            expect(found and int(found.group(2)) == longest, f"{name}: {found and found.group()}, not a longest chain of {longest}")
+            T.build(folder / name / "net.c", folder / name / "net", "gcc", ("-O0",))
+            done = T.must(T.run([folder / name / "net", "--selftest"], env=self.environment_of(folder / name, "net")))
+            expect(not done.err, done.err)
 
     def sharing(self, tgc, folder, device=""):
         """In a program that uses the driver itself: its context, stream, device memory and event, times of kernels."""

@@ -376,6 +376,7 @@ def main():
               ["hipMemcpyHtoDAsync 0", "hipGraphLaunch 0", "hipMemcpyDtoHAsync 0", "hipStreamSynchronize 0"], ("hipGetDevice ", "hipSetDevice "))
     suite.add("a kernel out of bounds", twin.broken_program, tgc, scratch / "broken")
     suite.add("the order of a graph's kernels", twin.order, tgc, scratch / "order")
+    suite.add("places that make no kernel wait", twin.apart, tgc, scratch / "apart")
     suite.add("context, stream, memory and event of the caller's", partial(twin.sharing, device="devices=2"), tgc, scratch / "sharing")
     twin.add_all(device, tgc, scratch)
     suite.add("an error of a kernel stays", twin.stays_wrong, device, tgc, scratch / "stays", None, DEVICE_FAILED)        # the last one: the process has no device any more

@@ -578,6 +578,7 @@ def main():
               ["cuMemcpyHtoDAsync_v2 0", "cuGraphLaunch 0", "cuMemcpyDtoHAsync_v2 0", "cuStreamSynchronize 0"], "cuCtxP")
     suite.add("a kernel out of bounds", twin.broken_program, tgc, scratch / "broken", of_text)
     suite.add("the order of a graph's kernels", twin.order, tgc, scratch / "order")
+    suite.add("places that make no kernel wait", twin.apart, tgc, scratch / "apart")
     suite.add("an error of a kernel stays", twin.stays_wrong, device, tgc, scratch / "stays", of_text)
     suite.add("context, stream, memory and event of the caller's", twin.sharing, tgc, scratch / "sharing")
     twin.add_all(device, tgc, scratch)
