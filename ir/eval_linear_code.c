@@ -400,7 +400,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_STORE:
         emit(e, (struct linstr){.code = CODE_STORE, .memory = memory_of(e, u)}, u, 1);
         break;
-    case OP_COPY:
+    case OP_COPY: case OP_PUT:
         compile_transfer(e, u);
         break;
     case OP_STACK:

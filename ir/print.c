@@ -488,11 +488,11 @@ static void print_linear_line(struct lines *x, const struct uop *u)
         text_puts(out, " and ");
         print_operand(x, u->src[2]);
         break;
-    case OP_COPY:
+    case OP_COPY: case OP_PUT:
         print_operand(x, u->src[0]);
         text_putc(out, '[');
         print_operand(x, u->src[1]);
-        text_printf(out, "..%d] <- ", COPY_LANES(u->arg.i));
+        text_printf(out, u->op == OP_COPY ? "..%d] <- " : "..%d] := ", COPY_LANES(u->arg.i));
         print_operand(x, u->src[2]);
         text_putc(out, '[');
         print_operand(x, u->src[3]);

@@ -197,7 +197,7 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_BULK:
         text_printf(out, " {swizzle=%lld}", bits);
         break;
-    case OP_COPY:
+    case OP_COPY: case OP_PUT:
         text_printf(out, " {lanes=%d}", COPY_LANES(bits));
         break;
     case OP_WAIT:

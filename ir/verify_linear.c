@@ -189,6 +189,20 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
     note_stored(l, b);
 }
 
+/* Neighbours as they are, as many bytes as a device stores at once. */
+static void check_put(struct linear_verifier *l, const struct uop *u)
+{
+    const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
+    require(&l->v, u, u->nsrc == 4 && to && from && to != from && to->dtype == from->dtype && dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
+            "no store of elements as they are");
+    size_t nbytes = (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype);
+    require(&l->v, u, from->kind == BUFFER_SCRATCH && !to->is_register, "no store of what threads keep to memory");
+    require(&l->v, u, nbytes >= COPY_NBYTES_LEAST && nbytes <= COPY_NBYTES_MOST && !(nbytes & (nbytes - 1)),
+            "stores other than 4, 8 or 16 bytes");
+    require(&l->v, u, is_place(u->src[1]) && is_place(u->src[3]), "an offset of another dtype");
+    note_stored(l, to);
+}
+
 /* Neighbours of global memory to neighbours of local memory, as many bytes as a device copies at once. */
 static void check_copy(struct linear_verifier *l, const struct uop *u)
 {
@@ -508,6 +522,10 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     case OP_COPY:
         require(&l->v, u, !unfinished, "copies where a sum says that is still under way");
         check_copy(l, u);
+        return;
+    case OP_PUT:
+        require(&l->v, u, !unfinished, "stores where a sum says that is still under way");
+        check_put(l, u);
         return;
     case OP_COMMIT: case OP_WAIT:
         return;

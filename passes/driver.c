@@ -336,7 +336,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
     if (!passes_run_rows(t, &p, passes[0].name, "separate"))
         return NULL;
     verify_scratch(t, p.schedule);
-    if (!passes_run_rows(t, &p, "widths", passes[NPASS - 1].name))
+    if (!passes_run_rows(t, &p, "join-stores", passes[NPASS - 1].name))
         return NULL;
     if (t->debug >= 2)
         fprintf(stderr, "uops: %zu, %zu MB of memory\n", t->nuop, t->mem_used >> 20);

@@ -303,6 +303,8 @@ bool pass_images(struct tgc *t, struct schedule *s);
 /* drops variants without vectors, which would equal the portable kernel */
 bool pass_drop_plain(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_legalize(struct tgc *t, struct schedule *s, struct kernel *k);
+/* join_stores.c: what a thread stores to neighbours is one transaction. */
+bool pass_join_stores(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_choose_widths(struct tgc *t, struct schedule *s, struct kernel *k);
 /* print_schedule.c: the steps, sizes and places, a line each, as far as they are known */
 void schedule_print(struct text *out, struct tgc *t, const struct schedule *s);

@@ -72,6 +72,40 @@ typedef lanes<int32_t> mask_f32x4, mask_i32x4;
 //@ lanes_store_aligned_T T
 #define store_aligned_T(space, p, v) (*(T *)(p) = (v))
 
+//@ lanes_copy_bytes
+#ifdef __clang__
+#define copy_bytes __builtin_memcpy
+#else
+#define copy_bytes memcpy
+#endif
+
+//@ lanes_put4 copy_bytes
+/* neighbours as they are, of an array of the thread's or its block's, to a multiple of as many bytes */
+static inline void put4(void *to, const void *from)
+{
+    uint32_t word;
+    copy_bytes(&word, from, sizeof word);
+    *(uint32_t *)to = word;
+}
+
+//@ lanes_put8 copy_bytes
+struct alignas(8) words2 { uint32_t x[2]; };
+static inline void put8(void *to, const void *from)
+{
+    words2 word;
+    copy_bytes(&word, from, sizeof word);
+    *(words2 *)to = word;
+}
+
+//@ lanes_put16 copy_bytes
+struct alignas(16) words4 { uint32_t x[4]; };
+static inline void put16(void *to, const void *from)
+{
+    words4 word;
+    copy_bytes(&word, from, sizeof word);
+    *(words4 *)to = word;
+}
+
 //@ lanes_load_T four
 #define load_T(p) EACH_AT(T, AS_IT_IS, p)
 

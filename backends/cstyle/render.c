@@ -157,6 +157,18 @@ static void write_transfer(struct writer *w, const struct uop *u)
     writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);
 }
 
+/* Neighbours as they are: `nbytes` of them, of a thread's array or a block's, to memory. */
+static void write_put(struct writer *w, const struct uop *u)
+{
+    const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
+    struct expr src[4];
+    const char *places[2] = {use_place(w, to), use_place(w, from)};
+    const char *function = mem_printf(w->t, "put%zu", (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype));
+    writer_operands(w, u, u->nsrc, src);
+    const char *args = mem_printf(w->t, "&%s[%s], &%s[%s]", places[0], src[1].s, places[1], src[3].s);
+    writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);
+}
+
 static void write_wait(struct writer *w, const struct uop *u)
 {
     snippet_use(&w->p->snippets, u->op == OP_WAIT ? "wait_copies" : "commit_copies");
@@ -302,6 +314,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_STORE: write_store(w, u); break;
     case OP_PREFETCH: write_prefetch(w, u); break;
     case OP_COPY: write_transfer(w, u); break;
+    case OP_PUT: write_put(w, u); break;
     case OP_COMMIT: case OP_WAIT: write_wait(w, u); break;
     case OP_BARRIER:
         if (w->p->backend->barrier)

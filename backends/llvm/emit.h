@@ -259,6 +259,7 @@ void gpu_barrier(struct emit *e);
 void gpu_shuffle(struct emit *e, const struct uop *u);
 /* COPY; COMMIT and WAIT. */
 void gpu_copy(struct emit *e, const struct uop *u);
+void gpu_put(struct emit *e, const struct uop *u);
 void gpu_wait(struct emit *e, const struct uop *u);
 /* gpu_matrix.c */
 void gpu_matrix_load(struct emit *e, const struct uop *u);

@@ -61,6 +61,15 @@ void gpu_copy(struct emit *e, const struct uop *u)
     call(e, gpu_function(e, mem_printf(e->t, "gpu.copy.%d", nbytes), e->nothing, type, 3), arg, 3);
 }
 
+void gpu_put(struct emit *e, const struct uop *u)
+{
+    const struct buffer *b = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
+    LLVMTypeRef element = type_in_memory(e, b->dtype), type = vector_of(e, element, COPY_LANES(u->arg.i));
+    value part = load_as(e, type, pointer_at(e, place_of(e, from), element, offset_wide(e, u->src[3])), (unsigned)dtype_nbytes(b->dtype));
+    store_as(e, part, pointer_at(e, place_of(e, b), element, offset_wide(e, u->src[1])),
+             (unsigned)COPY_LANES(u->arg.i) * (unsigned)dtype_nbytes(b->dtype));
+}
+
 void gpu_wait(struct emit *e, const struct uop *u)
 {
     const char *name = u->op == OP_WAIT ? mem_printf(e->t, "gpu.wait.%d", WAIT_GROUPS(u->arg.i)) : "gpu.commit";

@@ -63,6 +63,7 @@ void emit_uop(struct emit *e, const struct uop *u)
     case OP_BARRIER: gpu_barrier(e); break;
     case OP_SHUFFLE: gpu_shuffle(e, u); break;
     case OP_COPY: gpu_copy(e, u); break;
+    case OP_PUT: gpu_put(e, u); break;
     case OP_COMMIT: case OP_WAIT: gpu_wait(e, u); break;
     case OP_MATRIX: gpu_matrix_product(e, u); break;
     case OP_RANGE:

@@ -102,7 +102,7 @@ static int least_sources(enum op op)
     case OP_GATHER:
     case OP_MATRIX:
         return 3;
-    case OP_COPY:
+    case OP_COPY: case OP_PUT:
         return 4;
     case OP_ACC:
         return 1;
@@ -694,7 +694,7 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_BULK:
         *bits = a->swizzle;
         return a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128;
-    case OP_COPY:
+    case OP_COPY: case OP_PUT:
         *bits = a->lanes;
         return is_between(a->lanes, 1, COPY_NBYTES_MOST);
     case OP_WAIT:

@@ -147,6 +147,17 @@ static void note_copy(struct device_walk *w, const struct uop *u)
     note_bytes(w, from, u->src[3], nbytes);
 }
 
+/* What threads keep, or local memory, to memory. */
+static void note_put(struct device_walk *w, const struct uop *u)
+{
+    const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
+    double nbytes = COPY_LANES(u->arg.i) * (double)dtype_nbytes(to->dtype), turns = turns_of_thread(w) * nbytes / 4;
+    bool local = buffer_space(to) == SPACE_LOCAL;
+    w->work.issued += turns * (local ? cost_grid_local(w->t->device) : cost_grid_load(w->t->device));
+    w->work.issued += buffer_space(from) == SPACE_LOCAL ? turns * cost_grid_local(w->t->device) : 0;
+    note_bytes(w, to, u->src[1], nbytes);
+}
+
 static void note_matrix(struct device_walk *w, const struct uop *u)
 {
     enum matrix_unit of;
@@ -201,6 +212,8 @@ static void walk(struct device_walk *w, struct uop *const *linear, int n)
             note_access(w, u);
         } else if (u->op == OP_COPY) {
             note_copy(w, u);
+        } else if (u->op == OP_PUT) {
+            note_put(w, u);
         } else if (u->op == OP_MATRIX) {
             note_matrix(w, u);
         } else if (u->op == OP_BARRIER) {

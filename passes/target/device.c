@@ -95,6 +95,15 @@ bool device_copies(const struct tgc *t, int64_t nbytes)
     return t->device && t->device->async >= nbytes;
 }
 
+bool device_stores(const struct tgc *t, int64_t nbytes)
+{
+    const char *s = t->architectures;
+    for (const struct device_row *d; (d = next_row(&s));)
+        if (d->store < nbytes)
+            return false;
+    return t->device && t->device->store >= nbytes;
+}
+
 bool device_copies_boxes(const struct tgc *t)
 {
     const char *s = t->architectures;

@@ -124,6 +124,7 @@ struct device_row {
     int group;                   /* work-items of a work-group, at most */
     int shuffle;                 /* work-items of a work-group that exchange values by shuffles; 0: none do */
     int async;                   /* bytes of memory that one instruction copies to local memory meanwhile, at most; 0: none does */
+    int store;                   /* bytes that a thread stores as they are by one instruction, at most (PUT); 0: its elements one by one */
     bool by_rows;                /* an instruction loads rows of 16 bytes of tiles for a wave, see TILE_BY_ROWS */
     bool bulk;                   /* an engine copies boxes of tensors to local memory */
     int64_t local_nbytes;        /* of a work-group; 0: local memory is not worth using */
@@ -151,6 +152,8 @@ bool device_multiplies(const struct tgc *t, enum dtype of);
 enum { BYTES_TERMS_LEAST = 64, BYTES_SIDE_LEAST = 16 };
 /* Whether that device, and every architecture that t's kernels are compiled for besides, copies so many bytes asynchronously. */
 bool device_copies(const struct tgc *t, int64_t nbytes);
+/* Whether their threads store so many bytes at once. */
+bool device_stores(const struct tgc *t, int64_t nbytes);
 /* Whether they have the instruction that loads rows of tiles (by_rows). */
 bool device_loads_rows(const struct tgc *t);
 /* Whether they have an engine that copies boxes, and kernels are none of LLVM's: it copies a tensor's map, an argument, to a
