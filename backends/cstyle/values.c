@@ -219,7 +219,7 @@ static bool can_wait(struct writer *w, const struct uop *u, const struct value *
             return false;
         if (x->op == OP_ASSIGN && reads_acc(v, x->src[0]))
             return false;
-        if (x->op == OP_STORE && v->reads_memory)
+        if ((x->op == OP_STORE || x->op == OP_PUT) && v->reads_memory)
             return false;
         if (x->op == OP_ENDGUARD && !pure_index)
             return false;
