@@ -82,16 +82,10 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=128, n=128, k=128), (), "f16"),
             ("bf16", GEMM.format(dtype="bf16", m=128, n=128, k=128), (), "bf16"),
             ("f32 as f16", GEMM.format(dtype="f32", m=128, n=128, k=128), ("--math=f16",), "f16"),
             ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=65), (), "f16"),
-<<<<<<< HEAD
             ("batches, both across", ACROSS.format(dtype="f16", m=96, n=104, k=112), (), "f16"),
-            ("bytes", BYTES.format(dtype="i8"), (), "bytes"),
-            ("bytes without signs", BYTES.format(dtype="u8"), (), "bytes"),
-=======
-            ("batches, both across", ACROSS.format(m=96, n=104, k=112), (), "f16"),
             ("bytes", BYTES.format(dtype="i8"), (), "i8"),
             ("bytes without signs", BYTES.format(dtype="u8"), (), "u8i8"),
             ("bytes of a run", RUNTIME_BYTES.format(x="u8", y="u8", za=0, zb=130), (), "u8"),
->>>>>>> 14966f0f (Products of bytes on devices: two tensors of a run are multiplied as they are, by rows for the signs that they have; known factors are stored along their terms)
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "f16")]
 
 
