@@ -5,7 +5,7 @@
  * would take long, or the results are large, there is none, unless the user asks for it.
  */
 #include "backends/program/program.h"
-#include "passes/target/target.h"
+#include "passes/analysis/error.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,10 +17,11 @@ enum { MOST_VECTOR_BYTES = 1 << 18 };
  * (resnet50, 25 million weights: 1.9 s of the 3.9 that tgc takes; the C compiler takes 9.) */
 static const int64_t most_element_operations = 400000000;
 enum { OPERATIONS_A_WEIGHT = 30, FLOP_AN_OPERATION = 64 };
+/* Orders of summing up, and functions of libraries. */
 static const double default_rtol = 1e-3, default_atol = 1e-4;
-static const double half_rtol = 2e-2, half_atol = 1e-2;        /* --half-storage, --math: 8 to 11 bits, layer by layer */
-/* Of outputs in a narrow type: sums are rounded to neighbours, and what they are made of is (attention's weights, on devices that multiply halves). */
-static const double bf16_rtol = 0x1p-7, bf16_atol = 0x1p-9, f16_rtol = 0x1p-9, f16_atol = 0x1p-11;
+/* Standard deviations of what rounding adds: one of 5e8 elements is farther off. More than so much of the largest result is
+ * estimated of networks that amplify errors, several times too much (error.c), and would let broken kernels pass. */
+static const double rounding_deviations = 6, most_rounding = 0x1p-5;
 
 /* ------------------------------------------------------------------------------ the interpreter */
 
@@ -129,6 +130,17 @@ static bool compute_entries(struct program *p, struct eval_env *env, int64_t *va
     return true;
 }
 
+/* Results of a narrow type are neighbours at most; what is rounded within propagates to them. */
+static void set_tolerance(struct program *p, struct tensor *const *result, struct program_vectors *v)
+{
+    double neighbour = 0;
+    for (int i = 0; i < p->s->noutput; i++)
+        if (dtype_is_float(result[i]->dtype) && dtype_bits(result[i]->dtype) < 32)
+            neighbour = fmax(neighbour, 2 * error_unit(result[i]->dtype));
+    v->rtol = default_rtol + neighbour;
+    v->atol = default_atol + fmin(most_rounding, rounding_deviations * error_of_rounding(p->t, p->s->graph));
+}
+
 static const struct program_vectors *compute_vectors(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -169,15 +181,7 @@ static const struct program_vectors *compute_vectors(struct program *p)
     v->output = mem_array(p->t, (size_t)s->noutput, sizeof *v->output);
     v->output_nbytes = mem_array(p->t, (size_t)s->noutput, sizeof *v->output_nbytes);
     v->var = by_position;
-    bool rounds = p->t->half_storage || p->t->math != DTYPE_VOID;
-    v->rtol = rounds ? half_rtol : default_rtol;
-    v->atol = rounds ? half_atol : default_atol;
-    for (int i = 0; i < s->noutput && !rounds; i++) {
-        bool multiplies = device_multiplies(p->t, result[i]->dtype), bf16 = multiplies && result[i]->dtype == DTYPE_BF16,
-             f16 = multiplies && result[i]->dtype == DTYPE_F16;
-        v->rtol = fmax(v->rtol, bf16 ? bf16_rtol : f16 ? f16_rtol : 0);
-        v->atol = fmax(v->atol, bf16 ? bf16_atol : f16 ? f16_atol : 0);
-    }
+    set_tolerance(p, result, v);
     size_t total = 0;
     for (int i = 0; i < s->noutput; i++) {
         size_t size = dtype_nbytes(result[i]->dtype);

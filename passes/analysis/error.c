@@ -19,6 +19,7 @@
 #include "passes/analysis/error.h"
 #include "passes/analysis/error_field.h"
 #include "passes/analysis/contraction.h"
+#include "passes/target/target.h"
 
 #include <math.h>
 #include <string.h>
@@ -295,4 +296,96 @@ bool error_spend(struct tgc *t, double variance)
 double error_estimate(const struct tgc *t)
 {
     return ERROR_DEVIATIONS * sqrt(t->error_variance);
+}
+
+/* ------------------------------------------------------------------------------------- rounding */
+
+double error_unit(enum dtype d)
+{
+    double unit = 1;
+    while (scalar_cast(d, DTYPE_F64, (union scalar){.f = 1 + unit}).f != 1)
+        unit /= 2;
+    return unit;
+}
+
+/* How far two programs are apart: relative deviations of values, by uop id. */
+struct apart { struct tgc *t; double *deviation; };
+
+/* The variance that rounding a value adds. Values that are nearly the same are rounded to the same, but for those that lie
+ * between: 2 unit times their deviation, at most that of two roundings. That it is where an instruction takes values of the
+ * type, which may be others than the graph's (attention's weights before they are divided, by a maximum so far). */
+static double added_by(const struct apart *a, enum dtype type, double deviation)
+{
+    const double unit = error_unit(type), two = 2 * unit * unit / 3;
+    return deviation > 0 && device_multiplies(a->t, type) ? two : fmin(2 * unit * deviation, two);
+}
+
+/* The narrowest type through which the factor comes, VOID: it is not rounded; and what is behind. */
+static enum dtype type_of(const struct uop **factor)
+{
+    enum dtype narrowest = DTYPE_VOID;
+    for (;; *factor = (*factor)->src[0]) {
+        const enum dtype d = (*factor)->dtype;
+        const bool is_narrow = dtype_is_float(d) && (dtype_bits(d) < 32 || d == DTYPE_TF32);
+        if (is_narrow && (narrowest == DTYPE_VOID || error_unit(d) > error_unit(narrowest)))
+            narrowest = d;
+        if (!move_is(*factor, MOVES_OPERAND))
+            return narrowest;
+    }
+}
+
+/* What the rounding of its factors adds to a term's variance, relative to its square: where the graph rounds, in both programs;
+ * where the device multiplies halves and one factor alone is said to be such, or memory holds halves, in one. */
+static double variance_of(const struct apart *a, const struct uop *sum)
+{
+    const struct uop *product = summed_product(sum), *factor[2] = {product->src[0], product->src[1]};
+    const enum dtype type[2] = {type_of(&factor[0]), type_of(&factor[1])};
+    double variance = 0;
+    for (int i = 0; i < 2; i++) {
+        const enum dtype other = type[1 - i];
+        double alone = a->t->half_storage ? error_unit(DTYPE_F16) : 0;
+        if (type[i] == DTYPE_VOID && other != DTYPE_VOID && device_multiplies(a->t, other))
+            alone = fmax(alone, error_unit(other));
+        variance += alone * alone / 3;
+        if (type[i] != DTYPE_VOID)
+            variance += added_by(a, type[i], a->deviation[factor[i]->id]);
+    }
+    return variance;
+}
+
+/* That of a value, by its operands'. */
+static double deviation_of(const struct apart *a, const struct uop *u)
+{
+    static const double order_of_sum = 0x1p-20;      /* of f32, and functions of other libraries */
+    double most = 0;
+    for (int i = 0; i < u->nsrc; i++)
+        most = fmax(most, a->deviation[u->src[i]->id]);
+    if (u->op == OP_CAST && dtype_is_float(u->dtype) && dtype_bits(u->dtype) < dtype_bits(u->src[0]->dtype))
+        return sqrt(most * most + added_by(a, u->dtype, most));
+    if (!dtype_is_float(u->dtype) || op_class(u->op) == CLASS_MOVE || u->nsrc == 0 || u->op == OP_CAST)
+        return most;
+    const double added = u->op == OP_REDUCE && sums_products(u) ? variance_of(a, u) : 0;
+    return fmax(order_of_sum, sqrt(most * most + added));
+}
+
+double error_of_rounding(struct tgc *t, const struct graph *g)
+{
+    struct mem_mark mark = scratch_mark(t);
+    int nroot, norder, n = 0;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &norder);
+    struct uop **sum = mem_array(t, (size_t)norder + 1, sizeof *sum);
+    double *added = mem_array(t, (size_t)norder + 1, sizeof *added), variance = 0;
+    struct apart a = {t, scratch_array(t, t->nuop + 1, sizeof *a.deviation)};
+    for (int i = 0; i < norder; i++) {
+        a.deviation[order[i]->id] = deviation_of(&a, order[i]);
+        if (order[i]->op == OP_REDUCE && sums_products(order[i]) && (added[n] = variance_of(&a, order[i])) > 0)
+            sum[n++] = order[i];
+    }
+    scratch_release(t, mark);
+    double *gain = mem_array(t, (size_t)n + 1, sizeof *gain);
+    if (n > 0)
+        error_gains(t, g, sum, n, gain);
+    for (int i = 0; i < n; i++)
+        variance += added[i] * gain[i];
+    return sqrt(variance);
 }

@@ -4,10 +4,12 @@ NumPy rounds the factors here, independently, and adds exact products in float64
 alone. Programs for devices run on the emulated one.
 """
 
+import re
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE.parent / "lib")]
 
 import numpy as np
@@ -142,6 +144,34 @@ for target in ("c", "llvm", "cuda"):
     def by_keys(target=target):
         check(attention, "bf16", target, tolerance=8e-4)
     suite.add(f"attention, {target}", by_keys)
+
+
+def tolerance_of(source):
+    return [float(number) for number in re.search(r"SELFTEST_RTOL = (.*), SELFTEST_ATOL = (.*);", source).groups()]
+
+
+@suite.case("a self-test's tolerance")
+def derived():
+    """It follows from what is rounded: nothing in f32, eight times as much by bf16 as by f16, at most; and a sum that lacks one of its 128 terms
+    is found."""
+    found = {}
+    for kind in ("f32", "tf32", "f16", "bf16"):
+        folder = T.scratch(SCRATCH / f"tolerance_{kind}")
+        T.emit(TGC, ROOT / "models" / "mlp.tg", folder / "net.c", f"--math={kind}", "--cpu=generic", "-O0")
+        source = (folder / "net.c").read_text()
+        found[kind] = tolerance_of(source)[1] - 1e-4
+        broken = re.sub(r"k < 128; k\+\+\)(?=\n +sum \+=)", "k < 127; k++)", source, count=1)
+        expect(broken != source, "no sum of 128 terms")
+        for name, text, status in (("right", source, 0), ("broken", broken, 1)):
+            (folder / name).mkdir()
+            (folder / name / "net.c").write_text(text)
+            (folder / name / "net.h").write_text((folder / "net.h").read_text())
+            T.build(folder / name / "net.c", folder / name / "net", "gcc", ("-O1",))
+            done = T.run([folder / name / "net", "--selftest"])
+            expect(done.status == status, f"{kind}, {name}: {done.describe()}")
+    expect(abs(found["f32"]) < 1e-9 < found["tf32"] < found["f16"] < found["bf16"] < 9 * found["f16"] < 5e-3, f"{found}")
+    T.emit(TGC, ROOT / "models" / "mlp.tg", folder / "net.c", "--target=opencl", "--half-storage")
+    expect(5e-4 < tolerance_of((folder / "net.c").read_text())[1] < 4e-3, "halves in memory")
 
 
 @suite.case("beyond the largest half")
