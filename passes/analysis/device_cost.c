@@ -264,14 +264,6 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     return use;
 }
 
-static bool is_known(const struct buffer *const *b, int n, const struct buffer *x)
-{
-    for (int i = 0; i < n; i++)
-        if (b[i] == x)
-            return true;
-    return false;
-}
-
 /* Whether the condition, which names an entry, is false in its run. */
 static bool is_of_another(struct tgc *t, const struct schedule *s, struct uop *cond, int entry)
 {
@@ -314,22 +306,37 @@ struct run_use run_use(struct tgc *t, const struct schedule *s, int entry)
     return use;
 }
 
-/* Bytes that no schedule could spare. */
+/* Inputs, outputs and weights, and the bytes of each that kernels have accessed so far. */
+struct tensor_use { const struct buffer *b; double nbytes; };
+struct tensor_uses { struct tgc *t; struct tensor_use *v; int n; size_t cap; };
+
+static void note_tensor(struct tensor_uses *uses, const struct buffer *b, double nbytes)
+{
+    int i = 0;
+    while (i < uses->n && uses->v[i].b != b)
+        i++;
+    if (i == uses->n)
+        SCRATCH_PUSH(uses->t, uses->v, uses->n, uses->cap, ((struct tensor_use){.b = b}));
+    uses->v[i].nbytes += nbytes;
+}
+
+/* Bytes that no schedule could spare: of each tensor once what all kernels access. */
 static double least_nbytes(struct tgc *t, const struct schedule *s, const bool *takes)
 {
-    const struct buffer **seen = NULL;
-    int nseen = 0;
-    size_t cap = 0;
+    struct tensor_uses uses = {.t = t};
     double nbytes = 0;
-    for (int i = 0; i < s->nstep; i++)
-        for (int j = 0; takes[i] && s->step[i].kernel && j < s->step[i].kernel->nbuffer; j++) {
-            const struct buffer *b = buffer_root(s->step[i].kernel->buffer[j]);
-            bool counts = b->kind == BUFFER_INPUT || b->kind == BUFFER_OUTPUT || b->kind == BUFFER_WEIGHT;
-            if (!counts || is_known(seen, nseen, b))
-                continue;
-            SCRATCH_PUSH(t, seen, nseen, cap, b);
-            nbytes += buffer_most_nbytes(b);
+    for (int i = 0; i < s->nstep; i++) {
+        const struct kernel *k = s->step[i].kernel;
+        for (int j = 0; takes[i] && k && j < k->nbuffer; j++) {
+            const struct buffer *b = buffer_root(k->buffer[j]);
+            if (b->kind == BUFFER_INPUT || b->kind == BUFFER_OUTPUT || b->kind == BUFFER_WEIGHT)
+                note_tensor(&uses, b, kernel_gathers(t, k, k->buffer[j]));
         }
+    }
+    for (int i = 0; i < uses.n; i++) {
+        double all = buffer_most_nbytes(uses.v[i].b);
+        nbytes += uses.v[i].nbytes < all ? uses.v[i].nbytes : all;
+    }
     return nbytes;
 }
 

@@ -18,6 +18,7 @@
 #include "passes/analysis/kernel_cost.h"
 
 #include "passes/analysis/access.h"
+#include "passes/analysis/footprint.h"
 #include "passes/analysis/stationary.h"
 #include "passes/target/cost.h"
 
@@ -31,13 +32,15 @@ struct turns {
     double inside;               /* cycles of the loops inside */
 };
 
-/* One load or store, within `depth` loops; bit d of `moves`: its address changes with the loop at
- * depth d. */
+/* Loads or stores, within `depth` loops, whose places differ by constants (unrolled taps of a window
+ * read mostly the same); bit d of `moves`: their addresses change with the loop at depth d. */
 struct access {
-    const struct buffer *b;
-    double nbytes;               /* of one execution */
+    int group;                   /* of the footprint */
+    double nbytes;               /* of one execution of all of them */
+    double one, low, high;       /* bytes of the widest one; the first and the last one's places */
     int loop[DEPTH_MAX], depth;
     uint64_t moves;
+    double span[DEPTH_MAX];      /* by depth: bytes from the first to the last turn's place */
 };
 
 struct walk {
@@ -45,6 +48,7 @@ struct walk {
     const struct machine *m;
     struct turns *loop; int nloop; size_t cap_loop;
     struct access *access; int naccess; size_t cap_access;
+    struct footprint footprint;
     const struct buffer **buffer; int nbuffer; size_t cap_buffer;
     int open[DEPTH_MAX], depth;
 };
@@ -222,19 +226,42 @@ static int find_buffer(struct walk *w, const struct buffer *b)
     return w->nbuffer - 1;
 }
 
-static void note_access(struct walk *w, const struct uop *u)
+static const struct buffer *buffer_at(const struct walk *w, const struct access *a)
 {
-    const struct uop *value = u->op == OP_STORE ? u->src[2] : u;
-    struct access a = {.depth = w->depth,
-                       .nbytes = (double)value->lanes * (double)dtype_nbytes(value->dtype)};
-    a.b = u->src[0]->op == OP_BUFFER ? uop_buffer_of(u->src[0]) : u->src[0]->arg.p;
+    return w->footprint.group[a->group].b;
+}
+
+/* The accesses of the group in the innermost loop that is open; new ones have no bytes yet. */
+static struct access *find_access(struct walk *w, int group, struct uop *offset, double size)
+{
+    struct access a = {.group = group, .depth = w->depth};
+    for (int i = 0; i < w->naccess; i++)
+        if (w->access[i].group == group && w->access[i].loop[w->access[i].depth - 1] == w->open[w->depth - 1])
+            return &w->access[i];
     for (int d = 0; d < w->depth; d++) {
         const struct uop *r = w->loop[w->open[d]].range;
         a.loop[d] = w->open[d];
-        a.moves |= (uint64_t)(r && uop_depends_on(w->t, u->src[1], r)) << d;
+        a.moves |= (uint64_t)(r && uop_depends_on(w->t, offset, r)) << d;
+        a.span[d] = r ? size * footprint_span(w->t, offset, r, w->loop[w->open[d]].trips) : 0;
     }
-    find_buffer(w, a.b);
     SCRATCH_PUSH(w->t, w->access, w->naccess, w->cap_access, a);
+    return &w->access[w->naccess - 1];
+}
+
+static void note_access(struct walk *w, const struct uop *u)
+{
+    const struct uop *value = u->op == OP_STORE ? u->src[2] : u;
+    const struct buffer *b = u->src[0]->op == OP_BUFFER ? uop_buffer_of(u->src[0]) : u->src[0]->arg.p;
+    double size = (double)dtype_nbytes(value->dtype), nbytes = (double)value->lanes * size;
+    int64_t at;
+    int group = footprint_find(&w->footprint, b, u->src[1], &at);
+    struct access *a = find_access(w, group, u->src[1], size);
+    double place = (double)at * size;
+    a->low = a->nbytes <= 0 || place < a->low ? place : a->low;
+    a->high = a->nbytes <= 0 || place > a->high ? place : a->high;
+    a->one = nbytes > a->one ? nbytes : a->one;
+    a->nbytes += nbytes;
+    find_buffer(w, b);
 }
 
 static double walk_program(struct walk *w, struct uop *const *u, int n)
@@ -255,13 +282,16 @@ static double walk_program(struct walk *w, struct uop *const *u, int n)
 
 /* ------------------------------------------------------------------------------------ the bytes */
 
-/* The bytes that the access covers within one iteration of the loop at depth d: at most the whole
- * buffer. */
+/* The bytes that the accesses cover within one iteration of the loop at depth d: at most those from
+ * the first to the last one, and the whole buffer. */
 static double touched_within(const struct walk *w, const struct access *a, int d)
 {
-    double n = a->nbytes, all = buffer_most_nbytes(a->b);
-    for (int k = d + 1; k < a->depth; k++)
+    double n = a->nbytes, all = buffer_most_nbytes(buffer_at(w, a)), from_to = a->one + a->high - a->low;
+    for (int k = d + 1; k < a->depth; k++) {
         n *= a->moves >> k & 1 ? w->loop[a->loop[k]].trips : 1;
+        from_to += a->span[k];
+    }
+    n = n < from_to ? n : from_to;
     return n < all ? n : all;
 }
 
@@ -275,7 +305,7 @@ static void find_footprints(struct walk *w)
         for (int i = 0; i < w->naccess; i++)
             for (int d = 0; d < w->access[i].depth; d++)
                 if (w->access[i].loop[d] == l)
-                    of[find_buffer(w, w->access[i].b)] += touched_within(w, &w->access[i], d);
+                    of[find_buffer(w, buffer_at(w, &w->access[i]))] += touched_within(w, &w->access[i], d);
         for (int i = 0; i < w->nbuffer; i++) {
             double all = buffer_most_nbytes(w->buffer[i]);
             w->loop[l].footprint += of[i] < all ? of[i] : all;
@@ -325,9 +355,10 @@ static void find_bytes(struct walk *w, const struct schedule *s, double *nbytes)
                       values = level_of(w->m, w->loop[0].footprint);
     for (int i = 0; i < w->naccess; i++) {
         const struct access *a = &w->access[i];
-        enum memory_level home = buffer_is_stationary(a->b) ? weights : values;
-        double once = touched_within(w, a, 0), left = buffer_most_nbytes(a->b);
-        double *seen = &first[find_buffer(w, a->b)];
+        const struct buffer *b = buffer_at(w, a);
+        enum memory_level home = buffer_is_stationary(b) ? weights : values;
+        double once = touched_within(w, a, 0), left = buffer_most_nbytes(b);
+        double *seen = &first[find_buffer(w, b)];
         left = left > *seen ? left - *seen : 0;
         *seen += once;
         once = once < left ? once : left;
@@ -358,7 +389,7 @@ static const struct variant *variant_of(const struct machine *m, const struct ke
 struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
-    struct walk w = {.t = t, .m = machine_of(t)};
+    struct walk w = {.t = t, .m = machine_of(t), .footprint.t = t};
     struct kernel_cost c = {0};
     if (device_has_grid(t)) {
         c.ns = device_use(t, k).ns;

@@ -1,7 +1,7 @@
 /* linearize.c - the linear programs of a kernel and of its variants, in the order of
  * analysis/linear_order.c, and what a kernel computes and reads at most.
  */
-#include "passes/passes.h"
+#include "passes/analysis/kernel_cost.h"
 
 /* The bytes of a buffer that a kernel accesses, at the upper bounds. Of a state that grows it
  * stores the new rows alone, and reads at most all rows. */
@@ -26,7 +26,9 @@ bool pass_linearize(struct tgc *t, struct schedule *s, struct kernel *k)
     k->linear = linearize(t, k->ast, &k->nlinear, &k->flop);
     for (int j = 0; j < k->nvariant; j++)
         k->variant[j].linear = linearize(t, k->variant[j].ast, &k->variant[j].nlinear, &same);
-    for (int j = 0; j < k->nbuffer; j++)
-        k->nbytes += touched_nbytes(k->buffer[j], j < k->noutput);
+    for (int j = 0; j < k->nbuffer; j++) {
+        double all = touched_nbytes(k->buffer[j], j < k->noutput), some = kernel_gathers(t, k, k->buffer[j]);
+        k->nbytes += some < all ? some : all;
+    }
     return true;
 }

@@ -146,4 +146,25 @@ def several():
     expect(both < 10 * alone, f"for both {both} us, for one {alone} us")
 
 
+@suite.case("of a table the elements that are gathered count, once each")
+def gathered():
+    text = "input %i : i64[1, 7]\nweight %t : f32[30000, 64] = normal(seed=1)\n%r = gather(%t, %i) {axis=0}\n%y = relu(%r)\n"
+    for row in ("generic-gpu", "sm_90a"):
+        device = json.loads(info(text, row, "--json"))["device"]
+        expect(device["least_bytes"] == device["moved_bytes"] == 7 * 8 + 2 * 7 * 64 * 4, f"{row}: {device}")
+    whole = json.loads(info(text.replace("%i", "%at").replace("gather(%t, %at) {axis=0}", "add(%t, 1.0)"), "generic-gpu", "--json"))["device"]
+    expect(whole["least_bytes"] == 2 * 30000 * 64 * 4, f"{whole}")
+
+
+@suite.case("what the taps of a window read of one another's bytes counts once")
+def taps():
+    def depthwise(channels):
+        path = T.shared("nets", write, f"input %x : f32[1, 32, 28, 28]\nweight %v : f32[{channels}, 32, 1, 1] = normal(seed=1)\n%a0 = conv2d(%x, %v)\n"
+                        f"weight %w : f32[{channels}, 1, 3, 3] = normal(seed=1)\n%a = relu(%a0)\n%y0 = conv2d(%a, %w) {{padding=1, groups={channels}}}\n%y = relu(%y0)\n")
+        why = T.must(T.run([TGC, "info", path, "--cpu=avx512", "--why"])).out.decode()
+        return float(re.search(r"^conv2d_1: .*; predicted ([\d.e+]+) us", why, re.M)[1])
+    few, more = depthwise(144), depthwise(192)      # the rows of a window fit into the L1 cache; those of its taps, each for itself, would not
+    expect(more < 3 * few, f"{few} us, {more} us for a third more")
+
+
 suite.main()
