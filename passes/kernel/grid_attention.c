@@ -33,7 +33,7 @@ struct shape {
 };
 static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *x)
 {
-    struct online o = {.t = t, .store = online_without_scalars(t, k->ast->src[0])};
+    struct online o = {.t = t, .store = online_without_conditions(t, k->ast->src[0])};
     *x = (struct attention){.heads = 1, .columns = 1, .inner = 1, .local_nbytes = device_local_nbytes(t), .factor = DTYPE_F32};
     if (k->ast->nsrc != 1 || !online_parts(&o))
         return false;

@@ -150,16 +150,31 @@ bool online_sums(struct online *x)
 
 bool online_parts(struct online *x) { return online_sums(x) && find_row(x); }
 
-/* Inlines stages without ranges, of a single number. */
-struct uop *online_without_scalars(struct tgc *t, struct uop *store)
+/* A number, or a row of conditions: which keys a row sees, where data say how many there are. */
+static bool is_inlined(struct tgc *t, const struct uop *stage)
+{
+    if (stage->nsrc == 2)
+        return true;
+    int n;
+    struct uop *value = stage->src[0], **order = uop_toposort(t, &value, 1, &n);
+    if (stage->nsrc != 3 || stage->src[1] != stage->src[2] || stage->dtype != DTYPE_BOOL)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE)
+            return false;
+    return true;
+}
+
+struct uop *online_without_conditions(struct tgc *t, struct uop *store)
 {
     int n;
     struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++) {
         const struct uop *stage = stage_of(order[i]);
-        if (!stage || stage->nsrc != 2)
+        if (!stage || !is_inlined(t, stage))
             continue;
-        store = uop_substitute(t, store, order[i], stage->src[0]);
+        struct uop *value = stage->nsrc == 2 ? stage->src[0] : uop_substitute(t, stage->src[0], stage->src[1], order[i]->src[1]);
+        store = uop_substitute(t, store, order[i], value);
         order = uop_toposort(t, &store, 1, &n);
         i = -1;
     }

@@ -525,7 +525,7 @@ struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_sh
 {
     struct uop *column[MAX_RANK];
     int64_t n;
-    struct online x = {.t = t, .store = online_without_scalars(t, ast->src[0])};
+    struct online x = {.t = t, .store = online_without_conditions(t, ast->src[0])};
     if (ast->nsrc != 1 || !online_parts(&x))
         return NULL;
     struct online by = {.t = t, .store = open_bands(&x), .rows = shape->rows, .group = shape->groups,

@@ -101,7 +101,7 @@ bool online_put_tiles(struct online *x);
 bool online_parts(struct online *x);
 /* The same but for the queries, of which there may be one for each key. */
 bool online_sums(struct online *x);
-/* The store without stages of a single number. */
-struct uop *online_without_scalars(struct tgc *t, struct uop *store);
+/* The store without stages of a single number, or of a row of conditions, which are computed where they are read. */
+struct uop *online_without_conditions(struct tgc *t, struct uop *store);
 
 #endif

@@ -107,6 +107,16 @@ static struct uop *stage_row(struct parts *p, struct uop *value, struct uop *r)
     return uop_intern(p->t, OP_STAGE, DTYPE_F32, src, 3, memory);
 }
 
+/* Whether the key is one that the row sees, as far as its mask says that by bounds: no others are read, of a cache those
+ * behind its end. NULL: all are. */
+static struct uop *is_seen(struct parts *p, struct uop *key)
+{
+    struct tgc *t = p->t;
+    const struct visible *v = &p->of.visible;
+    struct uop *behind = v->begin ? uop_not(t, sym_lt(t, key, v->begin)) : NULL, *before = v->end ? sym_lt(t, key, v->end) : NULL;
+    return !behind ? before : !before ? behind : uop_binary(t, OP_AND, behind, before);
+}
+
 /* u, computed for a key of the AST's range `from`, for key r of part s: nothing is read behind the last one. */
 static struct uop *for_key(struct parts *p, struct uop *u, struct uop *from, struct uop *s, struct uop *r, struct uop **valid)
 {
@@ -114,9 +124,10 @@ static struct uop *for_key(struct parts *p, struct uop *u, struct uop *from, str
     int64_t n;
     struct uop *key = sym_add(t, sym_mul(t, s, r->src[0]), r);
     bool whole = uop_const_int(p->of.nkey, &n) && n % p->n == 0;
-    *valid = whole ? NULL : sym_lt(t, key, p->of.nkey);
+    struct uop *exists = whole ? NULL : sym_lt(t, key, p->of.nkey), *seen = is_seen(p, key);
+    *valid = !exists ? seen : !seen ? exists : uop_binary(t, OP_AND, exists, seen);
     u = uop_substitute(t, u, from, key);
-    return whole ? u : loads_if(t, u, *valid, r, s);
+    return *valid ? loads_if(t, u, *valid, r, s) : u;
 }
 
 /* Where a part of a row begins in `part`. */
@@ -259,9 +270,12 @@ static bool find_parts(struct tgc *t, const struct kernel *k, struct parts *p)
     *p = (struct parts){.t = t, .of = {.t = t}};
     if (k->ast->nsrc != 1 || k->is_serial)
         return false;
-    p->of.store = keep_scores(t, online_without_scalars(t, k->ast->src[0]));
+    p->of.store = keep_scores(t, online_without_conditions(t, k->ast->src[0]));
     if (!online_sums(&p->of) || !find_ranges(p))
         return false;
+    visible_find(t, p->of.scores->src[0], p->of.key, p->of.dot, &p->of.visible);
+    if (p->of.visible.is_finite)                        /* what such a mask hides may count */
+        p->of.visible = (struct visible){0};
     struct online of = {.t = t, .store = p->of.store};
     p->of.nrow = online_parts(&of) ? of.nrow : NULL;
     p->columns = range_fixed_size(p->column) + 2;

@@ -63,5 +63,7 @@ void plan_realize(struct plan *p, struct node *n);                /* gives it a 
  * on output ranges alone; it is computed once for each of those. false: impossible, or more
  * expensive. */
 bool plan_stage(struct plan *p, struct node *n);
+/* Elements that a stage may have. */
+double plan_most_staged(const struct tgc *t);
 
 #endif

@@ -50,6 +50,13 @@ static int axis_of(const struct uop *reduce)
     return axis;
 }
 
+/* Whether so few rows have keys that no block of the device's keeps whole: in parts they fill it (split_keys.c). */
+static bool is_long_for_few(const struct tgc *t, const struct uop *scores, const struct uop *nkey)
+{
+    double rows = value_nelem(scores) / dim_extent(nkey);
+    return rows < t->device->units && (double)nkey->vmax > plan_most_staged(t);
+}
+
 static bool is_worth_it(struct tgc *t, struct uop *scores, int axis)
 {
     const struct uop *nkey = scores->dim[axis], *nquery = NULL;
@@ -57,7 +64,8 @@ static bool is_worth_it(struct tgc *t, struct uop *scores, int axis)
         if (a != axis && (!nquery || scores->dim[a]->vmax > nquery->vmax))
             nquery = scores->dim[a];
     if (device_has_grid(t))      /* whether it pays is decided by the kernel's loops, grid_attention.c */
-        return !t->no_locals && nquery && nquery->vmax >= DEVICE_QUERIES && nkey->vmax >= DEVICE_KEYS;
+        return !t->no_locals && nquery && nkey->vmax >= DEVICE_KEYS &&
+               (nquery->vmax >= DEVICE_QUERIES || is_long_for_few(t, scores, nkey));
     if (!nquery || nquery->vmax < PLACES_ROWS || nkey->vmax < PLACES_COLUMNS)
         return false;
     bool fixed = nkey->op == OP_CONST && nquery->op == OP_CONST;

@@ -186,9 +186,9 @@ static bool stage_suits(const struct machine *m, const struct segment *s, const 
     return prefix && !columns && footprint <= most;
 }
 
-/* Elements of a stage: a device's blocks keep rows of scores and of their exponentials in local memory, with
- * what their sums need; without local memory, each of its threads keeps them on its stack. */
-static double most_staged(const struct tgc *t)
+/* A device's blocks keep rows of scores and of their exponentials in local memory, with what their sums need; without
+ * local memory, each of its threads keeps them on its stack. */
+double plan_most_staged(const struct tgc *t)
 {
     double floats = t->no_locals ? STACK_SCRATCH_NBYTES / 4 : device_has_grid(t) ? (double)device_local_nbytes(t) / 12 : STAGE_NELEM;
     return floats < STAGE_NELEM ? floats : STAGE_NELEM;
@@ -220,7 +220,7 @@ bool plan_stage(struct plan *p, struct node *n)
     double evaluations = segment_extent(s, st.prefix) * nlocal;
     if (nloop > 1 && device_has_grid(p->t))           /* a block's threads share rows alone */
         return false;
-    if ((nlocal > most_staged(p->t) && !n->online) || evaluations > 1.01 * value_nelem(v) ||
+    if ((nlocal > plan_most_staged(p->t) && !n->online) || evaluations > 1.01 * value_nelem(v) ||
         !segment_accepts(s, st.prefix))
         return false;
     /* under a value that is normalized by its row, the row's producer has several uses and is

@@ -73,6 +73,10 @@ NETS = {
     "one query, keys that heads share by several blocks, a mask": (
         "input %q : f32[1, 2, 2, 1, 16]\ninput %k : f32[1, 2, 1, 900, 16]\ninput %v : f32[1, 2, 1, 900, 24]\ninput %m : f32[1, 1, 1, 1, 900]\n"
         "%t = transpose(%k) {perm=[0, 1, 2, 4, 3]}\n%s = matmul(%q, %t)\n%a = add(%s, %m)\n%w = softmax(%a) {axis=-1}\n%y = matmul(%w, %v)\n", {}, True),
+    "one query, keys by several blocks, as many as data say": (
+        "input %q : f32[1, 2, 2, 1, 16]\ninput %k : f32[1, 2, 1, 900, 16]\ninput %v : f32[1, 2, 1, 900, 24]\ninput %n : f32[1]\n"
+        "%n0 = mul(%n, 100.0)\n%n1 = add(%n0, 450.0)\n%many = cast(%n1) {to=i64}\n%j = iota(900)\n%seen = lt(%j, %many)\n"
+        "%t = transpose(%k) {perm=[0, 1, 2, 4, 3]}\n%s = matmul(%q, %t)\n%a = where(%seen, %s, -inf)\n%w = softmax(%a) {axis=-1}\n%y = matmul(%w, %v)\n", {}, True),
     "attention in a window": ("input %q : f32[2, 3, T<=150, 16]\ninput %k : f32[2, 3, T, 16]\ninput %v : f32[2, 3, T, 16]\n"
                               "%y = attention(%q, %k, %v) {causal=true, window=20}\n", {"T": 133}, True),
     "attention with a mask that hides by numbers": ("input %q : f32[6, 40, 16]\ninput %k : f32[6, 300, 16]\ninput %v : f32[6, 300, 20]\ninput %m : f32[40, 300]\n"
@@ -133,6 +137,7 @@ def check(tgc, scratch, name, row, *flags):
     expect(flags or LAUNCHES.get(name, launches) == launches, f"{launches} launches")
     expect("in parts" not in name or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
     expect(flags or "several blocks" not in name or row != "generic-gpu" or "_parts(" in source, "keys of one block")
+    expect("data say" not in name or "_parts(" not in source or re.search(r"bool inside = j \+ part\d*\*300 < at", source), "keys that no row sees are read")
     expect(flags or name not in BLOCKS or "int span = 0; span <" in source, "no blocks of keys")
     return want, place, sizes
 
