@@ -39,3 +39,17 @@ def notes(path):
 
 def disassembly(path):
     return T.must(T.run([tool("llvm-objdump"), "-d", path])).out.decode()
+
+
+def by_loops(text, pattern):
+    """Of a disassembly {kernel: (instructions of that pattern, how many of them are in a loop)}, for those that have any. A loop is what a branch
+    goes back over."""
+    found = {}
+    for kernel in re.split(r"^(?=[0-9a-f]{16} <)", text, flags=re.M)[1:]:
+        start, name = re.match(r"([0-9a-f]+) <([^>]*)>:", kernel).groups()
+        at = [int(place, 16) for place in re.findall(rf"^\s+{pattern}\b.*// ([0-9A-F]+):", kernel, re.M)]
+        back = [(int(start, 16) + int(to, 16), int(place, 16))
+                for place, to in re.findall(rf"^\s+s_c?branch\w* .*// ([0-9A-F]+): .*<{re.escape(name)}\+0x([0-9a-f]+)>", kernel, re.M)]
+        if at:
+            found[name] = len(at), sum(any(to <= place < of for to, of in back) for place in at)
+    return found

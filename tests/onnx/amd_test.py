@@ -41,18 +41,25 @@ def compile_by(tgc, path, folder, compiler, arch, *options):
     if compiler == "llvm":
         T.need_llvm(tgc)
     done = T.run([tgc, path, "-o", f"{arch}.hsaco", "--target=amd", f"--cpu={arch}", *options], cwd=folder, timeout=300, env={"TGC_AMD": compiler})
-    if "--dim" in done.err and not options:          # as the error says
-        return compile_by(tgc, path, folder, compiler, arch, *(f"--dim={dim}" for dim in re.findall(r"--dim (\w+=\.\.8)", done.err)))
+    if "--dim" in done.err and not any(option.startswith("--dim") for option in options):          # as the error says
+        return compile_by(tgc, path, folder, compiler, arch, *options, *(f"--dim={dim}" for dim in re.findall(r"--dim (\w+=\.\.8)", done.err)))
     T.must(done)
     return amd.notes(folder / f"{arch}.hsaco")
 
 
-def check_objects(tgc, path, folder, compiler):
+def real_models():
+    """Those that the suite of real models and the benchmark have made here, by name."""
+    cache = ROOT / ".cache"
+    made = {path.stem.rpartition("-")[0]: path for path in sorted((cache / "models").glob("*.onnx"))}
+    return made | {path.parent.name.rpartition("-")[0]: path for path in sorted((cache / "bench").glob("*/model.onnx"))}
+
+
+def check_objects(tgc, path, folder, compiler, *options):
     """For each architecture: nothing is kept in memory for lack of registers (lanes of others, and gfx9's accumulators, are none);
     local memory and registers are within what there is."""
     T.scratch(folder)
     for arch in ARCHITECTURES:
-        kernels = compile_by(tgc, path, folder, compiler, arch)
+        kernels = compile_by(tgc, path, folder, compiler, arch, *options)
         expect(kernels, "no kernels")
         for name, k in kernels.items():
             expect(not k[".private_segment_fixed_size"], f"{arch}: {name} keeps values in memory: {k}")
@@ -81,7 +88,7 @@ INSTRUCTIONS = {"f16": "f32_16x16x16_?f16", "bf16": "f32_16x16x16_?bf16", **dict
 MATRICES = [("f16", GEMM.format(dtype="f16", m=128, n=128, k=128), (), "f16"),
             ("bf16", GEMM.format(dtype="bf16", m=128, n=128, k=128), (), "bf16"),
             ("f32 as f16", GEMM.format(dtype="f32", m=128, n=128, k=128), ("--math=f16",), "f16"),
-            ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=65), (), "f16"),
+            ("odd sizes", GEMM.format(dtype="f16", m=97, n=67, k=131), (), "f16"),
             ("batches, both across", ACROSS.format(dtype="f16", m=96, n=104, k=112), (), "f16"),
             ("bytes", BYTES.format(dtype="i8"), (), "i8"),
             ("bytes without signs", BYTES.format(dtype="u8"), (), "u8i8"),
@@ -91,7 +98,7 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=128, n=128, k=128), (), "f16"),
 
 def matrices(tgc, folder, arch, text, options, dtype):
     """A product is computed by the instruction: rightly from HIP C and by LLVM's module on the emulated device, which looks for waves that are not
-    whole; and both compilers' code has it, in as many registers as there are."""
+    whole; and both compilers' code has it, in a loop, and in as many registers as there are."""
     T.scratch(folder)
     path = folder / "net.tg"
     path.write_text(text)
@@ -104,9 +111,12 @@ def matrices(tgc, folder, arch, text, options, dtype):
     for compiler in ("llvm", "clang"):
         for name, k in compile_by(tgc, path, folder, compiler, arch, *options).items():
             expect(not k[".private_segment_fixed_size"] and not k.get(".vgpr_spill_count"), f"{compiler}: {name} keeps values in memory: {k}")
-        found = set(re.findall(r"v_(?:mfma|wmma)_\w+", amd.disassembly(folder / f"{arch}.hsaco")))
+        code = amd.disassembly(folder / f"{arch}.hsaco")
+        found = set(re.findall(r"v_(?:mfma|wmma)_\w+", code))
         wanted = rf"v_{ROWS[arch][:4]}_{INSTRUCTIONS[dtype]}(?:_1k|_e64)?"
         expect(found and all(re.fullmatch(wanted, word) for word in found), f"{compiler}: {found}")
+        loops = amd.by_loops(code, r"v_(?:mfma|wmma)_\w+")
+        expect(loops and all(inside == n for n, inside in loops.values()), f"{compiler}: not in a loop: {loops}")
 
 
 # Floats of 8 bits: their kind, architecture, the row, what stands for it in the code of an object.
@@ -333,9 +343,10 @@ def main():
                   slow=number % 4 != 0)
         for k, arch in enumerate(("gfx90a", "gfx1201")):
             suite.add(f"LLVM's text: {path.name}, {arch}", check_llvm, tgc, path, scratch / f"{path.stem}-{arch}", arch, slow=number % 5 != k)
-    for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
+    for name, path in real_models().items():
         for compiler in ("llvm", "clang"):
-            suite.add(f"{compiler}: {path.stem.split('-')[0]}", check_objects, tgc, path, scratch / f"{path.stem}-{compiler}", compiler, slow=True)
+            suite.add(f"{compiler}: {name}", check_objects, tgc, path, scratch / f"{name}-{compiler}", compiler, slow=True)
+            suite.add(f"{compiler}: {name}, --math=f16", check_objects, tgc, path, scratch / f"{name}-{compiler}-f16", compiler, "--math=f16", slow=True)
     for number, (kind, arch, row, instruction) in enumerate(FLOATS_8):
         suite.add(f"{kind} on {arch}", float8, device, tgc, scratch / f"{kind}-{arch}", kind, arch, row, instruction, slow=number in (1, 2))
     for number, (name, text, options, dtype) in enumerate(MATRICES):
