@@ -138,6 +138,7 @@ def find_tgc(build):
     raise SystemExit(f"no tgc in {build}: run make first")
 
 
+@functools.lru_cache
 def has_llvm(tgc):
     return "libLLVM: none" not in must(run([tgc, "--version"])).out.decode()
 

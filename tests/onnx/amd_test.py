@@ -69,12 +69,17 @@ def check_objects(tgc, path, folder, compiler, *options):
 
 def check_llvm(tgc, path, folder, arch, *options):
     """What LLVM makes code objects of computes the same: the module, before it is optimized for the device, on the emulated one."""
-    T.need_llvm(tgc)
     T.scratch(folder)
     twin.emit(tgc, path, folder, "m", f"--cpu={arch}", *options)
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    run_llvm(tgc, path, folder, arch, *options)
+
+
+def run_llvm(tgc, path, folder, arch, *options):
+    """The same of a program that is there."""
+    T.need_llvm(tgc)
     T.must(T.run([tgc, path, "-o", "m.ll", "--name=m", "--target=amd", f"--cpu={arch}", *options], cwd=folder))
     kernels = kernel_ir.compile_for_host(folder / "m.ll", kernel_ir.VERSIONS[0])
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
     done = T.run([folder / "m", "--selftest"], env=twin.environment_of(folder, "m", device=f"version={arch}", object=kernels))
     expect(done.status == 0 and not done.err, done.describe())
 
@@ -106,8 +111,8 @@ def matrices(tgc, folder, arch, text, options, dtype):
     kernels = (folder / "run" / "m.hip").read_text()
     row = f"{ROWS[arch]}_{dtype}" if dtype not in SIGNS else f"{BYTE_ROWS[arch]}_{'i8' if arch.startswith('gfx9') else dtype}"
     expect(re.search(rf" {row}\((acc|sum)", kernels), f"by another instruction than {row}")
-    check_llvm(tgc, path, folder / "llvm", arch, *options)
-    expect(f"@gpu.{row}(" in (folder / "llvm" / "m.ll").read_text(), "LLVM's module has another instruction")
+    run_llvm(tgc, path, folder / "run", arch, *options)
+    expect(f"@gpu.{row}(" in (folder / "run" / "m.ll").read_text(), "LLVM's module has another instruction")
     for compiler in ("llvm", "clang"):
         for name, k in compile_by(tgc, path, folder, compiler, arch, *options).items():
             expect(not k[".private_segment_fixed_size"] and not k.get(".vgpr_spill_count"), f"{compiler}: {name} keeps values in memory: {k}")
