@@ -113,7 +113,9 @@ ATTENTIONS = [("heads of 64", attention("f16", "1, 4", 50, 130, 64), (), "f16"),
               ("17 queries of 1000 keys", attention("f16", "16", 17, 1000, 64), (), "f16"),
               ("7 queries of 4097 keys", attention("f16", "24", 7, 4097, 32), (), "f16"),
               ("1000 queries of 17 keys", attention("f16", "2", 1000, 17, 64), (), "f16"),
-              ("many heads", attention("f16", "2, 32", 48, 80, 32), (), "f16")]
+              ("many heads", attention("f16", "2, 8", 48, 80, 32), (), "f16")]
+
+
 def chains(count, length):
     """So many chains of convolutions that need nothing of each other, joined."""
     lines = ["tg 1", "input %x : f32[1, 32, 16, 16]"]
