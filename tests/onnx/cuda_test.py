@@ -201,9 +201,9 @@ FLASH = [*((name, text, options, f"m16n8k16_{dtype}") for name, text, options, d
 
 
 LARGE = """tg 1
-input %a : f16[100, 1024]
-input %b : f16[1024, 72]
-%y : f16[100, 72] = matmul(%a, %b)
+input %a : f16[70, 1024]
+input %b : f16[1024, 24]
+%y : f16[70, 24] = matmul(%a, %b)
 output %y
 """
 
@@ -351,17 +351,17 @@ weight %u{i} : f16[384] = normal(seed={i})
 weight %o{i} : f16[128, 128] = normal(std=0.1, seed={i})
 %p{i} = linear({x}, %w{i}, %u{i})
 %qs{i} = slice(%p{i}) {{axis=2, start=0, end=128}}
-%qr{i} = reshape(%qs{i}) {{shape=[1, 197, 2, 64]}}
+%qr{i} = reshape(%qs{i}) {{shape=[1, 70, 2, 64]}}
 %q{i} = permute(%qr{i}) {{perm=[0, 2, 1, 3]}}
 %ks{i} = slice(%p{i}) {{axis=2, start=128, end=256}}
-%kr{i} = reshape(%ks{i}) {{shape=[1, 197, 2, 64]}}
+%kr{i} = reshape(%ks{i}) {{shape=[1, 70, 2, 64]}}
 %k{i} = permute(%kr{i}) {{perm=[0, 2, 1, 3]}}
 %vs{i} = slice(%p{i}) {{axis=2, start=256, end=384}}
-%vr{i} = reshape(%vs{i}) {{shape=[1, 197, 2, 64]}}
+%vr{i} = reshape(%vs{i}) {{shape=[1, 70, 2, 64]}}
 %v{i} = permute(%vr{i}) {{perm=[0, 2, 1, 3]}}
 %a{i} = attention(%q{i}, %k{i}, %v{i})
 %b{i} = permute(%a{i}) {{perm=[0, 2, 1, 3]}}
-%c{i} = reshape(%b{i}) {{shape=[1, 197, 128]}}
+%c{i} = reshape(%b{i}) {{shape=[1, 70, 128]}}
 %l{i} = linear(%c{i}, %o{i})
 %d{i} = add({x}, %l{i})
 """
@@ -370,7 +370,7 @@ weight %o{i} : f16[128, 128] = normal(std=0.1, seed={i})
 def alike(tgc, folder):
     """Attentions that are alike share a kernel, whose registers are their own."""
     T.scratch(folder)
-    (folder / "net.tg").write_text(f"tg 1\ninput %x : f16[1, 197, 128]\n{LAYER.format(i=0, x='%x')}{LAYER.format(i=1, x='%d0')}output %d1\n")
+    (folder / "net.tg").write_text(f"tg 1\ninput %x : f16[1, 70, 128]\n{LAYER.format(i=0, x='%x')}{LAYER.format(i=1, x='%d0')}output %d1\n")
     twin.check_model(tgc, folder / "net.tg", folder / "run")
     kernels = (folder / "run" / "m.cu").read_text()
     expect(re.search(r"\* the same: .*attention", kernels) and "m16n8k16_f16(" in kernels, "no attention is like another")
@@ -389,9 +389,9 @@ def banks(tgc, folder):
     for number, (_, text, options, row) in enumerate(MATRICES):
         if row and number % 3 == 0:
             bank_turns(tgc, folder / str(number), text, 1, *options)
-    bank_turns(tgc, folder / "large", GEMM.format(dtype="f16", m=128, n=256, k=256), 2, tune=lambda taken: f"{taken.partition('cover')[0]}{WIDE_TILES}")
+    bank_turns(tgc, folder / "large", GEMM.format(dtype="f16", m=96, n=96, k=256), 2, tune=lambda taken: f"{taken.partition('cover')[0]}{WIDE_TILES}")
     for name, old in (("rows", r"n=8( to=8 operand=0)"), ("columns", r"n=8( to=8 operand=1)")):
-        said = bank_turns(tgc, folder / name, GEMM.format(dtype="f16", m=128, n=256, k=256), 1,
+        said = bank_turns(tgc, folder / name, GEMM.format(dtype="f16", m=96, n=96, k=256), 1,
                           tune=lambda taken, old=old: f"{taken.partition('cover')[0]}{re.sub(old, chr(110) + '=0' + chr(92) + '1', WIDE_TILES)}", fails=True)
         expect("rows of a tile are in the same banks" in said, said)
 
