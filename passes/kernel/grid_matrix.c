@@ -26,7 +26,7 @@
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
 
-enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64 };
+enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, JOINED_MAX = 4, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
 /* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are what limits, many cost the same: the
@@ -41,7 +41,8 @@ struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], s
 enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };
 struct matrix_choice {
-    struct product *x;
+    const struct shape *s; int joined;       /* whose product it is, and how many loops its rows and columns have been made of */
+    const struct product *x;
     const struct matrix_row *row;
     enum matrix_unit of;
     double gflops;
@@ -89,9 +90,12 @@ static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *cons
     }
 }
 
+/* Turns of the sum's loops around the last one. */
+static int64_t outer_steps(const struct matrix_choice *c) { return c->x->terms / c->nk; }
+
 /* Whether the instruction multiplies the product's factors, the first of them as its a, or the second; and which of the
  * store's loops are its rows then. */
-static bool take_instruction(struct tgc *t, struct product *x, int i, bool exchanged, struct matrix_choice *c)
+static bool take_instruction(struct tgc *t, const struct product *x, int i, bool exchanged, struct matrix_choice *c)
 {
     struct uop *sum = x->m.reduce, *factor[2];
     struct uop *const *loop = x->m.store->src;
@@ -111,12 +115,12 @@ static bool take_instruction(struct tgc *t, struct product *x, int i, bool excha
     c->nn = loop[c->n]->src[0]->vmax;
     c->nk = x->last_terms;
     find_widths(t, c, factor);
-    return c->nk > c->row->size[MATRIX_K];
+    return c->nk > c->row->size[MATRIX_K] || (outer_steps(c) > 1 && 2 * c->nk >= c->row->size[MATRIX_K]);
 }
 
 /* The instructions that multiply the product's factors; of one whose factors lanes hold, one order of them is enough. Those whose
  * rows are the result's come first, since a lane's neighbours are along columns. */
-static int list_instructions(struct tgc *t, struct product *x, struct matrix_choice *c)
+static int list_instructions(struct tgc *t, const struct product *x, struct matrix_choice *c)
 {
     enum matrix_unit of;
     double gflops;
@@ -255,6 +259,11 @@ static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
     return true;
 }
 
+static double steps_of(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    return ceil_div(c->nk, w->step) * (double)outer_steps(c);
+}
+
 /* A thread's registers for sums, tiles, and what it loads early. */
 static int64_t registers_of(const struct matrix_choice *c, const struct wave_tile *w)
 {
@@ -275,8 +284,8 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
     own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
     int64_t registers = registers_of(c, w);
     return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && 2 * copied_nbytes(t, c, w) <= 3 * device_local_nbytes(t) / 2 &&
-           w->step < c->nk && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0 &&
-           ceil_div(c->nk, w->step) >= w->by.parts && comes(t, c, w);
+           (outer_steps(c) > 1 || w->step < c->nk) && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0 &&
+           steps_of(c, w) >= (double)w->by.parts && comes(t, c, w);
 }
 
 /* What the units read of local memory for each term of a block, each instruction its own factors. */
@@ -302,7 +311,7 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
     double rows = (double)side_of(c, w, 0), columns = (double)side_of(c, w, 1), threads = (double)threads_of(c, w),
            bytes = (double)dtype_nbytes(r->dtype[MATRIX_A]), load = cost_grid_load(d), local = cost_grid_local(d);
     double blocks = ceil_div(c->nm, side_of(c, w, 0)) * ceil_div(c->nn, side_of(c, w, 1)) * (double)c->x->rest;
-    double steps = ceil_div(c->nk, w->step) * (double)(c->x->terms / c->nk), k = steps * (double)w->step;
+    double steps = steps_of(c, w), k = steps * (double)w->step;
     bool apart = device_multiplies_apart(d);
     /* for each k of the instruction: words of tiles, products, a thread's part of the copies, barriers */
     double words = 0, copies = 0;
@@ -335,6 +344,8 @@ static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
+        for (int j = 0; j < c->joined; j++)
+            w.ns /= RATIO_GRID_FLAT;
         int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
         for (; at > 0 && best[at - 1].ns > w.ns; at--)
             if (at < CHOICES_MAX)
@@ -385,25 +396,25 @@ static struct opt *add_of_sum(struct place_list *l, enum opt_op op, int number, 
     return o;
 }
 
-/* The sum's last loop in steps of parts of the instruction's k; returns the number of the loop over steps. */
+/* The sum's last loop in steps of parts of the instruction's k; returns the number of the innermost loop over steps. */
 static int list_terms(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int number)
 {
-    int last = c->x->m.reduce->nsrc - 2;
+    int last = c->x->m.reduce->nsrc - 2, step = w->step < c->nk ? last + 1 : last;
     add_of_sum(l, OPT_COVER, number, last)->n = w->step;
     if (w->step > c->row->size[MATRIX_K])
-        add_of_sum(l, OPT_DIVIDE, number, last + 1)->n = c->row->size[MATRIX_K];
-    return last;
+        add_of_sum(l, OPT_DIVIDE, number, step)->n = c->row->size[MATRIX_K];
+    return step - 1;
 }
 
 static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
     struct place_list l;
-    struct kernel trial = *k;
+    struct kernel trial = c->s->k;
     const struct product *x = c->x;
     int tag[LOOPS_MAX], n = 0, number = opt_number(t, x->m.store, x->m.reduce);
     int64_t size[LOOPS_MAX];
-    list_begin(&l, t, k->ast, store);
+    list_begin(&l, t, trial.ast, store);
     for (int i = 0; i < l.nloop; i++)
         if (x->m.first + i != x->row && x->m.first + i != x->column) {
             tag[n] = LOOP_GIVEN + i;
@@ -450,69 +461,67 @@ static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct 
     return w->by.how == TRANSFER_BULK && comes(t, w->of, &other) && apply_waves(t, k, store, w->of, &other);
 }
 
-/* The tiles that cost least of the kernel's product by any instruction, best first; *scalar: what it costs without one. */
-struct waves { struct wave_tile best[CHOICES_MAX]; int n; double scalar; };
-static struct waves find_waves(struct tgc *t, const struct kernel *k, int store)
+/* Whether the factor's terms are no neighbours, nor its rows or columns, of halves, which instructions exchange as they load them. */
+static bool gains_by_packing(const struct product *x, const struct uop *load, int side)
 {
-    struct product *x = scratch_array(t, 1, sizeof *x);
-    struct matrix_choice *c = scratch_array(t, INSTRUCTIONS_MAX + 1, sizeof *c);
-    struct waves w = {.n = 0};
-    if (!grid_find_product(t, k->ast->src[store], x) || x->m.bytes)
-        return w;
-    for (int i = 0, of = list_instructions(t, x, c); i < of; i++)
-        w.n = list_waves(t, &c[i], w.best, w.n);
-    w.scalar = w.n ? grid_tile_ns(t, x) : 0;
-    return w;
+    const struct uop *const *loop = (const struct uop *const *)x->m.store->src, *sum = x->m.reduce;
+    bool exchanged = dtype_nbytes(load->dtype) == 2 && stride_along(x->m.t, load, loop[side]) == 1;
+    return stride_along(x->m.t, load, sum->src[sum->nsrc - 1]) != 1 && !exchanged;
 }
 
-/* Factors that are known, with their terms as neighbours, at compile time: all are so but halves whose rows or columns are, which
- * instructions exchange as they load them. false: there are none. */
-static bool pack_factors(struct tgc *t, struct kernel *k, int store)
+/* Of the shape's product, and of those whose rows and columns are made of more loops, the tiles that cost least. */
+static int list_joined(struct tgc *t, const struct shape *s, int store, struct wave_tile *best, int n)
 {
-    bool any = false;
-    struct product *x = scratch_array(t, 1, sizeof *x);
-    if (!grid_find_product(t, k->ast->src[store], x) || x->m.bytes)
-        return false;
-    struct uop *s = k->ast->src[store];
-    const struct uop *terms = x->m.reduce->src[x->m.reduce->nsrc - 1];
-    for (int i = 0; i < x->m.nload; i++) {
-        struct uop *load = x->m.load[i];
-        bool rows = uop_depends_on(t, load->src[1], s->src[x->row]);
-        int other = rows ? x->column : x->row;
-        struct opt pack = {.op = OPT_PACK, .store = store, .of = OF_SUM, .operand = i, .space = SPACE_WEIGHTS,
-                           .number = opt_number(t, s, x->m.reduce), .axis = other - store_first_range(s), .n = range_fixed_size(s->src[other])};
-        bool exchanged = dtype_nbytes(load->dtype) == 2 && stride_along(t, load, s->src[rows ? x->row : x->column]) == 1;
-        if (load_is_stationary(load) && stride_along(t, load, terms) != 1 && !exchanged)
-            any |= opt_apply(t, k, NULL, &pack, 1, NULL);     /* wherever it is legal */
+    bool joined = true;
+    for (int i = 0; joined && i < JOINED_MAX; i++) {
+        struct matrix_choice *c = scratch_array(t, INSTRUCTIONS_MAX + 1, sizeof *c);
+        struct shape *next = scratch_array(t, 1, sizeof *next);
+        int of = list_instructions(t, &s->x, c);
+        for (int j = 0; j < of; j++) {
+            c[j].s = s, c[j].joined = i;
+            n = list_waves(t, &c[j], best, n);
+        }
+        joined = of > 0 && shape_join_rows(t, s, store, next);
+        s = next;
     }
-    return any;
+    return n;
 }
 
-/* The neighbours that one copy of the best tile has, of the factor with fewer. */
-static int64_t narrowest(const struct waves *w)
+/* The form with known factors by terms, which is preferred, and as it is; with one loop of terms, if its last one is short. */
+static int add_forms(struct tgc *t, const struct shape *form, int store, struct shape *to)
 {
-    const int64_t *width = w->best[0].of->width;
-    return width[0] < width[1] ? width[0] : width[1];
+    enum { TERMS_SHORT = 16 };
+    int n = shape_pack(t, form, store, true, gains_by_packing, to);
+    to[n++] = *form;
+    return n + (form->x.last_terms < TERMS_SHORT && shape_join_terms(t, &to[0], store, &to[n]));
+}
+
+/* Of the product as it is, and with its sum's longest loop innermost, the tiles that cost least by any instruction, best first;
+ * *scalar: what it costs without one. */
+static int find_waves(struct tgc *t, const struct kernel *k, int store, struct wave_tile *best, double *scalar)
+{
+    enum { FORMS = 6 };
+    struct shape *s = scratch_array(t, FORMS, sizeof *s), *form = scratch_array(t, 2, sizeof *form);
+    int n = 0;
+    if (!shape_begin(t, &form[0], k, store) || form[0].x.m.bytes)
+        return 0;
+    int of = add_forms(t, &form[0], store, s);
+    of += shape_order_terms(t, &form[0], store, &form[1]) ? add_forms(t, &form[1], store, s + of) : 0;
+    for (int i = 0; i < of; i++) {
+        double ns = grid_tile_ns(t, &s[i].x);
+        *scalar = i == 0 || (ns > 0 && ns < *scalar) ? ns : *scalar;
+        n = list_joined(t, &s[i], store, best, n);
+    }
+    return n;
 }
 
 bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
 {
-    struct kernel packed = *k, *of = k;
-    if (t->no_locals)
-        return false;
-    struct waves w = find_waves(t, k, store);
-    if (pack_factors(t, &packed, store)) {
-        struct waves other = find_waves(t, &packed, store);
-        if (other.n && (!w.n || other.best[0].ns < w.best[0].ns || (other.best[0].ns <= w.best[0].ns && narrowest(&other) >= narrowest(&w)))) {
-            other.scalar = w.n ? w.scalar : other.scalar;
-            w = other;
-            of = &packed;
-        }
-    }
-    for (int i = first; i < w.n; i++)
-        if ((w.scalar <= 0 || w.best[i].ns < w.scalar) && apply_some(t, of, store, &w.best[i])) {
-            *k = *of;
+    struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
+    double scalar = 0;
+    int n = t->no_locals ? 0 : find_waves(t, k, store, best, &scalar);
+    for (int i = first; i < n; i++)
+        if ((scalar <= 0 || best[i].ns < scalar) && apply_some(t, k, store, &best[i]))
             return true;
-        }
     return false;
 }

@@ -27,7 +27,7 @@ struct block_tile { int64_t row_items, row_lanes, column_items, column_lanes; bo
 
 static int64_t most_turns(const struct uop *r) { return r->src[0]->vmax > 0 ? r->src[0]->vmax : 1; }
 
-static bool may_be_cut(const struct nest *m, const struct uop *r)
+bool product_may_cut(const struct nest *m, const struct uop *r)
 {
     return RANGE_AXIS(r->arg.i) == AXIS_LOOP && !range_is_lane(r) && !nest_axis(m, r).stages;
 }
@@ -41,7 +41,7 @@ static bool find_sides(struct product *x)
         for (int c = x->m.first; c < s->nsrc; c++) {
             struct operands of_r = nest_axis(&x->m, s->src[r]).reads, of_c = nest_axis(&x->m, s->src[c]).reads;
             double both = (double)most_turns(s->src[r]) * (double)most_turns(s->src[c]);
-            if (r == c || !may_be_cut(&x->m, s->src[r]) || !may_be_cut(&x->m, s->src[c]) ||
+            if (r == c || !product_may_cut(&x->m, s->src[r]) || !product_may_cut(&x->m, s->src[c]) ||
                 !operands_any(of_r) || !operands_any(of_c) || operands_any(operands_both(of_r, of_c)) ||
                 both <= most || most_turns(s->src[r]) < 2 || most_turns(s->src[c]) < 2)
                 continue;
@@ -142,24 +142,10 @@ bool grid_find_product(struct tgc *t, struct uop *store, struct product *x)
     return true;
 }
 
-/* Stationary operands in the order in which blocks read them: their rows or columns are neighbours. */
-static void pack_operands(struct tgc *t, struct kernel *k, int store)
+/* Whether blocks read the operand's rows or columns as neighbours only if it is packed so. */
+static bool gains_by_packing(const struct product *x, const struct uop *load, int side)
 {
-    struct product *x = scratch_array(t, 1, sizeof *x);
-    struct uop *s = k->ast->src[store];
-    if (grid_vector_lanes(t) < 2 || !grid_find_product(t, s, x))
-        return;
-    for (int i = 0; i < x->m.nload; i++) {
-        struct uop *load = x->m.load[i];
-        bool rows = uop_depends_on(t, load->src[1], s->src[x->row]);
-        int side = rows ? x->row : x->column;
-        int64_t stride = stride_along(t, load->src[1], s->src[side]);
-        struct opt pack = {.op = OPT_PACK, .store = store, .of = OF_SUM, .operand = i, .space = SPACE_WEIGHTS,
-                           .number = opt_number(t, s, x->m.reduce), .axis = side - store_first_range(s),
-                           .n = range_fixed_size(s->src[side])};
-        if (load_is_stationary(load) && stride != x->unit)
-            (void)opt_apply(t, k, NULL, &pack, 1, NULL);      /* wherever it is legal */
-    }
+    return grid_vector_lanes(x->m.t) > 1 && stride_along(x->m.t, load->src[1], x->m.store->src[side]) != x->unit;
 }
 
 /* ------------------------------------------------------------------------------------- the cost */
@@ -346,58 +332,52 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     return true;
 }
 
-/* The loop next to the rows, as far as it reads the same operands: `at` and the one inside of it are of an image. -1: there
- * is none. */
-static int find_image(const struct product *x)
+/* Of a shape of the kernel, the tiles that cost least. */
+struct tiled { struct shape s; struct block_tile best[TILES_MAX]; int n; };
+
+static bool find_tiles(struct tgc *t, struct tiled *of)
 {
-    const struct uop *s = x->m.store;
-    struct operands of = nest_axis(&x->m, s->src[x->row]).reads;
-    for (int at = x->row - 1; at <= x->row; at++) {
-        const struct uop *other = at >= x->m.first && at + 1 < s->nsrc ? s->src[at == x->row ? at + 1 : at] : NULL;
-        if (other && at != x->column && at + 1 != x->column && may_be_cut(&x->m, other) && range_fixed_size(other) > 1 &&
-            range_fixed_size(s->src[x->row]) > 1 && operands_equal(nest_axis(&x->m, other).reads, of))
-            return at;
-    }
-    return -1;
+    of->n = of->s.x.m.bytes && of->s.x.vector == 1 ? 0 : list_tiles(t, &of->s.x, of->best);
+    return of->n > 0;
 }
 
-/* Of a kernel: its product, and the tiles of it that cost least. */
-struct tiled { struct kernel k; struct product x; struct block_tile best[TILES_MAX]; int n; };
-
-static bool find_tiles(struct tgc *t, struct tiled *of, int store)
+/* What costs less by so much becomes what is taken. */
+static bool take_better(struct tgc *t, struct tiled *of, struct tiled *other, double most)
 {
-    if (!grid_find_product(t, of->k.ast->src[store], &of->x) || (of->x.m.bytes && of->x.vector == 1))
-        return false;
-    of->n = list_tiles(t, &of->x, of->best);
-    return true;
+    bool better = find_tiles(t, other) && (of->n == 0 || other->best[0].ns <= most * of->best[0].ns);
+    if (better)
+        *of = *other;
+    return better;
 }
 
-/* The same with the rows flattened, as often as tiles cost less by that. */
-static void flatten_rows(struct tgc *t, struct tiled *of, int store)
+/* Packed, if that is legal and gains; the sum's longest loop innermost, if that costs less; rows flattened, as often as it does. */
+static void find_shape(struct tgc *t, struct tiled *of, int store)
 {
-    struct tiled *flat = scratch_array(t, 1, sizeof *flat);
-    for (int at; of->n > 0 && (at = find_image(&of->x)) >= 0; *of = *flat) {
-        struct opt flatten = {.op = OPT_FLATTEN, .store = store, .axis = at - of->x.m.first};
-        *flat = (struct tiled){.k = of->k};
-        if (!opt_apply(t, &flat->k, NULL, &flatten, 1, NULL) || !find_tiles(t, flat, store) || flat->n == 0 ||
-            flat->best[0].ns > RATIO_GRID_FLAT * of->best[0].ns)
-            return;
-    }
+    struct tiled *other = scratch_array(t, 1, sizeof *other), *ordered = scratch_array(t, 1, sizeof *ordered);
+    bool may_order = shape_order_terms(t, &of->s, store, &ordered->s);
+    if (shape_pack(t, &of->s, store, false, gains_by_packing, &other->s))
+        *of = *other;
+    (void)find_tiles(t, of);
+    if (may_order && shape_pack(t, &ordered->s, store, false, gains_by_packing, &other->s))
+        *ordered = *other;
+    if (may_order)
+        (void)take_better(t, of, ordered, 1);
+    while (of->n > 0 && shape_join_rows(t, &of->s, store, &other->s) && take_better(t, of, other, RATIO_GRID_FLAT))
+        continue;
 }
 
 bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct tiled *of = scratch_array(t, 1, sizeof *of);
-    of->k = *k;
+    struct kernel grouped = *k;
     struct opt group = {.op = OPT_GROUP, .store = store};     /* bytes that no instruction for matrices takes */
-    (void)opt_apply(t, &of->k, NULL, &group, 1, NULL);
-    pack_operands(t, &of->k, store);
-    if (!find_tiles(t, of, store))
+    (void)opt_apply(t, &grouped, NULL, &group, 1, NULL);
+    if (!shape_begin(t, &of->s, &grouped, store))
         return false;
-    flatten_rows(t, of, store);
+    find_shape(t, of, store);
     for (int i = first; i < of->n; i++)
-        if (apply_tile(t, &of->k, store, &of->x, &of->best[i])) {
-            *k = of->k;
+        if (apply_tile(t, &of->s.k, store, &of->s.x, &of->best[i])) {
+            *k = of->s.k;
             return true;
         }
     return false;

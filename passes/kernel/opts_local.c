@@ -27,10 +27,27 @@ static int64_t threads_of(const struct uop *store)
 /* The loops along which a block's copy of an operand has elements, or groups of `unit` bytes, outermost
  * first, with a range of the copy's own for each, and the operand's stride along it. */
 struct copy {
-    struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK]; int ndim, nsum, row;
+    struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK], first[MAX_RANK]; int ndim, nsum, row;
     bool of_tiles;                           /* for an instruction of matrix.def */
     struct uop *group; int64_t unit;         /* the group's loop; NULL: of elements, 1 */
 };
+
+/* How far the loop's second turn is from its first one, where all other loops are at their first: pixels of one loop
+ * (FLATTEN) have no stride, but an order. */
+static int64_t first_distance(struct tgc *t, struct uop *offset, const struct uop *r)
+{
+    struct uop_map zero = {.t = t, .scratch = true}, one = {.t = t, .scratch = true};
+    int n;
+    int64_t distance;
+    struct uop **order = uop_toposort(t, &offset, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_RANGE) {
+            map_set(&zero, order[i], uop_int(t, 0));
+            map_set(&one, order[i], uop_int(t, order[i] == r));
+        }
+    bool known = uop_const_int(sym_sub(t, uop_substitute_all(t, offset, &one), uop_substitute_all(t, offset, &zero)), &distance);
+    return known ? distance : 0;
+}
 
 static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uop *r)
 {
@@ -39,8 +56,11 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uo
     int64_t n = range_fixed_size(r);
     if (n < 1 || c->ndim == MAX_RANK)
         return work_refuse(w, "the copy has more loops than it may, or one of unknown size");
-    if (!index_stride(w->t, load->src[1], r, &c->stride[c->ndim]))
+    c->first[c->ndim] = 0;
+    if (!index_stride(w->t, load->src[1], r, &c->stride[c->ndim])) {
         c->stride[c->ndim] = INT64_MAX;              /* data of a division: not neighbours */
+        c->first[c->ndim] = first_distance(w->t, load->src[1], r);
+    }
     c->of[c->ndim] = r;
     c->n[c->ndim++] = n;
     return true;
@@ -50,17 +70,23 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uo
 static void exchange_loops(struct copy *c, int k)
 {
     struct uop *of = c->of[k];
-    int64_t n = c->n[k], stride = c->stride[k];
-    c->of[k] = c->of[k - 1], c->n[k] = c->n[k - 1], c->stride[k] = c->stride[k - 1];
-    c->of[k - 1] = of, c->n[k - 1] = n, c->stride[k - 1] = stride;
+    int64_t n = c->n[k], stride = c->stride[k], first = c->first[k];
+    c->of[k] = c->of[k - 1], c->n[k] = c->n[k - 1], c->stride[k] = c->stride[k - 1], c->first[k] = c->first[k - 1];
+    c->of[k - 1] = of, c->n[k - 1] = n, c->stride[k - 1] = stride, c->first[k - 1] = first;
+}
+
+/* Whether a turn of loop k is further away in memory than one of the loop outside of it. */
+static bool is_further(const struct copy *c, int k)
+{
+    return c->stride[k - 1] != c->stride[k] ? c->stride[k - 1] < c->stride[k] : c->first[k - 1] < c->first[k];
 }
 
 /* The loops from `first` on in the order of the memory that is read: a thread's lanes and the threads'
- * are parts of one loop, whose elements are neighbours in the copy, too. Of a flattened one a thread's lanes are. */
+ * are parts of one loop, whose elements are neighbours in the copy, too. */
 static void order_loops(struct copy *c, int first)
 {
     for (int a = first + 1; a < c->ndim; a++)
-        for (int k = a; k > first && c->stride[k - 1] < c->stride[k]; k--)
+        for (int k = a; k > first && is_further(c, k); k--)
             exchange_loops(c, k);
 }
 
@@ -88,11 +114,8 @@ static void order_tile(const struct uop *sum, struct copy *c)
 {
     const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
     order_loops(c, 0);
-    bool of_sum = is_of_sum(sum, c->of[c->ndim - 1]);
-    if (matrix_is_local(row, MATRIX_A)) {
-        of_sum |= dtype_nbytes(row->dtype[MATRIX_A]) != 2;
-        move_inside(sum, c, of_sum);
-    }
+    bool of_sum = is_of_sum(sum, c->of[c->ndim - 1]) || (matrix_is_local(row, MATRIX_A) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
+    move_inside(sum, c, of_sum);                     /* pixels of several images lie on both sides of their channels */
     for (c->row = c->ndim; c->row > 0 && is_of_sum(sum, c->of[c->row - 1]) == of_sum; c->row--)
         continue;
 }

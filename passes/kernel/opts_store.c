@@ -241,6 +241,7 @@ static bool put_sum(struct work *w, const struct opt *opt, struct uop *sum, stru
     return true;
 }
 
+/* MERGE and FLATTEN. */
 bool apply_merge_sum(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -265,7 +266,7 @@ bool apply_merge_sum(struct work *w, const struct opt *opt)
         if (i != opt->axis + 2)
             src[n++] = i == opt->axis + 1 ? both : sum->src[i];
     src[0] = uop_substitute_all(t, sum->src[0], &by);
-    if (work_is_split_again(t, src[0], both))
+    if (opt->op == OPT_MERGE && work_is_split_again(t, src[0], both))
         return work_refuse(w, "a division of the merged loop would be left");
     return put_sum(w, opt, sum, src, n);
 }

@@ -1,0 +1,131 @@
+/* grid_shape.c - the loops of a sum of products, brought into other forms before they become tiles.
+ *
+ *      rows        b < 32, y < 56, x < 56         ->   r < 100352          pixels of all images: no tile ends with a row of one
+ *      terms       c < 64, ky < 3, kx < 3         ->   ky, kx, c           the longest loop innermost: a step's terms
+ *                  c < 3,  ky < 7, kx < 7         ->   k < 147             all of them, if none is long
+ *      weights     w[n, c, ky, kx]                ->   w[ky, kx, c, n]     in the order in which steps read them
+ *
+ * A convolution is a product of pixels by weights, whose windows are never stored (implicit GEMM). Which of these
+ * forms costs least, the models of grid_tile.c and grid_matrix.c say; divisions tell which pixel a row is.
+ */
+#include "passes/analysis/stationary.h"
+#include "passes/kernel/grid_product.h"
+
+#include <stdlib.h>
+
+/* A copy whose lists grow apart from the kernel's. */
+static void begin_shape(struct tgc *t, struct shape *s, const struct kernel *k)
+{
+    s->k = *k;
+    s->k.opts.v = mem_copy(t, k->opts.v, (size_t)k->opts.n * sizeof *k->opts.v);
+    s->k.opts.cap = (size_t)k->opts.n;
+    s->k.packed = mem_copy(t, k->packed, (size_t)k->npacked * sizeof *k->packed);
+    s->k.cap_packed = (size_t)k->npacked;
+}
+
+bool shape_begin(struct tgc *t, struct shape *s, const struct kernel *k, int store)
+{
+    begin_shape(t, s, k);
+    return grid_find_product(t, s->k.ast->src[store], &s->x);
+}
+
+/* Does the opts, and finds the product again. false: refused. */
+static bool change(struct tgc *t, struct shape *s, int store, const struct opt *opt, int n)
+{
+    return opt_apply(t, &s->k, NULL, opt, n, NULL) && grid_find_product(t, s->k.ast->src[store], &s->x);
+}
+
+/* ---- rows */
+
+static bool may_join(const struct product *x, int at, int side)
+{
+    const struct uop *r = x->m.store->src[at], *of = x->m.store->src[side];
+    return at != x->row && at != x->column && product_may_cut(&x->m, r) && range_fixed_size(r) > 1 && range_fixed_size(of) > 1 &&
+           operands_equal(nest_axis(&x->m, r).reads, nest_axis(&x->m, of).reads);
+}
+
+/* The loop nearest to the rows, or to the columns, that reads the same operands; -1: there is none. */
+static int nearest_loop(const struct product *x, int side)
+{
+    int best = -1;
+    for (int at = x->m.first; at < x->m.store->nsrc; at++)
+        if (may_join(x, at, side) && (best < 0 || abs(at - side) < abs(best - side)))
+            best = at;
+    return best;
+}
+
+bool shape_join_rows(struct tgc *t, const struct shape *from, int store, struct shape *to)
+{
+    const struct product *x = &from->x;
+    int side = x->row, at = nearest_loop(x, side), n = 0;
+    if (at < 0)
+        at = nearest_loop(x, side = x->column);
+    if (at < 0)
+        return false;
+    struct opt opt[2];
+    int next = at < side ? side - 1 : side + 1, outer = at < side ? next : side;
+    if (at != next)
+        opt[n++] = (struct opt){.op = OPT_ORDER, .store = store, .axis = at - x->m.first, .to = next - x->m.first};
+    opt[n++] = (struct opt){.op = OPT_FLATTEN, .store = store, .axis = outer - x->m.first};
+    begin_shape(t, to, &from->k);
+    return change(t, to, store, opt, n);
+}
+
+/* ---- terms */
+
+static struct opt of_sum(const struct shape *s, int store, enum opt_op op, int axis)
+{
+    struct opt o = {.op = op, .store = store, .of = OF_SUM, .axis = axis};
+    o.number = opt_number(s->x.m.t, s->x.m.store, s->x.m.reduce);
+    return o;
+}
+
+bool shape_order_terms(struct tgc *t, const struct shape *from, int store, struct shape *to)
+{
+    const struct uop *sum = from->x.m.reduce;
+    int last = sum->nsrc - 1, longest = last;
+    for (int i = 1; i < last; i++)
+        if (range_fixed_size(sum->src[i]) > range_fixed_size(sum->src[longest]))
+            longest = i;
+    if (longest == last || from->x.m.bytes)
+        return false;
+    struct opt order = of_sum(from, store, OPT_ORDER, longest - 1);
+    order.to = last - 1;
+    begin_shape(t, to, &from->k);
+    return change(t, to, store, &order, 1);
+}
+
+bool shape_join_terms(struct tgc *t, const struct shape *from, int store, struct shape *to)
+{
+    begin_shape(t, to, &from->k);
+    to->x = from->x;
+    if (from->x.m.bytes || from->x.m.reduce->nsrc < 3)
+        return false;
+    while (to->x.m.reduce->nsrc > 2) {
+        struct opt flatten = of_sum(to, store, OPT_FLATTEN, to->x.m.reduce->nsrc - 3);
+        if (!change(t, to, store, &flatten, 1))
+            return false;
+    }
+    return true;
+}
+
+/* ---- weights */
+
+bool shape_pack(struct tgc *t, const struct shape *from, int store, bool by_terms,
+                bool (*gains)(const struct product *x, const struct uop *load, int side), struct shape *to)
+{
+    bool any = false;
+    begin_shape(t, to, &from->k);
+    to->x = from->x;
+    for (int i = 0; i < to->x.m.nload; i++) {
+        const struct product *x = &to->x;
+        const struct uop *load = x->m.load[i];
+        bool rows = uop_depends_on(t, load->src[1], x->m.store->src[x->row]);
+        int side = rows ? x->row : x->column, axis = by_terms != rows ? x->row : x->column;
+        struct opt pack = of_sum(to, store, OPT_PACK, axis - x->m.first);
+        pack.operand = i, pack.space = SPACE_WEIGHTS, pack.n = range_fixed_size(x->m.store->src[axis]);
+        if (load_is_stationary(load) && gains(x, load, side))
+            any |= change(t, to, store, &pack, 1);        /* wherever it is legal */
+    }
+    return any;
+}
