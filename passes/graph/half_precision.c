@@ -12,7 +12,8 @@
  *
  * Weights that a sum of products reuses are stored as f32: there the products take the time, and
  * Winograd's transforms and lookup tables need floats. For a device with an instruction for products of
- * halves (passes/target/matrix.def) factors stay halves, as the model has them: the sum is in f32.
+ * halves (passes/target/matrix.def) factors stay halves, as the model has them: the sum is in f32. What is a factor and is
+ * read elsewhere, too, is rounded once for both, and so are the results of two layers that are added: one of them is stored.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
@@ -29,6 +30,7 @@ struct excess {
     struct uop_map asked;        /* casts to halves from the model, rewritten */
     struct uop **order; int next;          /* the model's uops, in the order in which they are rewritten */
     struct uop_map factor;       /* casts of halves, among them, that an instruction multiplies */
+    struct uop_map stored;       /* halves, among them, that are stored as such */
     struct uop_map softmax;      /* what is between two sums of products of bf16 that an instruction computes */
     bool of_softmax;             /* the one that is rewritten is of these */
 };
@@ -134,10 +136,8 @@ static struct uop *rounded_factor(const struct excess *e, struct uop *u)
     return uop_cast(e->t, DTYPE_F32, path_up(e->t, &p, uop_cast(e->t, DTYPE_F16, p.base)));
 }
 
-static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+static struct uop *rewrite_one(struct tgc *t, struct excess *e, const struct uop *was, struct uop *u)
 {
-    struct excess *e = ctx;
-    const struct uop *was = e->order[e->next++];
     e->of_softmax = map_get(&e->softmax, was) != NULL;
     if (map_get(&e->factor, was))
         return rounded_factor(e, u);
@@ -154,6 +154,16 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
                                                 REDUCE_AXES(u->arg.i)));
     bool moves = op_class(u->op) == CLASS_MOVE && u->op != OP_IOTA;
     return moves || u->op == OP_CONTIGUOUS || u->op == OP_INDEX ? move_wide(e, u) : NULL;
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct excess *e = ctx;
+    const struct uop *was = e->order[e->next++];
+    struct uop *now = rewrite_one(t, e, was, u), *value = now ? now : u;
+    if (map_get(&e->stored, was) && is_rounding(value))
+        map_set(&e->asked, value, value);
+    return now;
 }
 
 /* ---------------------------------------------------------------------------------- the weights */
@@ -210,6 +220,75 @@ static void find_factors(struct excess *e, int n)
     }
 }
 
+/* How many of the model's uops read each, in e->order. */
+struct reads { int n; };
+
+static struct uop_map count_reads(const struct excess *e, int n)
+{
+    struct uop_map reads = {.t = e->t, .scratch = true};
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < e->order[i]->nsrc; k++) {
+            struct reads *of = map_get(&reads, e->order[i]->src[k]);
+            if (!of) {
+                of = scratch_array(e->t, 1, sizeof *of);
+                map_set(&reads, e->order[i]->src[k], of);
+            }
+            of->n++;
+        }
+    return reads;
+}
+
+static bool is_read_again(const struct uop_map *reads, const struct uop *u)
+{
+    const struct reads *of = map_get(reads, u);
+    return of && of->n > 1;
+}
+
+/* Whether u is made of a layer's result, which nothing else reads on the way. */
+static bool is_of_layer(const struct uop_map *reads, const struct uop *u)
+{
+    while ((op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE) && u->nsrc > 0 && !is_read_again(reads, u)) {
+        int k = u->nsrc > 1 && value_is_stationary(u->src[0]) ? 1 : 0;
+        if (u->nsrc > 1 && op_is_elementwise(u->op) && !value_is_stationary(u->src[1 - k]))
+            return false;
+        u = u->src[k];
+    }
+    const struct uop *product = summed_product_behind(u, MOVES_VIEW);
+    return product && (value_is_stationary(value_behind(product->src[0], MOVES_OPERAND)) ||
+                       value_is_stationary(value_behind(product->src[1], MOVES_OPERAND)));
+}
+
+/* What a pooling's windows are of. NULL: u is none. */
+static struct uop *pooled(struct uop *u)
+{
+    bool windows = false;
+    if (u->op != OP_REDUCE || u->dtype != DTYPE_F16)
+        return NULL;
+    for (u = u->src[0]; move_is(u, MOVES_ANY); u = u->src[0])
+        windows |= u->op == OP_WINDOW;
+    return windows ? u : NULL;
+}
+
+static void add_stored(struct excess *e, struct uop *u)
+{
+    if (u && u->dtype == DTYPE_F16)
+        map_set(&e->stored, u, u);
+}
+
+/* Halves that a kernel stores for others: factors that are read elsewhere, too; what windows read again; of two layers whose
+ * results are added, each. */
+static void find_stored(struct excess *e, int n)
+{
+    struct uop_map reads = count_reads(e, n);
+    for (int i = 0; i < n && device_multiplies(e->t, DTYPE_F16); i++) {
+        struct uop *u = e->order[i];
+        struct uop *base = map_get(&e->factor, u) ? value_behind(u->src[0], MOVES_ANY) : NULL;
+        add_stored(e, base && is_read_again(&reads, base) ? base : pooled(u));
+        for (int k = 0; k < 2 && u->nsrc == 2 && op_is_elementwise(u->op) && is_of_layer(&reads, u->src[0]) && is_of_layer(&reads, u->src[1]); k++)
+            add_stored(e, u->src[k]);
+    }
+}
+
 /* u and what it is computed from in bf16, down to sums of products. */
 static void add_softmax(struct excess *e, struct uop *u)
 {
@@ -242,7 +321,7 @@ static void find_softmaxes(struct excess *e, int n)
 bool pass_excess(struct tgc *t, struct graph *g)
 {
     struct weights w = {.again = {.t = t}};
-    struct excess e = {.t = t, .asked = {.t = t}, .factor = {.t = t}, .softmax = {.t = t}};
+    struct excess e = {.t = t, .asked = {.t = t}, .factor = {.t = t}, .stored = {.t = t}, .softmax = {.t = t}};
     int nroot, n;
     if (!device_multiplies(t, DTYPE_F16)) {
         find_reused(t, g, &w);
@@ -251,6 +330,7 @@ bool pass_excess(struct tgc *t, struct graph *g)
     struct uop **root = graph_roots(t, g, &nroot);
     e.order = uop_toposort(t, root, nroot, &n);
     find_factors(&e, n);
+    find_stored(&e, n);
     find_softmaxes(&e, n);
     graph_rewrite(t, g, rewrite, &e);
     return true;
