@@ -200,6 +200,21 @@ bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_
     return true;
 }
 
+int64_t index_first_step(struct tgc *t, struct uop *offset, const struct uop *r)
+{
+    struct uop_map zero = {.t = t, .scratch = true}, one = {.t = t, .scratch = true};
+    int n;
+    int64_t step;
+    struct uop **order = uop_toposort(t, &offset, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_RANGE) {
+            map_set(&zero, order[i], uop_int(t, 0));
+            map_set(&one, order[i], uop_int(t, order[i] == r));
+        }
+    struct uop *from = uop_substitute_all(t, offset, &zero), *to = uop_substitute_all(t, offset, &one);
+    return uop_const_int(sym_sub(t, to, from), &step) ? step : 0;
+}
+
 /* Of one term: a product, a part of a division, a choice. */
 static int64_t term_divisor(struct tgc *t, const struct uop *u)
 {

@@ -50,6 +50,7 @@ struct matrix_choice {
     int64_t nm, nn, nk;          /* how many there are of each, and of terms */
     /* of the factors, a, b: how many neighbours may be one copy, and whether they are along rows or columns, not terms */
     int64_t width[2]; bool along_side[2];
+    double spread[2];            /* of what is copied one by one, the elements of a line of memory for each */
     struct pads *pads;           /* that were found */
 };
 
@@ -77,6 +78,16 @@ static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
     return width;
 }
 
+/* How many elements of memory lie from one that is copied to the next one, as far as a sector has so many. */
+static double spread_of(struct tgc *t, const struct uop *factor, const struct uop *k, const struct uop *side)
+{
+    enum { SECTOR_NBYTES = 32 };
+    struct uop *offset = (factor->op == OP_LOAD ? factor : factor->src[0])->src[1];
+    int64_t along_k = index_first_step(t, offset, k), along = index_first_step(t, offset, side);
+    double step = (double)(along_k < 1 || (along > 0 && along < along_k) ? along : along_k), most = SECTOR_NBYTES / (double)dtype_nbytes(factor->dtype);
+    return step < 1 || step > most ? most : step;
+}
+
 static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *const factor[2])
 {
     struct uop *const *loop = c->x->m.store->src, *k = c->x->m.reduce->src[c->x->m.reduce->nsrc - 1];
@@ -84,6 +95,7 @@ static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *cons
         struct uop *other = loop[side ? c->n : c->m];
         c->along_side[side] = stride_along(t, factor[side], other) < stride_along(t, factor[side], k);
         c->width[side] = width_along(t, factor[side], c->along_side[side] ? other : k);
+        c->spread[side] = spread_of(t, factor[side], k, other);
         /* those copies are turned: rows of terms are all that these instructions read */
         if (c->along_side[side] && reads_copies(c) && dtype_nbytes(c->row->dtype[side]) != 2)
             c->width[side] = 1;
@@ -304,6 +316,11 @@ static double elements_loaded(const struct tgc *t, const struct matrix_choice *c
                ? 4 / (double)dtype_nbytes(c->row->dtype[side]) : 1;
 }
 
+static double spread_in(const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    return width_of(c, w, side) > 1 ? 1 : c->spread[side];
+}
+
 static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     const struct device_row *d = t->device;
@@ -328,7 +345,7 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
         .issued = k / r->size[MATRIX_K] * (local * words + products + copies + barriers),
         .matrix_ns = arithmetic > fetched ? arithmetic : fetched, .local_nbytes = (double)copied_nbytes(t, c, w),
         .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
-        .cache_nbytes = blocks * k * (rows + columns) * bytes,
+        .cache_nbytes = blocks * k * bytes * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
     };
     double ns = cost_of_grid(d, &work, NULL);
     work.cache_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise */
@@ -366,6 +383,7 @@ double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
     while (x->last_terms % width)
         width /= 2;
     c.width[0] = c.width[1] = width;
+    c.spread[0] = c.spread[1] = 1;
     int n = 0;
     /* not those of several waves: whether they read copies in panels is the kernel's, not known by sizes alone */
     for (int i = 0; device_matrix(t, i, &c.of, &c.gflops); i++) {

@@ -44,12 +44,12 @@ static bool may_join(const struct product *x, int at, int side)
            operands_equal(nest_axis(&x->m, r).reads, nest_axis(&x->m, of).reads);
 }
 
-/* The loop nearest to the rows, or to the columns, that reads the same operands; -1: there is none. */
+/* The loop nearest to the rows, or to the columns, that reads the same operands, the one inside of them above all; -1: there is none. */
 static int nearest_loop(const struct product *x, int side)
 {
     int best = -1;
     for (int at = x->m.first; at < x->m.store->nsrc; at++)
-        if (may_join(x, at, side) && (best < 0 || abs(at - side) < abs(best - side)))
+        if (may_join(x, at, side) && (best < 0 || abs(at - side) <= abs(best - side)))
             best = at;
     return best;
 }

@@ -32,7 +32,7 @@ bool product_may_cut(const struct nest *m, const struct uop *r)
     return RANGE_AXIS(r->arg.i) == AXIS_LOOP && !range_is_lane(r) && !nest_axis(m, r).stages;
 }
 
-/* The two largest loops of which one reads what the other does not. */
+/* The two largest loops of which one reads what the other does not; of equals the innermost ones, whose turns are neighbours. */
 static bool find_sides(struct product *x)
 {
     const struct uop *s = x->m.store;
@@ -43,7 +43,7 @@ static bool find_sides(struct product *x)
             double both = (double)most_turns(s->src[r]) * (double)most_turns(s->src[c]);
             if (r == c || !product_may_cut(&x->m, s->src[r]) || !product_may_cut(&x->m, s->src[c]) ||
                 !operands_any(of_r) || !operands_any(of_c) || operands_any(operands_both(of_r, of_c)) ||
-                both <= most || most_turns(s->src[r]) < 2 || most_turns(s->src[c]) < 2)
+                both < most || most_turns(s->src[r]) < 2 || most_turns(s->src[c]) < 2)
                 continue;
             most = both;
             x->row = r < c ? r : c;

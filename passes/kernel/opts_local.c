@@ -32,23 +32,6 @@ struct copy {
     struct uop *group; int64_t unit;         /* the group's loop; NULL: of elements, 1 */
 };
 
-/* How far the loop's second turn is from its first one, where all other loops are at their first: pixels of one loop
- * (FLATTEN) have no stride, but an order. */
-static int64_t first_distance(struct tgc *t, struct uop *offset, const struct uop *r)
-{
-    struct uop_map zero = {.t = t, .scratch = true}, one = {.t = t, .scratch = true};
-    int n;
-    int64_t distance;
-    struct uop **order = uop_toposort(t, &offset, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_RANGE) {
-            map_set(&zero, order[i], uop_int(t, 0));
-            map_set(&one, order[i], uop_int(t, order[i] == r));
-        }
-    bool known = uop_const_int(sym_sub(t, uop_substitute_all(t, offset, &one), uop_substitute_all(t, offset, &zero)), &distance);
-    return known ? distance : 0;
-}
-
 static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uop *r)
 {
     if (!uop_depends_on(w->t, load, r))
@@ -59,7 +42,7 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uo
     c->first[c->ndim] = 0;
     if (!index_stride(w->t, load->src[1], r, &c->stride[c->ndim])) {
         c->stride[c->ndim] = INT64_MAX;              /* data of a division: not neighbours */
-        c->first[c->ndim] = first_distance(w->t, load->src[1], r);
+        c->first[c->ndim] = index_first_step(w->t, load->src[1], r);
     }
     c->of[c->ndim] = r;
     c->n[c->ndim++] = n;

@@ -331,7 +331,7 @@ bool apply_divide_sum(struct work *w, const struct opt *opt)
         src[n++] = i == opt->axis + 1 ? p : sum->src[i];
     }
     src[0] = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), p));
-    if (work_is_divided(t, src[0], q) || work_is_divided(t, src[0], p))
+    if (!device_has_grid(t) && (work_is_divided(t, src[0], q) || work_is_divided(t, src[0], p)))
         return work_refuse(w, "another division of its parts would be left");
     return put_sum(w, opt, sum, src, n);
 }
