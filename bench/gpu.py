@@ -5,12 +5,14 @@
     python bench/gpu.py --tgc build/cli/tgc --part gemm --only 'f16 4096'
     python bench/gpu.py --report bench-gpu.jsonl                                 the tables of what was measured, as Markdown
 
+    quick      each of the parts that are timed, once, in some 4 minutes: whether it is right, and how fast beside PyTorch's functions
     check      models/, the networks of tests/exec/grid_test.py and those below against the C target's results
     nodes      the onnx package's tests of operators, where it is installed; --every 10 takes a tenth
     gemm       products as a Linear has them: 1024, 4096, 8192 and the shapes of transformers, in each dtype
     conv       resnet50's convolutions, batch 1 and 32
     attention  heads of 64 and 128, 1k to 16k tokens, causal and not
     models     resnet50, ViT-B/16, GPT-2's decoding
+    copies     what a run takes whose inputs and outputs are the host's memory, as it is and pinned, beside the device's
     init       seconds that NAME_init() takes: of PTX, which the driver translates, the first time and from its cache, and of machine code
     build      what the parts above run is compiled, on a machine without a device: the folder --work goes along
     sizes, estimate    need no device: bytes of a program's kernels by architecture; the cost model's times and what the kernels' code consists of
@@ -42,6 +44,8 @@ import numpy as np
 
 import gpu_code
 import gpu_nets as nets
+import gpu_copies
+import gpu_quick
 from gpu_device import DriverDevice, Failed, Instance, Program, TorchDevice, clocks, find_nvrtc, measure
 
 TIMED = ("gemm", "conv", "attention", "models")
@@ -279,11 +283,15 @@ def time_case(options, device, peers, case):
             "predicted_us": counts.get("predicted_us"), "device_bytes": program.device_bytes(), "taken_bytes": nbytes, **options.facts}
 
 
+def find_peers(options, device, quick=False):
+    if not hasattr(device, "torch"):
+        return None
+    from gpu_peers import Peers
+    return Peers(device, options.work, quick)
+
+
 def part_timed(options, device, results, until, part):
-    peers = None
-    if hasattr(device, "torch"):
-        from gpu_peers import Peers
-        peers = Peers(device, options.work)
+    peers = find_peers(options, device)
     wanted = [case for case in cases_of(options, part) if not results.has(part, case.name, options.facts)]
     build_ahead(options, wanted)
     done = []
@@ -318,6 +326,9 @@ def build_ahead(options, wanted):
 
 
 def part_build(options):
+    quick = gpu_quick.cases(options, sys.modules[__name__])
+    build_ahead(options, quick)
+    print(f"quick: {len(quick)} programs in {options.work}")
     for part in TIMED:
         wanted = cases_of(options, part)
         build_ahead(options, wanted)
@@ -352,7 +363,7 @@ HEAD = ("| case | tgc, ms | the best other one, ms | its time / tgc's | TFLOP/s 
 
 def report(path):
     lines = Results(path).lines
-    for part in TIMED:
+    for part in ("quick", *TIMED):
         of_part = {(line["case"], line.get("device")): line for line in lines if line["part"] == part}      # the last one counts
         if not of_part:
             continue
@@ -388,7 +399,7 @@ def open_device():
 
 def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=["check", "nodes", *TIMED, "init", "build", "sizes", "estimate"])
+    parser.add_argument("--part", choices=["quick", "check", "nodes", *TIMED, "copies", "init", "build", "sizes", "estimate"])
     parser.add_argument("--tgc", default=str(ROOT / "build" / "cli" / "tgc"))
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "gpu", help="where programs are built and kept")
     parser.add_argument("--out", default="bench-gpu.jsonl", help="results are appended to it")
@@ -426,9 +437,13 @@ def run_part(options, device=None):
     print(f"{options.facts['device']}, clocks {clocks()}\n", flush=True)
     if options.part in ("check", "nodes"):
         return {"check": part_check, "nodes": part_nodes}[options.part](options, device, results, until)
+    if options.part == "copies":
+        return gpu_copies.run_part(options, device, results)
     if options.part == "init":
         return gpu_code.time_init(options, device, results)
     print(HEAD, flush=True)
+    if options.part == "quick":
+        return gpu_quick.run_part(options, device, results, sys.modules[__name__])
     return part_timed(options, device, results, until, options.part)
 
 

@@ -17,8 +17,9 @@ def reason(why):
 
 
 class Peers:
-    def __init__(self, device, work):
-        self.device, self.torch, self.work = device, device.torch, work
+    def __init__(self, device, work, quick=False):
+        """quick: only those that are there at once."""
+        self.device, self.torch, self.work, self.quick = device, device.torch, work, quick
         self.torch.backends.cudnn.benchmark = True
         self.torch.backends.cudnn.allow_tf32 = False
         warnings.filterwarnings("ignore")
@@ -143,8 +144,11 @@ class Peers:
             for _ in range(4):
                 run(*given)
             return lambda i: run(*given)
-        return {"PyTorch, graph": lambda: self.in_turns([lambda: net(*given)]), "torch.compile": compiled,
-                "ONNX Runtime": lambda: self.onnxruntime(net, one, case), "TensorRT": lambda: self.tensorrt(net, one, case)}
+        eager = {"PyTorch, graph": lambda: self.in_turns([lambda: net(*given)])}
+        if self.quick:
+            return eager
+        return {**eager, "torch.compile": compiled, "ONNX Runtime": lambda: self.onnxruntime(net, one, case),
+                "TensorRT": lambda: self.tensorrt(net, one, case)}
 
     # ------------------------------------------------------------------------------ from ONNX files
 

@@ -40,7 +40,7 @@ def run(device, tgc, folder, part, *words):
     options = gpu.arguments(["--tgc", str(tgc), "--work", str(folder / "work"), "--out", str(folder / "out.jsonl"), "--small", "--least=2", "--seconds=0", "--jobs=1",
                              "--part", part, *words])
     said = io.StringIO()
-    for _ in range(1 if part in ("check", "init", "nodes") else 2):
+    for _ in range(1 if part in ("check", "copies", "init", "nodes") else 2):
         with device.watch(), contextlib.redirect_stdout(said):
             expect(not gpu.run_part(options, EmulatedDevice()), said.getvalue())
             gc.collect()
@@ -62,6 +62,18 @@ def timed(device, tgc, folder, part, *words):
     with contextlib.redirect_stdout(io.StringIO()) as table:
         gpu.report(folder / "out.jsonl")
     expect(all(f"| {line['case']} |" in table.getvalue() for line in lines), table.getvalue())
+
+
+def quick(device, tgc, folder):
+    """A case of each part, timed and held to what is right, in turns."""
+    lines, said = run(device, tgc, folder, "quick", "--dtypes", "f32", "--only=^(f32 8x24x32|f32 batch 1.*|f32 1x2x12x8|ViT f32)$")
+    expect([line["of"] for line in lines] == ["gemm", "attention", "conv", "models"] and all(line["right"] for line in lines), f"{lines}")
+    expect("0 wrong" in said, said)
+
+
+def copies(device, tgc, folder):
+    lines, said = run(device, tgc, folder, "copies")
+    expect(len(lines) == 1 and min(lines[0]["us"].values()) > 0 and "| 4096 |" in said, said)
 
 
 def wrong(device, tgc, folder):
@@ -119,6 +131,8 @@ def main():
     device = emulator.Device(build, scratch, emulator.cuda_library)
     suite.add("check", right, device, tgc, scratch / "check", "--only=mlp|f32 8x24|f16 batch 1")
     suite.add("times", timed, device, tgc, scratch / "times", "gemm", "--dtypes", "f32", "i8")
+    suite.add("quick", quick, device, tgc, scratch / "quick")
+    suite.add("copies", copies, device, tgc, scratch / "copies")
     suite.add("nodes", nodes, device, tgc, scratch / "nodes", "--every=150", "--only=conv|relu|reduce_sum")
     suite.add("init", opened, device, tgc, scratch / "init")
     suite.add("what is wrong", wrong, device, tgc, scratch / "wrong")
