@@ -175,7 +175,7 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
                                              expr_operand(p, a, PREC_OR), b->s),
                              .prec = PREC_COND,
                              .kind = kind};
-    if ((kind == 'X' || kind == 'W') && cond->kind != 'M') {       /* one condition for all lanes */
+    if ((kind == 'X' || kind == 'W' || kind == 'M') && cond->kind != 'M') {       /* one condition for all lanes */
         /* arithmetic yields another vector type than functions return */
         for (int k = 1; k < 3; k++)
             if (src[k].prec < PREC_CALL)

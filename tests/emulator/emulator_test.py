@@ -255,6 +255,9 @@ FOUND = {
     "a mask of bytes chooses what is loaded, lane by lane": G.model(
         [G.node("CumSum", ["x", "axis"], ["c"]), G.node("Transpose", ["c"], ["y"], perm=[1, 0])],
         [G.value("x", [20, 4])], [G.value("y", [4, 20])], [G.weight("axis", np.array(0))], opset=14),
+    "a mask of bytes that one condition holds for": G.model(
+        [G.node("MatMul", ["x", "w"], ["p"]), G.node("Trilu", ["p"], ["y"], upper=0)],
+        [G.value("x", [2, 4, 64])], [G.value("y", [2, 4, 16])], [G.weight("w", np.linspace(-1, 1, 2048).reshape(2, 64, 16).astype(np.float32))], opset=14),
     "a block's threads sum what its result would overlap": G.model(
         [G.node("Softmax", ["x"], ["y"], axis=1), G.node("Reshape", ["y", "shape"], ["z"])],
         [G.value("x", [1, 2, 64, 7], TensorProto.FLOAT16)], [G.value("y", [1, 2, 64, 7], TensorProto.FLOAT16), G.value("z", [1, 7, 64, 2, 1], TensorProto.FLOAT16)],
