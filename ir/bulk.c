@@ -39,7 +39,7 @@ const char *bulk_check(const struct uop *u)
     const int64_t swizzle = u->arg.i;
     if (!to || !from || buffer_space(to) != SPACE_LOCAL || buffer_space(from) == SPACE_LOCAL)
         return "copies from elsewhere than a tensor, or to elsewhere than local memory";
-    if (to->dtype != from->dtype && (to->dtype != DTYPE_U16 || dtype_bits(from->dtype) != 16))
+    if (to->dtype != from->dtype && to->dtype != dtype_as_bits(from->dtype))
         return "copies to another dtype";
     if ((u->nsrc - BULK_AXES) % BULK_AXIS || bulk_rank(u) < 1 || bulk_rank(u) > BULK_RANK)
         return "a box of no axes, or of too many";

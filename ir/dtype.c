@@ -93,6 +93,11 @@ bool dtype_is_f8(enum dtype d)
     return d == DTYPE_F8E4M3FN || d == DTYPE_F8E4M3FNUZ || d == DTYPE_F8E5M2 || d == DTYPE_F8E5M2FNUZ;
 }
 
+enum dtype dtype_as_bits(enum dtype d)
+{
+    return !dtype_is_float(d) || dtype_bits(d) > 16 ? d : dtype_nbytes(d) == 1 ? DTYPE_U8 : DTYPE_U16;
+}
+
 bool dtype_is_int(enum dtype d) { return info[d].kind == 'I' || info[d].kind == 'U'; }
 int dtype_to_onnx(enum dtype d) { return info[d].onnx; }
 

@@ -34,6 +34,7 @@ bool dtype_is_int(enum dtype d);  /* signed or unsigned, not bool */
 bool dtype_is_half(enum dtype d);
 bool dtype_is_byte(enum dtype d);                                 /* i8, u8 */
 bool dtype_is_f8(enum dtype d);                                   /* with a sign and a mantissa */
+enum dtype dtype_as_bits(enum dtype d);                           /* of a float of 8 or 16 bits the integer; else d */
 enum dtype dtype_from_onnx(int tensor_proto_type);                /* VOID if unknown */
 int dtype_to_onnx(enum dtype d);
 bool dtype_parse(const char *s, enum dtype *d);

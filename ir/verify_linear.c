@@ -398,7 +398,7 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
         bool along = MATRIX_ALONG_K(u->arg.i, f);
         require(&l->v, u, x->op == OP_LOAD && TILE_IS(x->arg.i) &&
                               (uop_buffer_of(x->src[0])->panel > 0) == matrix_is_local(row, f ? MATRIX_B : MATRIX_A) &&
-                              (x->dtype == row->dtype[f] || (dtype_is_float(row->dtype[f]) && x->dtype == (dtype_bits(row->dtype[f]) == 8 ? DTYPE_U8 : DTYPE_U16))) &&
+                              (x->dtype == row->dtype[f] || x->dtype == dtype_as_bits(row->dtype[f])) &&
                               TILE_ROWS(x->arg.i) == (along ? side : k) && TILE_COLUMNS(x->arg.i) == (along ? k : side),
                 "a factor is no tile of the row's size and dtype");
         require(&l->v, u, is_of_wave(l, x, row->lanes), "a wave's threads load different tiles");

@@ -290,6 +290,18 @@ static inline uint16_t f32_to_f16(float v)
 #endif
 }
 
+//@ cuda_round_tf32
+static inline float round_tf32(float v)
+{
+#if defined TGC_HALF_MODEL || (defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800)
+    return v != v ? v : __uint_as_float((__float_as_uint(v) + 0x1000) & 0xffffe000);
+#else
+    uint32_t u;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(u) : "f"(v));
+    return __uint_as_float(u);
+#endif
+}
+
 //@ cuda_bits_f64
 static inline uint64_t bits_f64(double v) { return (uint64_t)__double_as_longlong(v); }
 

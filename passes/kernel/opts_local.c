@@ -279,8 +279,8 @@ static struct uop *copied(struct work *w, struct uop *value, struct uop *at, str
 {
     struct tgc *t = w->t;
     struct uop *src[2 + MAX_RANK] = {uop_substitute_all(t, value, by), at};
-    bool as_bits = dtype_is_float(value->dtype) && dtype_bits(value->dtype) <= 16;
-    enum dtype kept = !as_bits ? value->dtype : dtype_nbytes(value->dtype) == 1 ? DTYPE_U8 : DTYPE_U16;
+    enum dtype kept = dtype_as_bits(value->dtype);
+    bool as_bits = kept != value->dtype;
     src[0] = as_bits ? uop_intern(t, OP_BITCAST, kept, src, 1, (union arg){0}) : src[0];
     for (int i = 0; i < n; i++)
         src[2 + i] = loop[i];

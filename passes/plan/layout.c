@@ -240,6 +240,23 @@ static void vote_weight(struct layout *l, const struct nest *m, int weight, bool
         }
 }
 
+/* Factors of what a device's instruction for matrices reads as rows of terms, all but halves: terms are innermost, whatever else
+ * is. false: the layer is none of those. */
+static bool vote_terms(struct layout *l, const struct nest *m)
+{
+    const struct uop *product = summed_product(m->reduce);
+    enum dtype of[2];
+    bool any = false;
+    for (int k = 0; product && k < 2; k++)
+        of[k] = product->src[k]->op == OP_CAST ? product->src[k]->src[0]->dtype : product->src[k]->dtype;
+    if (!product || dtype_nbytes(of[0]) == 2 || !device_multiplies_both(m->t, of[0], of[1]))
+        return false;
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        for (int j = 0; j < m->nload && m->reduce->src[k]->src[0]->vmax >= BYTES_TERMS_LEAST; j++)
+            any |= (m->load[j]->dtype == of[0] || m->load[j]->dtype == of[1]) && vote(l, m->load[j], m->reduce->src[k], DOT_BYTES * trips_of(m));
+    return any;
+}
+
 /* A layer's votes: the axes that its values share with its weights should be innermost. */
 static void vote_layer(struct layout *l, struct uop *store)
 {
@@ -252,7 +269,10 @@ static void vote_layer(struct layout *l, struct uop *store)
     }
     if (!m.contraction || !has_values(&m) || gathers(&m))
         return;
+    bool by_terms = vote_terms(l, &m);
     if (!has_columns(&m)) {
+        if (by_terms)
+            return;
         if (nest_sums_bytes(&m, &values, &weights))
             for (int k = 1; k < m.reduce->nsrc; k++)
                 (void)vote_value(l, &m, values, weights, m.reduce->src[k]);

@@ -279,6 +279,8 @@ PRODUCTS = [("f16", GEMM.format(dtype="f16", m=97, n=67, k=131), (), warpgroups(
             ("tf32", TRANSPOSED.format(dtype="f32", m=65, n=70, k=40), ("--math=tf32",), warpgroups("m64n64k8_tf32", 32, 32, step=32)),
             ("bytes", BYTES_ALONG.format(weight=(np.arange(20 * 200) % 251 - 125).tolist()), (), warpgroups("m64n16k32_u8i8", 128, 128, step=128)),
             ("e4m3", FLOATS_8_ALONG.format(dtype="f8e4m3fn"), (), warpgroups("m64n64k32_e4m3", 128, 128, step=128)),
+            ("e4m3, by boxes", FLOATS_8_ALONG.replace("200", "384").format(dtype="f8e4m3fn"), (),
+             warpgroups("m64n64k32_e4m3", 128, 128, step=128, at_once=0, more="; pipeline 0.sum0 n=3 how=bulk")),
             ("e5m2", FLOATS_8_ALONG.format(dtype="f8e5m2"), (), warpgroups("m64n16k32_e5m2", 128, 128, step=128))]
 
 
@@ -333,7 +335,7 @@ def products(tgc, folder, text, options, opts):
     twin.check_model(tgc, net, folder / "run", *options, device="arch=90")
     kernels = (folder / "run" / "m.cu").read_text()
     row = re.search(r"by=(\w+)", opts)[1]
-    expect(f" {row}(" in kernels and "publish();" in kernels, kernels)
+    expect(f" {row}(" in kernels and ("publish();" in kernels) != ("bulk" in opts), kernels)
     (folder / "m.ptx").write_text(cuda.ptx_of(kernels, "compute_90a"))
     said = T.must(T.run([cuda.ptxas(), "-v", "--gpu-name=sm_90a", "m.ptx", "-o", "m.cubin"], cwd=folder))
     said = said.out.decode() + said.err
