@@ -16,7 +16,7 @@
 #include "passes/kernel/grid_attention.h"
 #include "passes/target/target.h"
 
-enum { CHOICES_MAX = 8, BARRIERS = 7, WAITS = 2, PAD_NBYTES = 16 };
+enum { CHOICES_MAX = 8, BARRIERS = 7, BARRIERS_ASYNC = 5, WAITS = 2, PARTS = 2, PAD_NBYTES = 16 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
 struct tiling {
@@ -25,6 +25,7 @@ struct tiling {
     enum matrix_unit of;
     double gflops;
     int64_t waves, tiles, keys;  /* of a block; of rows, for each wave; of a block */
+    int64_t width, parts;        /* elements of keys and values that are copied at once; parts of the copies */
     double ns;
 };
 
@@ -49,8 +50,18 @@ static int64_t local_nbytes(const struct tiling *s)
 {
     enum { PER_ROW = 4 };        /* maxima, factors, and a mask's bounds */
     int64_t rows = rows_of(s), pad = pad_of(s), f = features_of(s), c = columns_of(s);
-    return (rows * (f + s->keys + 2 * pad) + s->keys * (f + c + 2 * pad)) * (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]) +
+    return (rows * (f + s->keys + 2 * pad) + s->parts * s->keys * (f + c + 2 * pad)) * (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]) +
            4 * (rows * PER_ROW + s->row->size[MATRIX_N] * (rows + PER_ROW));
+}
+
+/* How many elements come at once asynchronously, if keys and values lie as widely: shares of a block are whole vectors. Threads' own
+ * loads are element by element. */
+static int64_t width_of(const struct tiling *s)
+{
+    int64_t width = s->parts > 1 ? COPY_NBYTES_MOST / (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]) : 1;
+    while (width > 1 && (s->keys * features_of(s) % (threads_of(s) * width) || s->keys * columns_of(s) % (threads_of(s) * width)))
+        width /= 2;
+    return width;
 }
 
 /* Scores, results and parts of the sum, and the tiles of a product. */
@@ -64,10 +75,12 @@ static bool fits(const struct tgc *t, const struct tiling *s)
 {
     const struct device_row *d = t->device;
     const int *size = s->row->size;
-    int64_t threads = threads_of(s), most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
+    int64_t threads = threads_of(s), most = d->group < THREADS_MOST ? d->group : THREADS_MOST,
+            nbytes = s->width * (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]);
     return threads <= most && threads > 1 && rows_of(s) < 2 * whole(s->x->queries, size[MATRIX_M]) && s->keys < 2 * whole(s->x->keys, size[MATRIX_K]) &&
            s->keys % size[MATRIX_K] == 0 && s->keys % size[MATRIX_N] == 0 && s->keys * features_of(s) % threads == 0 &&
-           s->keys * columns_of(s) % threads == 0 && 8 * registers_of(s) <= 7 * d->registers && local_nbytes(s) <= s->x->local_nbytes;
+           s->keys * columns_of(s) % threads == 0 && (s->parts == 1 || (s->keys < s->x->keys && device_copies(t, nbytes))) &&
+           8 * registers_of(s) <= 7 * d->registers && local_nbytes(s) <= s->x->local_nbytes;
 }
 
 /* What a thread issues for a block of keys, in multiply-adds. */
@@ -79,9 +92,9 @@ static double issued(const struct tgc *t, const struct tiling *s)
            a = local * (double)words_of(s, MATRIX_A), b = local * (double)words_of(s, MATRIX_B), threads = (double)threads_of(s), rows = (double)rows_of(s);
     double n = size[MATRIX_N], k = size[MATRIX_K], product = device_multiplies_apart(d) ? 1 : 0;
     double scores = f / k * (tiles * a + keys / n * (b + tiles * product)), results = keys / k * (tiles * a + c / n * (b + tiles * product));
-    double copies = (cost_grid_load(d) + local) * keys * (f + c) / threads;
+    double copies = (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) / (threads * (double)s->width);
     double elements = rows * keys / threads * (ATTENTION_EXPONENTIAL + 4) + rows * c / threads;
-    return scores + results + copies + elements + 4 * n + BARRIERS * RATIO_GRID_BARRIER / 2;
+    return scores + results + copies + elements + 4 * n + (s->parts > 1 ? BARRIERS_ASYNC : BARRIERS) * RATIO_GRID_BARRIER / 2;
 }
 
 static double tiling_ns(const struct tgc *t, const struct tiling *s)
@@ -89,7 +102,7 @@ static double tiling_ns(const struct tgc *t, const struct tiling *s)
     double rows = (double)rows_of(s), width = (double)(features_of(s) + columns_of(s));
     double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s)), turns = ceil_div(s->x->keys, s->keys);
     struct grid_work work = {
-        .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = WAITS * turns,
+        .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns, .ahead = (int)s->parts - 1,
         .issued = turns * issued(t, s), .matrix_ns = turns * 2 * rows * (double)s->keys * width / s->gflops,
         .local_nbytes = (double)local_nbytes(s),
         .cache_nbytes = blocks * turns * (double)s->keys * width * (double)dtype_nbytes(s->row->dtype[MATRIX_A]),
@@ -110,9 +123,10 @@ static bool find_row(struct tgc *t, struct tiling *s)
 static int list_tilings(const struct tgc *t, const struct tiling *of, struct tiling *best)
 {
     int n = 0;
-    for (int i = 0; i < 4 * 2 * 4; i++) {
+    for (int i = 0; i < 4 * 2 * 4 * PARTS; i++) {
         struct tiling s = *of;
-        s.waves = 1 << i % 4, s.tiles = 1 << i / 4 % 2, s.keys = 16 << i / 8;
+        s.waves = 1 << i % 4, s.tiles = 1 << i / 4 % 2, s.keys = 16 << i / 8 % 4, s.parts = 1 + i / 32;
+        s.width = width_of(&s);
         if (!fits(t, &s))
             continue;
         s.ns = tiling_ns(t, &s);
@@ -179,7 +193,11 @@ static void list_tile(struct place_list *l, const struct tiling *s, struct uop *
     if (sum) {
         o = list_add(l, OPT_WHOLE, -1);
         *o = of_sum;
-        o->op = OPT_WHOLE, o->to = 1;
+        o->op = OPT_WHOLE, o->to = (int)s->width;
+        if (s->parts > 1) {
+            o = list_add(l, OPT_PIPELINE, -1);
+            o->of = OF_SUM, o->number = of_sum.number, o->n = s->parts, o->how = TRANSFER_ASYNC;
+        }
     }
 }
 
@@ -214,7 +232,7 @@ static bool list_stores(struct tgc *t, const struct kernel *k, const struct tili
     return common > 0;
 }
 
-static bool apply_tiling(struct tgc *t, struct kernel *k, const struct tiling *s)
+static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s)
 {
     struct kernel trial = *k;
     struct online_tiles tiles = {s->row->dtype[MATRIX_A], s->row->size[MATRIX_K], s->row->size[MATRIX_N], pad_of(s)};
@@ -233,6 +251,18 @@ static bool apply_tiling(struct tgc *t, struct kernel *k, const struct tiling *s
     if (ok)
         *k = trial;
     return ok;
+}
+
+/* Keys or values whose neighbours are fewer, or not aligned, come by as many as lie together; those that come in no other way by
+ * loads of the threads. */
+static bool apply_tiling(struct tgc *t, struct kernel *k, const struct tiling *s)
+{
+    struct tiling of = *s;
+    for (; of.width > 1; of.width /= 2)
+        if (apply_copies(t, k, &of))
+            return true;
+    of.width = of.parts = 1;
+    return apply_copies(t, k, &of);
 }
 
 bool attention_by_tiles(struct tgc *t, struct kernel *k, const struct attention *x, double ns)

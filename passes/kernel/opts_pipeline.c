@@ -8,11 +8,13 @@
  *                  ->  copy a, b of 0; of 1 · for k: wait · barrier · copy a, b of k + 2 · sum
  *      pipeline 0.sum0 n=3 how=bulk
  *                      the same, by one thread, of boxes (LOCAL with to=0)
+ *      pipeline 4.sum0 n=2 how=async
+ *                      the same of an operand that is copied whole (WHOLE) in each turn of a band: a step is a turn
  *
  * The copies' memory is n times as large. That copies may be made earlier follows from the conditions:
  * what is loaded does not change while the kernel runs (a block's threads, by ITEM, are only where the
  * kernel reads nothing that it stores), no loop of a thread stands around the sum, and the steps are
- * counted when the kernel is written. Through registers a step is loaded one step early; asynchronously
+ * counted when the kernel is written, but for those of a band, which is one loop of all threads. Through registers a step is loaded one step early; asynchronously
  * elements are copied as they are, or zeros, 4, 8 or 16 bytes of neighbours at a time. Boxes are what
  * analysis/box.c reads.
  */
@@ -35,6 +37,28 @@ static bool is_copy(struct work *w, const struct uop *sum, struct uop *stage)
     for (int i = 1; i < sum->nsrc; i++)
         of_step |= uop_depends_on(w->t, stage, sum->src[i]);
     return of_step && stage->op == OP_STAGE && buffer_space(stage->arg.p) == SPACE_LOCAL;
+}
+
+/* The band in which the store is alone with others of its block; NULL: there is none. */
+static struct uop *band_of(const struct uop *store)
+{
+    struct uop *band = NULL;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        if (range_is(store->src[i], AXIS_BAND) && RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH)
+            band = store->src[i];
+    return band;
+}
+
+/* A copy of all of the operand in each turn of the band, whose place nothing that is loaded says. */
+static bool is_copy_of_band(struct work *w, struct uop *stage, struct uop *band)
+{
+    int n, loads = 0;
+    if (!band || stage->op != OP_STAGE || buffer_space(stage->arg.p) != SPACE_LOCAL || !uop_depends_on(w->t, stage, band))
+        return false;
+    struct uop **order = uop_toposort(w->t, &stage, 1, &n);
+    for (int i = 0; i < n; i++)
+        loads += order[i]->op == OP_LOAD;
+    return loads == 1;
 }
 
 static int64_t threads_of(const struct uop *store)
@@ -103,15 +127,16 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
         return false;
     if (opt->n < 2 || opt->n > (opt->how == TRANSFER_REGISTERS ? 2 : RING_MAX))
         return work_refuse(w, "the copies have 2 parts through registers, else 2 to 8");
-    struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &sum, 1, &n);
+    struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &sum, 1, &n), *band = band_of(store);
     for (int i = 0; i < n; i++) {
         struct uop *stage = order[i];
-        if (!is_copy(w, sum, stage))
+        bool of_band = opt->how == TRANSFER_ASYNC && !is_copy(w, sum, stage) && is_copy_of_band(w, stage, band);
+        if (!of_band && !is_copy(w, sum, stage))
             continue;
         const struct buffer *was = uop_buffer_of(stage);
         if (was->ring)
             return work_refuse(w, "the copies have parts");
-        if (!may_be_early(w, opt, store, stage) || !steps_are_known(w, store, sum, stage, opt->n) || !may_come(w, opt, stage))
+        if (!may_be_early(w, opt, store, stage) || (!of_band && !steps_are_known(w, store, sum, stage, opt->n)) || !may_come(w, opt, stage))
             return false;
         struct buffer *b = work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was, opt->how)), SPACE_LOCAL);
         b->ring = (int)opt->n;

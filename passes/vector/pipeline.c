@@ -23,6 +23,13 @@
  *                                               thread 0, if k + n - 1 is a step: expect, copy boxes
  *                                               sum += copy[k % n] ...
  *
+ *      of whole operands, asynchronously:     copy[0], commit, ... copy[n - 2], commit
+ *      for block (a band)                     for block
+ *        barrier, copy, barrier                 wait, barrier
+ *        sum += copy ...                        if block + n - 1 is one: copy[(block + n - 1) % n]
+ *        barrier, copy', barrier                commit
+ *        sum' += copy' ...                      sum += copy[block % n] ..., sum' += copy'[block % n] ...
+ *
  * Software pipelining (Lam, PLDI 1988). The part that is stored was read last before the barrier, which
  * also says that the other threads' copies are there: each of them has waited for its own. Each thread
  * copies its own elements, so that its registers hold them meanwhile. Through registers the last
@@ -443,6 +450,86 @@ static void write_through_registers(struct steps *s)
         write_copy(s, &s->copy[k], STORE, next, other);
 }
 
+/* -------------------------------------------------------------------------- of the turns of a band */
+
+/* Where the outermost loop of each copy in the loop begins; -1: there is none at `at`. */
+static int copy_begins(const struct expander *e, int at)
+{
+    if (e->in[at]->op != OP_RANGE || range_is(e->in[at], AXIS_BAND))
+        return -1;
+    for (int i = at, end = expand_find_end(e, at); i < end; i++)
+        if (e->in[i]->op == OP_STORE && has_parts(e->in[i]))
+            return end;
+    return -1;
+}
+
+static bool find_bands(struct steps *s, int at)
+{
+    struct expander *e = s->e;
+    if (!range_is(e->in[at], AXIS_BAND))
+        return false;
+    s->loop[0] = e->in[at];
+    s->nloop = 1;
+    s->first = s->begin = at;
+    s->second = s->end = expand_find_end(e, at);
+    for (int i = at + 1; i < s->end; i++)
+        if (range_is(e->in[i], AXIS_BAND))
+            return false;
+    for (int i = at + 1, last; i < s->end; i++)
+        if ((last = copy_begins(e, i)) > 0) {
+            s->begin = i;
+            s->second = last;
+            find_copies(s);
+            i = last;
+        }
+    return s->ncopy > 0;
+}
+
+/* Whether threads pass on in the loop what is none of the copies. */
+static bool passes_on(const struct steps *s)
+{
+    for (int i = s->first; i < s->end; i++) {
+        const struct uop *u = s->e->in[i];
+        if (u->op == OP_STORE && !has_parts(u) && buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL)
+            return true;
+    }
+    return false;
+}
+
+/* The copies of turn n, if there is one. */
+static void write_turn(struct steps *s, struct uop *n, struct uop *part)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *is = sym_lt(t, n, s->loop[0]->src[0]), *guard = uop_is_int(is, 1) ? NULL : open_guard(e, is);
+    s->thread = open_loop(e, uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK));
+    write_transfers(s, n, part);
+    close_loop(e, s->thread);
+    if (guard)
+        close_guard(e, guard);
+    push_id(e, OP_COMMIT, e->next_acc++);
+}
+
+static void write_bands(struct steps *s)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *turn = s->loop[0], *parts = uop_int(t, s->parts), *ahead = sym_addi(t, turn, s->parts - 1);
+    bool passes = passes_on(s);
+    for (int k = 0; k < s->parts - 1; k++)
+        write_turn(s, uop_int(t, k), uop_int(t, k));
+    copy(e, turn);
+    push_id(e, OP_WAIT, WAIT_BITS(s->parts - 2, e->next_acc++));
+    push_id(e, OP_BARRIER, e->next_acc++);
+    write_turn(s, ahead, sym_mod(t, ahead, parts));
+    for (int i = s->first + 1, last; i < s->end; i++) {
+        if ((last = copy_begins(e, i)) > 0)
+            i = last;
+        else if (passes || e->in[i]->op != OP_BARRIER)
+            write_other(s, e->in[i], sym_mod(t, turn, parts));
+    }
+}
+
 /* The loops over steps, pipelined; returns where the program goes on. */
 static int write_steps(struct steps *s)
 {
@@ -469,7 +556,11 @@ static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop **
     for (int i = 0; i < e->nin; i++) {
         struct steps *s = scratch_array(t, 1, sizeof *s);
         *s = (struct steps){.e = e, .kernel = kernel, .now = {.t = t, .scratch = true}};
-        if (is_step(e->in[i]) && find_steps(s, i)) {
+        if (is_step(e->in[i]) && find_bands(s, i)) {
+            write_bands(s);
+            i = s->end;
+            changed = true;
+        } else if (is_step(e->in[i]) && find_steps(s, i)) {
             i = write_steps(s);
             changed = true;
         }
