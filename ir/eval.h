@@ -284,7 +284,7 @@ struct linstr {
     int dst, src[4], nsrc;
     /* lanes of the result, or of a stored value; those in memory; the stride between them */
     int lanes, part, stride;
-    int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one; MATRIX: 2 where it is bits */
+    int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one; MATRIX: 2 where it is bits, 3 where each thread has its own */
     int period;                  /* COPY: the source's lanes, which are repeated */
     int columns;                 /* LOAD, STORE of a tile: of a row; the rows are `stride` apart */
     int64_t panel;               /* LOAD of a tile: of memory in panels of so many elements */

@@ -60,6 +60,8 @@ static double float_unary(enum op op, double x)
         return atanh(x);
     case OP_ERF:
         return erf(x);
+    case OP_EXP2:
+        return exp2(x);
     case OP_EXP1:
         return 1 + exp(-x);
     case OP_FLOOR:

@@ -105,12 +105,33 @@ static double from_bits(enum dtype d, const struct linstr *in, int factor, union
     return in->step[factor] == 2 ? scalar_load(d, dtype_nbytes(d) == 1 ? (const void *)&low : &bits).f : v.f;
 }
 
+enum { FACTOR_MOST = 1024 };
+
+/* The factor's matrix, with k along its rows, of what the wave's threads have in registers, rounded to its dtype. */
+static const union scalar *gather_factor(struct linear_eval *e, const struct linstr *in, int factor, union scalar *matrix)
+{
+    const struct matrix_row *row = matrix_row(MATRIX_ROW(in->bits));
+    enum matrix_part part = factor ? MATRIX_B : MATRIX_A;
+    int thread = (int)e->reg[in->src[2]].i / row->lanes * row->lanes, at[MATRIX_NONE + 1];
+    if (in->step[factor] != 3)
+        return &e->reg[in->src[factor]];
+    for (int lane = 0; lane < row->lanes; lane++)
+        for (int i = 0; i < matrix_elements(row, part); i++) {
+            uint64_t bits = 0;
+            matrix_place(row, part, lane, i, at);
+            scalar_store(row->dtype[part], &bits, (e - e->thread + thread + lane)->reg[in->src[factor] + matrix_own_element(row, part, i)]);
+            matrix[at[factor ? MATRIX_N : MATRIX_M] * row->size[MATRIX_K] + at[MATRIX_K]] = scalar_load(row->dtype[part], &bits);
+        }
+    return matrix;
+}
+
 /* A thread's elements of the product. All threads of the wave load the same tiles, so each computes its own. */
 static void run_matrix(struct linear_eval *e, const struct linstr *in)
 {
     const struct lanes *l = &e->lanes[in->memory];
     const struct matrix_row *row = matrix_row(MATRIX_ROW(in->bits));
-    const union scalar *a = &e->reg[in->src[0]], *b = &e->reg[in->src[1]];
+    union scalar own[2][FACTOR_MOST];
+    const union scalar *a = gather_factor(e, in, 0, own[0]), *b = gather_factor(e, in, 1, own[1]);
     const int m = row->size[MATRIX_M], n = row->size[MATRIX_N], nk = row->size[MATRIX_K];
     int at[MATRIX_NONE + 1];
     int64_t first = 0;

@@ -246,15 +246,20 @@ static void compile_elementwise(struct linear_eval *e, const struct uop *u)
 static void compile_shuffle(struct linear_eval *e, const struct uop *u)
 {
     struct uop *acc = u->src[0], *both[2] = {acc, (struct uop *)(uintptr_t)u};
+    int lanes = lanes_of(e, acc);
     if (e->threads < 2)
         return;
     e->failed |= SHUFFLE_MASK(u->arg.i) >= e->threads;
+    if (lanes >= 0)
+        append(e, (struct linstr){.code = CODE_LANES_GET, .memory = lanes, .dst = reg_of(e, acc)});
     append(e, (struct linstr){.code = CODE_OFFER, .dst = reg_of(e, acc)});
     append(e, (struct linstr){.code = CODE_TAKE, .dst = reg_of(e, u), .mask = SHUFFLE_MASK(u->arg.i)});
     struct uop *sum = uop_intern(e->t, SHUFFLE_OP(u->arg.i), acc->dtype, both, 2, (union arg){0});
     compile_elementwise(e, sum);
     append(e, (struct linstr){.code = CODE_COPY, .dst = reg_of(e, acc), .src = {reg_of(e, sum)}, .nsrc = 1,
                               .lanes = 1, .period = 1});
+    if (lanes >= 0)
+        append(e, (struct linstr){.code = CODE_LANES_SET, .memory = lanes, .dst = reg_of(e, acc)});
 }
 
 /* The number of the thread that runs: of the iterations that are threads and open. */
@@ -280,9 +285,18 @@ static void compile_matrix(struct linear_eval *e, const struct uop *u)
     struct linstr in = {.code = CODE_MATRIX, .memory = lanes_of(e, u->src[0]), .bits = u->arg.i, .nsrc = 3,
                         .src = {reg_of(e, u->src[1]), reg_of(e, u->src[2]), reg_of(e, compile_thread(e))},
                         .dst = reg_of(e, u)};
-    for (int k = 0; k < 2; k++)
-        in.step[k] = u->src[1 + k]->dtype != matrix_row(MATRIX_ROW(u->arg.i))->dtype[k] ? 2 : 1;
+    bool meet = false;
+    for (int k = 0; k < 2; k++) {
+        const struct buffer *b = u->src[1 + k]->op == OP_LOAD ? uop_buffer_of(u->src[1 + k]->src[0]) : NULL;
+        in.step[k] = b && b->is_own ? 3 : u->src[1 + k]->dtype != matrix_row(MATRIX_ROW(u->arg.i))->dtype[k] ? 2 : 1;
+        meet |= in.step[k] == 3;
+    }
+    /* what other threads have in registers is there while none goes on */
+    if (meet)
+        append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
     append(e, in);
+    if (meet)
+        append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
 }
 
 static void compile_bulk(struct linear_eval *e, const struct uop *u)

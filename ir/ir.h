@@ -680,6 +680,9 @@ int matrix_elements(const struct matrix_row *r, enum matrix_part part);
 /* The coordinates, by enum matrix_coordinate, of the element of the lane's. */
 void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, int element,
                   int at[MATRIX_NONE + 1]);
+/* Where the lane's element of a factor is in what it has in registers (a LOAD of memory that is_own): its terms of a row, the lowest
+ * bit of k first, then those of the next row. */
+int matrix_own_element(const struct matrix_row *r, enum matrix_part part, int element);
 /* The MATRIX among linear[0..n) that multiplies the tile, a LOAD; *factor: 0, it is its a, or 1, its b. */
 const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile, int *factor);
 

@@ -61,6 +61,18 @@ void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, i
             at[bit[i].of] |= ((of_lane ? lane : element) >> i & 1) << bit[i].bit;
 }
 
+int matrix_own_element(const struct matrix_row *r, enum matrix_part part, int element)
+{
+    struct matrix_bit bit[MATRIX_BITS_MAX];
+    int n = matrix_bits(r, part, false, bit), at = 0, to = 0;
+    for (int of_row = 0; of_row < 2; of_row++)
+        for (int b = 0; b < MATRIX_BITS_MAX; b++)
+            for (int i = 0; i < n; i++)
+                if ((bit[i].of != MATRIX_K) == of_row && bit[i].bit == b)
+                    at |= (element >> i & 1) << to++;
+    return at;
+}
+
 const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile, int *factor)
 {
     for (int i = 0; i < n; i++)

@@ -152,6 +152,7 @@ static bool apply_float1(enum op op, double a, double *r)
     case OP_ACOSH: *r = acosh(a); return true;
     case OP_ATANH: *r = atanh(a); return true;
     case OP_ERF: *r = erf(a); return true;
+    case OP_EXP2: *r = exp2(a); return true;
     case OP_EXP1: *r = 1 + exp(-a); return true;
     case OP_FLOOR: *r = floor(a); return true;
     case OP_CEIL: *r = ceil(a); return true;

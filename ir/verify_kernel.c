@@ -276,6 +276,28 @@ static void check_shared_sum(const struct kernel_verifier *k, const struct uop *
     require(&k->v, sum, !has_thread_ranges(k, free_of(k, sum)), "a block's threads come to its exchange at other times");
 }
 
+static int count_items(const struct uop *sum)
+{
+    int n = 0;
+    for (int i = 1; i < sum->nsrc; i++)
+        n += range_is_item(sum->src[i]);
+    return n;
+}
+
+/* A sum over threads of the block that are the store's own: they exchange it where nothing is but the store's loops. */
+static void check_exchanged(const struct kernel_verifier *k, const struct uop *store, const struct uop *sum)
+{
+    require(&k->v, sum, sum->dtype == DTYPE_F32, "what threads exchange is f32");
+    for (int i = 1; i < sum->nsrc; i++) {
+        int64_t n = sum->src[i]->src[0]->op == OP_CONST ? sum->src[i]->src[0]->arg.i : 0;
+        bool own = !range_is_item(sum->src[i]);
+        for (int j = first_range_of(store); j < store->nsrc && !own; j++)
+            own = store->src[j] == sum->src[i] && n > 0 && !(n & (n - 1));
+        require(&k->v, sum, own, "a sum over threads that are none of the store's, or no power of two");
+        require(&k->v, sum, range_is_item(sum->src[i]) || i < 2 || !range_is_item(sum->src[i - 1]), "a loop inside of a sum's threads");
+    }
+}
+
 /* Grids, and threads that are iterations. */
 static void check_workers(const struct kernel_verifier *k, const struct uop *sink)
 {
@@ -324,6 +346,8 @@ static void check_block(const struct kernel_verifier *k, const struct uop *sink)
                 check_stage_of(k, store, order[j]);
             else if (order[j]->op == OP_REDUCE && count_block_loops(order[j]))
                 check_shared_sum(k, order[j], items ? threads : 0);
+            else if (order[j]->op == OP_REDUCE && count_items(order[j]))
+                check_exchanged(k, store, order[j]);
         scratch_release(k->v.t, mark);
     }
 }

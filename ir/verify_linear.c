@@ -396,6 +396,11 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
         const struct uop *x = u->src[1 + f];
         int side = row->size[f ? MATRIX_N : MATRIX_M], k = row->size[MATRIX_K];
         bool along = MATRIX_ALONG_K(u->arg.i, f);
+        if (x->op == OP_LOAD && uop_buffer_of(x->src[0])->is_own) {
+            require(&l->v, u, x->dtype == DTYPE_F32 && x->lanes == matrix_elements(row, f ? MATRIX_B : MATRIX_A),
+                    "a factor in registers has other elements than the row's");
+            continue;
+        }
         require(&l->v, u, x->op == OP_LOAD && TILE_IS(x->arg.i) &&
                               (uop_buffer_of(x->src[0])->panel > 0) == matrix_is_local(row, f ? MATRIX_B : MATRIX_A) &&
                               (x->dtype == row->dtype[f] || x->dtype == dtype_as_bits(row->dtype[f])) &&
@@ -487,7 +492,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         open_region(l, u);
         break;
     case OP_SHUFFLE:
-        require(&l->v, u, u->src[0]->op == OP_ACC && u->src[0]->nsrc == 1 && u->src[0]->dtype == DTYPE_F32 &&
+        require(&l->v, u, u->src[0]->op == OP_ACC && u->src[0]->dtype == DTYPE_F32 &&
                               u->src[0]->lanes == 1, "exchanges what is no sum of f32");
         check_meeting(l, u);
         break;

@@ -123,6 +123,9 @@ size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k);
 /* stack.c: by position in a linear program, the loops that compilers must not unroll, since that
  * would need more registers than there are */
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n);
+/* unroll.c: whether the loop that opens at `at` is over elements of a thread's registers, which have no addresses: its
+ * turns have to be straight-line code */
+bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at);
 /* unroll.c: whether gcc's predictive commoning would carry more loads from one iteration of a loop
  * to the next ones than there are registers */
 bool stack_carries(struct tgc *t, enum isa isa, struct uop *const *u, int n);

@@ -220,6 +220,9 @@ static inline float shuffle_f32(float x, unsigned m)
     return __builtin_bit_cast(float, other);
 }
 
+//@ amd_exp2_f32
+static inline float exp2_f32(float x) { return __builtin_exp2f(x); }
+
 //@ amd_bits_f32
 static inline uint32_t bits_f32(float v) { return __builtin_bit_cast(uint32_t, v); }
 

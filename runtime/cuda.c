@@ -302,6 +302,32 @@ static inline float round_tf32(float v)
 #endif
 }
 
+//@ cuda_exp2_f32
+/* Within two units in the last place; denormals are 0. */
+static inline float exp2_f32(float x)
+{
+#ifdef __CUDA_ARCH__
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+#else
+    return __builtin_exp2f(x);
+#endif
+}
+
+//@ cuda_max_f32
+/* NaN if either is. */
+static inline float max_f32(float a, float b)
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+#else
+    return a < b || b != b ? b : a;
+#endif
+}
+
 //@ cuda_bits_f64
 static inline uint64_t bits_f64(double v) { return (uint64_t)__double_as_longlong(v); }
 

@@ -123,6 +123,53 @@ template <int N, class E> static inline words<N> rows(const E *p, int side, int 
     return w;
 }
 
+//@ cuda_pair_m16n8k16_f16 cuda_f32_to_f16
+/* Two floats as halves of a word, the first one below. */
+static inline uint32_t pair_m16n8k16_f16(float low, float high)
+{
+#ifdef TGC_HALF_MODEL
+    return f32_to_f16(low) | (uint32_t)f32_to_f16(high) << 16;
+#else
+    uint32_t word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+#endif
+}
+
+//@ cuda_pair_m16n8k16_bf16 cuda_bits_f32
+#ifndef __CUDA_ARCH__
+/* Half to even; a NaN stays one. */
+static inline uint32_t upper_half(float v)
+{
+    const uint32_t u = bits_f32(v);
+    return v != v ? u >> 16 | 64 : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+#endif
+
+static inline uint32_t pair_m16n8k16_bf16(float low, float high)
+{
+#if defined __CUDA_ARCH__
+    uint32_t word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+#else
+    return upper_half(low) | upper_half(high) << 16;
+#endif
+}
+
+//@for m16n8k16_f16: m16n8k16_bf16:
+
+//@ cuda_a_own_T cuda_words cuda_pair_T
+/* What the thread has of the tile: neighbours of a row, and those of the row eight below, `stride` further on. */
+static inline words<4> a_own_T(const float *p, int stride)
+{
+    words<4> w;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        w.x[i] = pair_T(p[i % 2 * stride + i / 2 * 2], p[i % 2 * stride + i / 2 * 2 + 1]);
+    return w;
+}
+
 //@for m16n8k16_f16: m16n8k16_bf16: m16n8k8_tf32: m16n8k32_i8: m16n8k32_u8i8: m16n8k32_u8: m16n8k32_e4m3: m16n8k32_e5m2:
 
 //@ cuda_a_T cuda_fragment

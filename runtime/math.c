@@ -233,6 +233,9 @@ static inline float exp_f32(float x)
     return p * float_bits(half << 23) * float_bits((n - half) << 23);
 }
 
+//@ exp2_f32 exp_f32
+static inline float exp2_f32(float x) { return exp_f32(x * 0.693147181f); }
+
 //@ exp_f64 bits_f64 double_bits
 static inline double exp_f64(double x)
 {

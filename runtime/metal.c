@@ -789,6 +789,9 @@ typedef int4 mask_i32x4;
 //@ metal_store_aligned_i32x4 f32x4
 #define store_aligned_i32x4(space, p, v) (*(SPACE_##space i32x4 *)(p) = (v))
 
+//@ metal_exp2_f32
+static inline float exp2_f32(float x) { return exp2(x); }
+
 //@ metal_bits_f32
 static inline uint32_t bits_f32(float v) { return as_type<uint32_t>(v); }
 

@@ -39,6 +39,24 @@ template <class M, class P> static inline M loaded(P p, int stride, bool turned)
 #define loaded_bf16(p, stride, turned) loaded<simdgroup_bfloat8x8>((SPACE_local const bfloat *)(p), stride, turned)
 #define loaded_f32(p, stride, turned) loaded<simdgroup_float8x8>(p, stride, turned)
 
+//@ metal_own
+/* A matrix of which each thread has two neighbours of a row. */
+template <class M, class E, class P> static inline M own(P p)
+{
+    M m;
+    m.thread_elements()[0] = (E)p[0];
+    m.thread_elements()[1] = (E)p[1];
+    return m;
+}
+#define own_f16(p) own<simdgroup_half8x8, half>(p)
+#define own_bf16(p) own<simdgroup_bfloat8x8, bfloat>(p)
+#define own_f32(p) own<simdgroup_float8x8, float>(p)
+
+//@for m8n8k8_f16:own_f16 m8n8k8_bf16:own_bf16 m8n8k8_f32:own_f32
+
+//@ metal_a_own_T metal_own
+#define a_own_T(p, stride) T(p)
+
 //@for m8n8k8_f16:loaded_f16 m8n8k8_bf16:loaded_bf16 m8n8k8_f32:loaded_f32
 
 //@ metal_a_T metal_loaded

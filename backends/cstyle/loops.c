@@ -149,7 +149,7 @@ void loops_range(struct writer *w, const struct uop *u)
     if (w->f->k->counts_down && w->depth == 1 && loop_has(w, is_load))
         head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
                           expr_operand(w->p, &size, PREC_ADD), name, name);
-    bool unrolled = w->p->backend->unroll && range_is_lane(u);
+    bool unrolled = w->p->backend->unroll && (range_is_lane(u) || stack_is_over_registers(w->t, w->linear, w->nlinear, w->position));
     if (unrolled)
         writer_put(w, w->p->backend->unroll, false);
     if (w->kept[w->position] && !unrolled)

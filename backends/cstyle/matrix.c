@@ -8,7 +8,7 @@
  *      matrix_begin(sum);                               what tells it where they are
  *      m64n128k16_f16(sum[row][column][0], a, b);
  *      matrix_commit();
- * Tiles that the device loads by rows have a function of their own, a_rows_ROW.
+ * Tiles that the device loads by rows have a function of their own, a_rows_ROW, and so have those that the threads have in registers, a_own_ROW.
  *
  * The functions are pieces of runtime/ in the device's language: a product has its row's name (ir/matrix.def),
  * a load the factor's and the row's.
@@ -28,7 +28,7 @@ void matrix_load(struct writer *w, const struct uop *u)
     if (!product)
         TGC_BUG(w->t, "kernel %s: a tile without a product", w->f->k->name);
     const char *row = matrix_row(MATRIX_ROW(product->arg.i))->text, *name = writer_local(w, factor ? "b" : "a");
-    const char *function = mem_printf(t, "%s%s%s_%s", factor ? "b" : "a", TILE_IS_BY_ROWS(u->arg.i) ? "_rows" : "",
+    const char *function = mem_printf(t, "%s%s%s_%s", factor ? "b" : "a", b->is_own ? "_own" : TILE_IS_BY_ROWS(u->arg.i) ? "_rows" : "",
                                       MATRIX_ALONG_K(product->arg.i, factor) ? "" : "_across", row);
     writer_operands(w, u, 2, src);
     w->f->is_used[writer_place(w, b)] = true;

@@ -66,7 +66,7 @@ struct region {
     const struct uop *u;
     LLVMBasicBlockRef head, exit;/* of a guard: no head; of a place of the grid without a condition: neither */
     value counter, end;
-    bool is_kept;                /* a loop of a device's kernel that is not to be unrolled */
+    bool is_kept, is_straight;   /* a loop of a device's kernel that is not to be unrolled, or has to be */
     int64_t step;                /* of its counter; 0: 1 */
 };
 
@@ -222,6 +222,7 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
  *      i32 gpu.thread.x()            of the block, likewise .y and .z
  *      i32 gpu.block.x()             of the grid
  *      void gpu.barrier()            the block's threads wait for each other, and see what they stored
+ *      float gpu.exp2(float)
  *      float gpu.shuffle.M(float)    that of the thread of the wave whose number is this one's ^ M, M 1, 2, ... 32
  *      void gpu.copy.N(to, from, n)  N bytes to local memory, zeros if n is 0, meanwhile; addresses are i64; gpu.commit(), gpu.wait.N()
  *      { words } gpu.rows4(row), gpu.rows2(row), gpu.rows4_across(row) ...: matrices of rows of 16 bytes of local memory, whose addresses

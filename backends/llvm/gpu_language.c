@@ -61,6 +61,10 @@ static const char *const nvptx[] = {
     "  call void @llvm.nvvm.barrier0()\n"
     "  ret void\n}\n"
     "declare float @llvm.nvvm.shfl.sync.bfly.f32(i32, float, i32, i32)\n",
+    "declare float @llvm.nvvm.ex2.approx.ftz.f(float)\n"
+    "define linkonce_odr hidden float @gpu.exp2(float %x) alwaysinline nounwind {\n"
+    "  %r = call float @llvm.nvvm.ex2.approx.ftz.f(float %x)\n"
+    "  ret float %r\n}\n",
     NVPTX_SHUFFLE(1), NVPTX_SHUFFLE(2), NVPTX_SHUFFLE(4), NVPTX_SHUFFLE(8), NVPTX_SHUFFLE(16),
     NVPTX_COPY(4, "ca"), NVPTX_COPY(8, "ca"), NVPTX_COPY(16, "cg"), NVPTX_STATEMENT("commit", "cp.async.commit_group"),
     NVPTX_WAIT(0), NVPTX_WAIT(1), NVPTX_WAIT(2), NVPTX_WAIT(3), NVPTX_WAIT(4), NVPTX_WAIT(5), NVPTX_WAIT(6),
@@ -105,6 +109,10 @@ static const char *const amdgcn[] = {
     "declare i32 @llvm.amdgcn.ds.bpermute(i32, i32)\n"
     "declare i32 @llvm.amdgcn.mbcnt.lo(i32, i32)\n"
     "declare i32 @llvm.amdgcn.mbcnt.hi(i32, i32)\n",
+    "declare float @llvm.exp2.f32(float)\n"
+    "define linkonce_odr hidden float @gpu.exp2(float %x) alwaysinline nounwind {\n"
+    "  %r = call float @llvm.exp2.f32(float %x)\n"
+    "  ret float %r\n}\n",
     AMD_DPP(1, "177"), AMD_DPP(2, "78"), AMD_SWIZZLE(4, "4127"), AMD_DPP(8, "296"), AMD_SWIZZLE(16, "16415"),
     AMD_PERMUTE(32), NULL};
 

@@ -92,6 +92,26 @@ static value load_rows(struct emit *e, const struct matrix_row *r, enum matrix_p
     return words;
 }
 
+/* Of what the thread has in registers: a word's elements are neighbours there, rounded to the factor's dtype. */
+static value load_own(struct emit *e, const struct matrix_row *r, enum matrix_part part, const struct uop *u, int n)
+{
+    int each = WORD / dtype_bits(r->dtype[part]);
+    const struct buffer *b = uop_buffer_of(u->src[0]);
+    value words = e->l->GetUndef(e->l->VectorType(e->i32, (unsigned)n));
+    for (int i = 0; i < n; i++) {
+        value word = const_int(e, e->i32, 0);
+        for (int k = 0; k < each; k++) {
+            int64_t element = matrix_own_element(r, part, i * each + k), row = element / TILE_COLUMNS(u->arg.i), term = element % TILE_COLUMNS(u->arg.i);
+            value at = e->l->BuildNSWAdd(e->at, operand(e, u->src[1]), const_int(e, e->i32, row * TILE_STRIDE(u->arg.i) + term), "");
+            value v = load_as(e, e->f32, pointer_at(e, place_of(e, b), e->f32, at), 0);
+            v = each == 1 ? e->l->BuildBitCast(e->at, v, e->i32, "") : cast_to(e, LLVM_ZEXT, to_memory(e, r->dtype[part], v, 1), e->i32);
+            word = binary(e, LLVM_OR, word, binary(e, LLVM_SHL, v, const_int(e, e->i32, k * dtype_bits(r->dtype[part]))));
+        }
+        words = e->l->BuildInsertElement(e->at, words, word, const_int(e, e->i32, i), "");
+    }
+    return words;
+}
+
 void gpu_matrix_load(struct emit *e, const struct uop *u)
 {
     int factor;
@@ -106,6 +126,10 @@ void gpu_matrix_load(struct emit *e, const struct uop *u)
     step[factor ? MATRIX_N : MATRIX_M] = along ? stride : 1;
     step[MATRIX_K] = along ? 1 : stride;
     int each = WORD / dtype_bits(r->dtype[part]), n = matrix_elements(r, part) / each;
+    if (b->is_own) {
+        define(e, u, load_own(e, r, part, u, n));
+        return;
+    }
     if (TILE_IS_BY_ROWS(u->arg.i)) {
         define(e, u, load_rows(e, r, part, u, along, n));
         return;

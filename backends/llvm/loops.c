@@ -22,6 +22,7 @@ void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool
 {
     struct region r = {.u = u, .head = block_new(e, "head"), .end = end};
     r.is_kept = e->gpu && e->gpu->kept[e->position];
+    r.is_straight = e->gpu && u && (range_is_lane(u) || (e->linear[e->position] == u && stack_is_over_registers(e->t, e->linear, e->nlinear, e->position)));
     LLVMBasicBlockRef body = block_new(e, "body"), before = e->l->GetInsertBlock(e->at);
     r.exit = block_new(e, "exit");
     e->l->BuildBr(e->at, r.head);
@@ -54,14 +55,14 @@ void guard_open(struct emit *e, const struct uop *u, value cond)
     region_open(e, r);
 }
 
-/* Says of a device's loop, which ends with this branch, whether it becomes straight-line code: one over lanes does,
+/* Says of a device's loop, which ends with this branch, whether it becomes straight-line code: one over lanes or registers does,
  * one that is kept does not, LLVM decides for the others. A node with one string; with itself as the first operand
  * it is no other loop's. */
 static void mark_unrolled(const struct emit *e, const struct region *r, value branch)
 {
     static const char kind[] = "llvm.loop";
     const struct llvm *l = e->l;
-    const char *what = range_is_lane(r->u) ? "llvm.loop.unroll.full" : r->is_kept ? "llvm.loop.unroll.disable" : NULL;
+    const char *what = r->is_straight ? "llvm.loop.unroll.full" : r->is_kept ? "llvm.loop.unroll.disable" : NULL;
     if (!what)
         return;
     LLVMMetadataRef word = l->MDStringInContext2(e->context, what, strlen(what));

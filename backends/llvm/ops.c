@@ -147,6 +147,10 @@ static value apply_float(struct emit *e, const struct uop *u, value *src)
         if (u->dtype == DTYPE_F64)
             return binary(e, LLVM_FADD, binary(e, LLVM_FMUL, src[0], src[1]), src[2]);
         return same_intrinsic(e, "llvm.fma", src, 3);
+    case OP_EXP2:
+        if (e->gpu && u->dtype == DTYPE_F32 && u->lanes == 1)
+            return call(e, gpu_function(e, "gpu.exp2", e->f32, &e->f32, 1), src, 1);
+        return by_piece(e, u->op, u->dtype, u->lanes, src, 1);
     case OP_EXP1:
         if (!e->gpu)
             return by_piece(e, u->op, u->dtype, u->lanes, src, 1);

@@ -116,7 +116,7 @@ static void find_deps(struct linear *l)
         if (u->op == OP_LOAD)
             l->deps[i] |= bands_of(l, u);
         l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
-        if (u->op == OP_REDUCE && u->src[0]->op == OP_MATRIX)
+        if (u->op == OP_REDUCE && (u->src[0]->op == OP_MATRIX || range_is_item(u->src[u->nsrc - 1])))
             l->wait[i] |= l->items;      /* all threads of the wave compute it */
     }
 }
@@ -236,13 +236,18 @@ static int lanes_in(struct linear *l, uint64_t bits, struct uop **lane)
     return n;
 }
 
-/* How many threads of a block share the sum: each has its own terms' then, and all exchange them. */
-static int64_t threads_of(const struct uop *reduce)
+/* Whether the sum's loop is one of threads, each of which has its own terms then. */
+static bool is_of_threads(const struct uop *r) { return range_is_of_block(r) || range_is_item(r); }
+
+/* Threads exchange what they have of a sum: all of the block's, or those that differ in one of the nest's items. */
+static void emit_exchange(struct linear *l, const struct uop *reduce, struct uop *acc, const struct uop *thread)
 {
-    for (int k = 1; k < reduce->nsrc; k++)
-        if (range_is_of_block(reduce->src[k]))
-            return reduce->src[k]->src[0]->arg.i;
-    return 1;
+    enum op op = REDUCE_OP(reduce->arg.i);
+    int64_t inner = 1, n = thread->src[0]->arg.i;
+    for (int k = l->nest->nsrc - 1; range_is_item(thread) && l->nest->src[k] != thread; k--)
+        inner *= range_is_item(l->nest->src[k]) ? l->nest->src[k]->src[0]->arg.i : 1;
+    for (int64_t m = inner; m < inner * n; m *= 2)
+        push(l, uop_intern(l->t, OP_SHUFFLE, reduce->dtype, &acc, 1, (union arg){.i = SHUFFLE_BITS(op, m)}));
 }
 
 /* One term more of the sum in acc, the value of the lanes that are open; or all terms of a wave's product. */
@@ -278,7 +283,8 @@ static void emit_reduce(struct linear *l, struct uop *u)
     struct part body = part_under(l, u->src, 1);
     double trips = l->trips;
     for (int k = 1; k < u->nsrc; k++)
-        open_range(l, u->src[k], &body);
+        if (!range_is_item(u->src[k]))
+            open_range(l, u->src[k], &body);
     struct part inside = part_outside(l, &u->src[0], 1);
     while (nlane > 0 && range_is(acc_src[nlane], AXIS_ELEMENT) && u->src[0]->op == OP_MATRIX)
         nlane--;                     /* of all elements at once */
@@ -288,9 +294,19 @@ static void emit_reduce(struct linear *l, struct uop *u)
     for (int k = nlane; k >= 1; k--)
         close_range(l, acc_src[k]);
     for (int k = u->nsrc - 1; k >= 1; k--)
-        close_range(l, u->src[k]);
-    for (int64_t m = 1; m < threads_of(u); m *= 2)
-        push(l, uop_intern(t, OP_SHUFFLE, u->dtype, &acc, 1, (union arg){.i = SHUFFLE_BITS(op, m)}));
+        if (!range_is_item(u->src[k]))
+            close_range(l, u->src[k]);
+    struct part none = {0};
+    bool exchanged = false;
+    for (int k = 1; k < u->nsrc; k++)
+        exchanged |= is_of_threads(u->src[k]);
+    for (int k = 1; k <= nlane && exchanged; k++)
+        open_range(l, acc_src[k], &none);
+    for (int k = u->nsrc - 1; k >= 1; k--)
+        if (is_of_threads(u->src[k]))
+            emit_exchange(l, u, acc, u->src[k]);
+    for (int k = nlane; k >= 1 && exchanged; k--)
+        close_range(l, acc_src[k]);
     l->trips = trips;
     map_set(&l->made, u, acc);
 }

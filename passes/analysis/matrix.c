@@ -63,6 +63,12 @@ static int last_item(const struct uop *store)
     return i;
 }
 
+bool matrix_find_lanes(const struct matrix_row *row, const struct uop *store, struct matrix_axes *lanes)
+{
+    *lanes = (struct matrix_axes){.n = 0};
+    return add_axes(row, true, store, last_item(store), lanes);
+}
+
 /* The stride of one step along the coordinate; 0: the offset does not change with it. */
 static bool find_stride(struct tgc *t, struct uop *offset, const struct matrix_axes *axes,
                         enum matrix_coordinate of, int64_t *stride)
@@ -95,8 +101,8 @@ static bool find_tile(struct tgc *t, struct uop *load, enum matrix_coordinate si
     for (int i = 0; i < axes->n; i++)
         map_set(&zero, axes->v[i].range, uop_int(t, 0));
     bool along_k = along[MATRIX_K] == 1;
-    *tile = (struct matrix_tile){load, uop_substitute_all(t, offset, &zero), along[along_k ? side : MATRIX_K],
-                                 along_k};
+    *tile = (struct matrix_tile){.load = load, .offset = uop_substitute_all(t, offset, &zero),
+                                 .stride = along[along_k ? side : MATRIX_K], .along_k = along_k};
     return along_k || along[side] == 1;
 }
 
@@ -189,8 +195,106 @@ static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordin
                   are_rows(step[MATRIX_K], r->size[MATRIX_K], row);
     struct uop *in_row = sym_mod(t, at, uop_int(t, along_k ? r->size[MATRIX_K] : row)),
                *of_eight = sym_mod(t, sym_div(t, at, uop_int(t, row)), uop_int(t, PANEL_ROWS));
-    *tile = (struct matrix_tile){load, at, row, along_k};
+    *tile = (struct matrix_tile){.load = load, .offset = at, .stride = row, .along_k = along_k};
     return (along_k || across) && uop_const_int(in_row, &rest) && rest == 0 && uop_const_int(of_eight, &rest) && rest == 0;
+}
+
+/* ---- a factor that a thread has in registers */
+
+bool matrix_sums_are_factor(const struct matrix_row *row, enum matrix_part part)
+{
+    struct matrix_bit sum[MATRIX_BITS_MAX], factor[MATRIX_BITS_MAX];
+    enum matrix_coordinate side = part == MATRIX_A ? MATRIX_M : MATRIX_N;
+    int n = matrix_bits(row, MATRIX_SUM, true, sum);
+    bool same = !matrix_is_local(row, part) && matrix_bits(row, part, true, factor) == n && row->dtype[MATRIX_SUM] == DTYPE_F32;
+    for (int i = 0; i < n && same; i++)
+        same = sum[i].bit == factor[i].bit && (sum[i].of == side ? factor[i].of == side : factor[i].of == MATRIX_K);
+    return same;
+}
+
+/* The factor's bits of k that are a lane's own elements, as one axis for those that follow each other. */
+static int element_axes(const struct matrix_row *row, enum matrix_part part, enum matrix_coordinate of, struct matrix_axis *axis)
+{
+    struct matrix_bit bit[MATRIX_BITS_MAX];
+    int n = matrix_bits(row, part, false, bit), found = 0;
+    for (int b = 0; b < MATRIX_BITS_MAX; b++)
+        for (int i = 0; i < n; i++)
+            if (bit[i].of == of && bit[i].bit == b)
+                axis[found++] = (struct matrix_axis){NULL, of, (int64_t)1 << b};
+    return found;
+}
+
+struct uop *matrix_own_terms(struct tgc *t, const struct uop *store, const struct matrix_row *row, enum matrix_part part, struct uop *offset,
+                             const struct uop *k, struct matrix_axis *element, int *n)
+{
+    struct matrix_axes lanes;
+    enum matrix_coordinate side = part == MATRIX_A ? MATRIX_M : MATRIX_N;
+    struct uop *at = uop_int(t, 0);
+    if (!matrix_sums_are_factor(row, part) || !matrix_find_lanes(row, store, &lanes))
+        return NULL;
+    *n = element_axes(row, part, MATRIX_K, element);
+    for (int i = 0; i < lanes.n; i++)
+        if (lanes.v[i].of != side)
+            at = sym_add(t, at, sym_muli(t, lanes.v[i].range, lanes.v[i].scale));
+    for (int i = 0; i < *n; i++) {
+        element[i].range = uop_axis(t, uop_int(t, 2), AXIS_LOOP, WORKER_EACH);
+        at = sym_add(t, at, sym_muli(t, element[i].range, element[i].scale));
+    }
+    return uop_substitute(t, offset, k, at);
+}
+
+/* What the thread has of the tile: its terms of a row follow each other, its rows are one stride apart. */
+static bool find_own_tile(struct tgc *t, struct uop *load, enum matrix_part part, const struct matrix_row *r, const struct matrix_axes *axes,
+                          struct matrix_tile *tile)
+{
+    int64_t step[MATRIX_NONE][MATRIX_BITS_MAX] = {{0}}, stride = 0;
+    enum matrix_coordinate side = part == MATRIX_A ? MATRIX_M : MATRIX_N;
+    struct matrix_axis term[MATRIX_BITS_MAX], row[MATRIX_BITS_MAX];
+    int nterm = element_axes(r, part, MATRIX_K, term), nrow = element_axes(r, part, side, row);
+    struct uop *at = load->src[1];
+    for (int i = 0; i < axes->n; i++)
+        if (!find_steps(t, at, &axes->v[i], step))
+            return false;
+    for (int i = 0; i < axes->n; i++)
+        at = uop_substitute(t, at, axes->v[i].range, uop_int(t, 0));
+    for (int i = 0; i < nterm; i++) {
+        int64_t *of = &step[MATRIX_K][__builtin_ctzll((unsigned long long)term[i].scale)];
+        if (*of != 1 << i)
+            return false;
+        *of = 0;
+    }
+    for (int i = 0; i < nrow; i++) {
+        int64_t *of = &step[side][__builtin_ctzll((unsigned long long)row[i].scale)];
+        stride = i ? stride : *of;
+        if (*of != stride << i || stride < 1 << nterm)
+            return false;
+        *of = 0;
+    }
+    for (int c = 0; c < MATRIX_NONE; c++)
+        for (int i = 0; i < MATRIX_BITS_MAX; i++)
+            if (step[c][i])
+                return false;
+    *tile = (struct matrix_tile){.load = load, .offset = at, .stride = stride ? stride : 1 << nterm, .along_k = true, .own_rows = 1 << nrow,
+                                 .own_terms = 1 << nterm};
+    return true;
+}
+
+/* A factor that is rounded from what threads keep; before its places are a thread's own, MATRIX has found that they have what they take. */
+static struct uop *kept_by_threads(struct uop *factor)
+{
+    struct uop *load = factor->op == OP_CAST ? factor->src[0] : factor;
+    return load->op == OP_LOAD && load->nsrc == 2 && load->src[0]->op == OP_BUFFER && uop_buffer_of(load->src[0])->is_register ? load : NULL;
+}
+
+static bool find_kept(struct tgc *t, const struct uop *store, struct uop *load, enum matrix_part part, const struct matrix_row *r,
+                      const struct matrix_axes *axes, struct matrix_tile *tile)
+{
+    struct matrix_axis element[MATRIX_BITS_MAX];
+    int n;
+    if (uop_buffer_of(load->src[0])->is_own)
+        return find_own_tile(t, load, part, r, axes, tile);
+    *tile = (struct matrix_tile){.load = load, .offset = load->src[1], .along_k = true};
+    return matrix_own_terms(t, store, r, part, load->src[1], axes->v[axes->n - 1].range, element, &n) != NULL;
 }
 
 /* Halves lie in local memory as their bits. */
@@ -220,12 +324,18 @@ static bool read_product(struct tgc *t, const struct uop *store, const struct uo
     axes.v[axes.n++] = (struct matrix_axis){k, MATRIX_K, 1};
     for (int exchanged = 0; exchanged < 2; exchanged++) {
         bool fits = matrix_factors(sum, row, exchanged, factor);
-        for (int i = 0; i < 2 && fits; i++)
+        for (int i = 0; i < 2 && fits; i++) {
+            enum matrix_part part = i ? MATRIX_B : MATRIX_A;
+            struct uop *kept = kept_by_threads(factor[i]);
+            if (kept) {
+                fits = find_kept(t, store, kept, part, row, &axes, &p->factor[i]);
+                continue;
+            }
             fits = (factor[i] = bits_of(factor[i]))->op == OP_LOAD && factor[i]->nsrc == 2 &&
                    buffer_space(uop_buffer_of(factor[i]->src[0])) == SPACE_LOCAL &&
-                   (matrix_is_local(row, i ? MATRIX_B : MATRIX_A)
-                        ? find_panel_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, row, &axes, &p->factor[i])
-                        : find_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, &axes, &p->factor[i]));
+                   (matrix_is_local(row, part) ? find_panel_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, row, &axes, &p->factor[i])
+                                               : find_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, &axes, &p->factor[i]));
+        }
         if (fits)
             return true;
     }
@@ -294,7 +404,10 @@ struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)
                 int side = size[k ? MATRIX_N : MATRIX_M];
                 union arg tile = {.i = p.factor[k].along_k ? TILE_BITS(side, size[MATRIX_K], p.factor[k].stride)
                                                            : TILE_BITS(size[MATRIX_K], side, p.factor[k].stride)};
-                tile.i |= is_by_rows(t, matrix_row(p.of), k ? MATRIX_B : MATRIX_A, &p.factor[k]) ? TILE_BY_ROWS : 0;
+                if (p.factor[k].own_terms)
+                    tile.i = TILE_BITS(p.factor[k].own_rows, p.factor[k].own_terms, p.factor[k].stride);
+                else
+                    tile.i |= is_by_rows(t, matrix_row(p.of), k ? MATRIX_B : MATRIX_A, &p.factor[k]) ? TILE_BY_ROWS : 0;
                 src[k] = uop_intern(t, OP_LOAD, p.factor[k].load->dtype, load, 2, tile);
             }
             for (int k = 0; k < p.nelement; k++)

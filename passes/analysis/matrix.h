@@ -22,14 +22,24 @@ bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool ex
 /* Where the element at place `at` of memory in panels lies, of this many bytes: its chunk exchanged. */
 struct uop *matrix_swizzled(struct tgc *t, struct uop *at, int64_t size);
 
+/* Whether the lanes that have an element of the row's sums take it as the factor's, the sum's columns as terms: a factor of another product
+ * may be sums that are still in registers. */
+bool matrix_sums_are_factor(const struct matrix_row *row, enum matrix_part part);
+/* Of a sum by the row, the offset in the block's memory of a factor that threads keep in registers, of those of its terms that the thread itself
+ * has: the loop k is lanes and *n further ranges, element[], each with the place of its lowest bit in k. NULL: they have others. */
+struct uop *matrix_own_terms(struct tgc *t, const struct uop *store, const struct matrix_row *row, enum matrix_part part, struct uop *offset,
+                             const struct uop *k, struct matrix_axis *element, int *n);
+
 /* A factor in local memory, a tile of rows of neighbours. Of one in panels the offset is a place before chunks
- * are exchanged. */
-struct matrix_tile { struct uop *load, *offset; int64_t stride; bool along_k; };
+ * are exchanged. Of one in a thread's registers it is what this has of it: the terms of a row are neighbours. */
+struct matrix_tile { struct uop *load, *offset; int64_t stride; bool along_k; int own_rows, own_terms; };
 struct matrix_product {
     enum matrix_unit of;
     struct matrix_tile factor[2];
     struct uop *element[MATRIX_AXES_MAX]; int nelement;
 };
+/* The block's last threads as the lanes of the row's sums; false: they are others. */
+bool matrix_find_lanes(const struct matrix_row *row, const struct uop *store, struct matrix_axes *lanes);
 /* How the store's sum, which MATRIX has given to a row, is computed by it. false: it is not in the form that
  * the instruction takes; *why says what is missing. */
 bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum, struct matrix_product *p,

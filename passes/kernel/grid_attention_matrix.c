@@ -13,6 +13,7 @@
  * of tiles, copies, exponentials; how many blocks a unit holds at once, by local memory and threads, which hide what the two
  * copies wait for; keys and values read once for each block.
  */
+#include "passes/analysis/matrix.h"
 #include "passes/kernel/grid_attention.h"
 #include "passes/target/target.h"
 
@@ -142,15 +143,22 @@ static int list_tilings(const struct tgc *t, const struct tiling *of, struct til
 
 /* ------------------------------------------------------------------------------------- the opts */
 
-/* Whether the store updates what it stores, row by row: threads keep their elements of that. */
-static bool is_kept(struct tgc *t, struct uop *store)
+static int loops_of(const struct uop *store) { return store->nsrc - store_first_range(store) - attention_bands(store); }
+
+static bool is_of_rows(const struct uop *store, int64_t rows)
 {
-    int n, loops = store->nsrc - store_first_range(store) - attention_bands(store);
+    return loops_of(store) == 1 && range_fixed_size(store->src[store->nsrc - 1]) == rows;
+}
+
+/* Whether threads keep their elements of what the store passes on: it updates that, row by row, or has one for each row. */
+static bool is_kept(struct tgc *t, const struct tiling *s, struct uop *store)
+{
+    int n;
     struct uop **order = uop_toposort(t, &store->src[2], 1, &n);
     bool reads = attention_product(t, store) != NULL;
     for (int i = 0; i < n; i++)
         reads |= order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0];
-    return reads && loops == 2 && uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH;
+    return ((reads && loops_of(store) == 2) || is_of_rows(store, rows_of(s))) && uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH;
 }
 
 /* Whether the store loads or stores what threads keep. */
@@ -163,6 +171,25 @@ static bool reads_kept(struct tgc *t, struct uop *store, struct uop *const *kept
             if (order[i] == kept[k])
                 return true;
     return false;
+}
+
+/* Rows of a nest as those of the instruction's tiles, whose threads exchange what they have of a sum. */
+static void list_rows(struct place_list *l, const struct tiling *s, struct uop *store)
+{
+    int outer = attention_bands(store), m = s->row->size[MATRIX_M], n;
+    struct uop **order = uop_toposort(l->t, &store, 1, &n);
+    l->loop[outer] = LOOP_M;
+    list_divide(l, LOOP_M, rows_of(s), s->tiles * m, LOOP_ROW_ITEMS);
+    list_divide(l, LOOP_M, s->tiles * m, m, LOOP_ROW_TILES);
+    if (s->waves > 1)
+        list_add(l, OPT_ITEM, LOOP_ROW_ITEMS);
+    list_lanes(l, LOOP_ROW_TILES, s->tiles, false);
+    list_add(l, OPT_REPEAT, LOOP_M)->by = s->of;
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_REDUCE) {
+            struct opt *o = list_add(l, OPT_EXCHANGE, -1);
+            o->of = OF_SUM, o->number = opt_number(l->t, store, order[i]), o->by = s->of;
+        }
 }
 
 /* Rows and columns of a nest as the instruction's tiles, its sum by it. */
@@ -208,13 +235,15 @@ static bool list_stores(struct tgc *t, const struct kernel *k, const struct tili
     struct place_list l;
     struct uop **kept = scratch_array(t, (size_t)k->ast->nsrc, sizeof *kept);
     for (int i = 0; i < k->ast->nsrc; i++)
-        if (is_kept(t, k->ast->src[i]) && !reads_kept(t, k->ast->src[i]->src[0], kept, nkept))
+        if (is_kept(t, s, k->ast->src[i]) && !reads_kept(t, k->ast->src[i]->src[0], kept, nkept))
             kept[nkept++] = k->ast->src[i]->src[0];
     for (int i = 0; i < k->ast->nsrc && common; i++) {
         struct uop *store = k->ast->src[i];
         list_begin(&l, t, k->ast, i);
         attention_places(&l, store, common);
-        if (reads_kept(t, store, kept, nkept))
+        if (is_of_rows(store, rows_of(s)) && is_kept(t, s, store))
+            list_rows(&l, s, store);
+        else if (reads_kept(t, store, kept, nkept))
             list_tile(&l, s, store, attention_product(t, store));
         else
             attention_threads(&l, store, threads_of(s));
@@ -235,7 +264,8 @@ static bool list_stores(struct tgc *t, const struct kernel *k, const struct tili
 static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s)
 {
     struct kernel trial = *k;
-    struct online_tiles tiles = {s->row->dtype[MATRIX_A], s->row->size[MATRIX_K], s->row->size[MATRIX_N], pad_of(s)};
+    struct online_tiles tiles = {s->row->dtype[MATRIX_A], s->row->size[MATRIX_K], s->row->size[MATRIX_N], pad_of(s),
+                                 matrix_sums_are_factor(s->row, MATRIX_A)};
     struct online_shape shape = {(int)rows_of(s), 1, (int)s->keys, true, &tiles};
     const char *why = "there are no such loops";
     int n = 1;

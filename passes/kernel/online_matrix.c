@@ -3,8 +3,8 @@
  *      q[r][e], m[r] = -inf, l[r][n] = 0, a[r][f] = 0             r < rows, e < features, n < the tile's columns
  *      for block of keys
  *        s[r][j]  = sum over e  q[r][e] * k[j, e]                 j < keys of the block
- *        t[n][r]  = max over j = n, n + N ...  s[r][j]
- *        c[r]     = exp(m[r] - max(m[r], max over n  t[n][r])), and m[r] is that maximum
+ *        t[r]     = max(m[r], max over n  max over j = n, n + N ...  s[r][j])
+ *        c[r]     = exp(m[r] - t[r]), m[r] = t[r]
  *        s[r][j]  = exp(s[r][j] - m[r])
  *        p[r][j]  = s[r][j], rounded to what the instruction multiplies
  *        l[r][n]  = c[r] * l[r][n] + sum over j = n, n + N ...  s[r][j]
@@ -14,8 +14,9 @@
  * It is online_softmax.c's kernel with rows of queries outside: factors lie in rows along what is summed, as long as
  * whole steps of the instruction, with zeros behind. Scores, exponentials and results are read and stored by the threads
  * that the instruction gives their elements to, so they can stay in registers (opts_keep.c): of a row's maximum and sum
- * each of them has a part, a column of the tile. The parts of the sum are added once, behind all keys. What is summed to
- * l is not rounded to the factors' dtype.
+ * each of them has a part, a column of the tile, and what is known of a row all of them have. The parts of the sum are
+ * added once, behind all keys. What is summed to l is not rounded to the factors' dtype. Where the threads have what the
+ * instruction takes as a factor (direct), there is no p.
  */
 #include "passes/kernel/online_softmax.h"
 #include "passes/kernel/tile.h"
@@ -26,7 +27,7 @@ struct tiles {
     struct online *x;
     struct uop *column;          /* of the result; NULL: it has none */
     int64_t columns, features;   /* in whole tiles, in whole steps */
-    struct buffer *query, *scores, *weights, *most, *less, *top, *parts, *product;
+    struct buffer *query, *scores, *weights, *less, *now, *top, *parts, *product;
 };
 
 /* The value in the instruction's dtype of which u is the factor of a product; NULL: it is not rounded to that. */
@@ -129,27 +130,11 @@ static struct uop *fold_tiles(struct tiles *y, enum op op, struct uop *row, stru
     return all;
 }
 
-/* t[n][r]: in different banks of local memory. */
-static struct uop *part_at(struct online *x, struct uop *part, struct uop *row)
+/* By `op` over a row's parts, whose threads exchange them. */
+static struct uop *fold_parts(struct tiles *y, enum op op, struct uop *value, struct uop *part)
 {
-    enum { APART = 4 };
-    return row_at(x, part, x->rows + APART, row);
-}
-
-static void put_parts(struct tiles *y, enum level level, struct uop *row, struct uop *part, struct uop *value)
-{
-    struct uop *r[2] = {row, part};
-    online_put(y->x, level, y->most, part_at(y->x, part, row), value, r, 2);
-}
-
-/* By `op` over a row's parts. */
-static struct uop *fold_parts(struct tiles *y, enum op op, struct uop *row)
-{
-    struct online *x = y->x;
-    struct uop *n = online_range(x, uop_int(x->t, x->tiles->n), "part"), *src[2];
-    src[0] = online_load(x, y->most, part_at(x, n, row));
-    src[1] = n;
-    return uop_intern(x->t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(op, 0)});
+    struct uop *src[2] = {value, part};
+    return uop_intern(y->x->t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(op, 0)});
 }
 
 /* A maximum, as it is subtracted. */
@@ -158,44 +143,70 @@ static struct uop *subtrahend(struct tgc *t, struct uop *top, struct uop *low)
     return uop_where(t, uop_binary(t, OP_EQ, top, low), uop_constf(t, DTYPE_F32, 0), top);
 }
 
-/* t[n][r], c[r], m[r] */
+/* e^(x - top), where top is of a whole row. Of what is rounded to 16 bits by a device's 2^x: the difference is a product and a sum, and what
+ * rounding of top's product changes changes all of the row alike. */
+static struct uop *power_of(struct online *x, struct uop *score, struct uop *top)
+{
+    struct tgc *t = x->t;
+    const double log2e = 1.4426950408889634;
+    if (!is_half(x))
+        return uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, score, top));
+    struct uop *times = uop_constf(t, DTYPE_F32, log2e);
+    return uop_unary(t, OP_EXP2, uop_binary(t, OP_SUB, uop_binary(t, OP_MUL, score, times), uop_binary(t, OP_MUL, top, times)));
+}
+
+/* t[r], c[r], m[r] */
 static void put_maximum(struct tiles *y, struct uop *low)
 {
     struct online *x = y->x;
     struct tgc *t = x->t;
     struct uop *row = online_rows(x), *part = online_range(x, uop_int(t, x->tiles->n), "part");
-    put_parts(y, KEYS, row, part, fold_tiles(y, OP_MAX, row, part));
+    struct uop *most = fold_parts(y, OP_MAX, fold_tiles(y, OP_MAX, row, part), part);
+    online_put(x, KEYS, y->now, row, uop_binary(t, OP_MAX, online_load(x, y->top, row), most), &row, 1);
     row = online_rows(x);
-    struct uop *before = online_load(x, y->top, row), *top = uop_binary(t, OP_MAX, before, fold_parts(y, OP_MAX, row));
-    struct uop *gap = uop_binary(t, OP_SUB, before, subtrahend(t, top, low));
-    online_put(x, KEYS, y->less, row, uop_unary(t, OP_EXP, gap), &row, 1);
+    struct uop *less = power_of(x, online_load(x, y->top, row), subtrahend(t, online_load(x, y->now, row), low));
+    online_put(x, KEYS, y->less, row, less, &row, 1);
     row = online_rows(x);
-    top = uop_binary(t, OP_MAX, online_load(x, y->top, row), fold_parts(y, OP_MAX, row));
-    online_put(x, KEYS, y->top, row, top, &row, 1);
+    online_put(x, KEYS, y->top, row, online_load(x, y->now, row), &row, 1);
 }
 
-/* s[r][j], p[r][j], l[r][n]; false: weights are not rounded. */
-static bool put_powers(struct tiles *y, struct uop *low)
+/* p[r][j], as the instruction takes it; NULL: weights are not rounded to that. */
+static struct uop *weight_of(struct tiles *y, struct uop *row, struct uop *key)
+{
+    struct online *x = y->x;
+    struct uop *power = online_load(x, y->scores, row_at(x, row, x->step, key));
+    return factor_of(x, uop_substitute(x->t, x->weight, x->read, power));
+}
+
+static bool put_weights(struct tiles *y)
+{
+    struct online *x = y->x;
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(x->t, x->step), "key")}, *weight = weight_of(y, r[0], r[1]);
+    if (!weight)
+        return false;
+    const struct uop *load = weight->op == OP_CAST ? weight->src[0] : weight;
+    if (x->tiles->direct && load->op == OP_LOAD)
+        return true;
+    y->weights = new_factor(x, x->rows, x->step);
+    online_put(x, KEYS, y->weights, row_at(x, r[0], x->step + x->tiles->pad, r[1]), as_stored(x, weight), r, 2);
+    return true;
+}
+
+/* s[r][j], l[r][n] */
+static void put_powers(struct tiles *y, struct uop *low)
 {
     struct online *x = y->x;
     struct tgc *t = x->t;
     struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->step), "key")};
     struct uop *at = row_at(x, r[0], x->step, r[1]), *top = subtrahend(t, online_load(x, y->top, r[0]), low);
-    struct uop *e = uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, online_load(x, y->scores, at), top));
+    struct uop *e = power_of(x, online_load(x, y->scores, at), top);
     if (x->scale != 1)
         e = uop_binary(t, OP_MUL, e, uop_constf(t, DTYPE_F32, x->scale));
     online_put(x, KEYS, y->scores, at, e, r, 2);
-    r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, x->step), "key");
-    at = row_at(x, r[0], x->step, r[1]);
-    struct uop *weight = factor_of(x, uop_substitute(t, x->weight, x->read, online_load(x, y->scores, at)));
-    if (!weight)
-        return false;
-    online_put(x, KEYS, y->weights, row_at(x, r[0], x->step + x->tiles->pad, r[1]), as_stored(x, weight), r, 2);
     r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, x->tiles->n), "part");
     at = row_at(x, r[0], x->tiles->n, r[1]);
     struct uop *before = uop_binary(t, OP_MUL, online_load(x, y->parts, at), online_load(x, y->less, r[0]));
     online_put(x, KEYS, y->parts, at, uop_binary(t, OP_ADD, before, fold_tiles(y, OP_ADD, r[0], r[1])), r, 2);
-    return true;
 }
 
 /* Whether a column beyond the last one would be of a tile; `some`: it is not. */
@@ -219,7 +230,9 @@ static void put_products(struct tiles *y)
         values = loads_if(t, values, sym_lt(t, key, x->nkey), j, j);
     if (has_more(y, r[1], &some))
         values = loads_if(t, values, some, r[1], r[1]);
-    src[0] = uop_binary(t, OP_MUL, load_factor(x, y->weights, row_at(x, r[0], x->step + x->tiles->pad, j)), values);
+    struct uop *weight = y->weights ? load_factor(x, y->weights, row_at(x, r[0], x->step + x->tiles->pad, j))
+                                    : uop_cast(t, DTYPE_F32, weight_of(y, r[0], j));
+    src[0] = uop_binary(t, OP_MUL, weight, values);
     src[1] = j;
     struct uop *more = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg);
     struct uop *before = uop_binary(t, OP_MUL, online_load(x, y->product, at), online_load(x, y->less, r[0]));
@@ -233,9 +246,8 @@ static void put_result(struct tiles *y)
     struct tgc *t = x->t;
     int64_t nrow;
     struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->tiles->n), "part")}, *some, *to = x->store->src[0];
-    put_parts(y, BEHIND, r[0], r[1], online_load(x, y->parts, row_at(x, r[0], x->tiles->n, r[1])));
-    r[0] = online_rows(x);
-    online_put(x, BEHIND, y->less, r[0], fold_parts(y, OP_ADD, r[0]), r, 1);
+    struct uop *sum = fold_parts(y, OP_ADD, online_load(x, y->parts, row_at(x, r[0], x->tiles->n, r[1])), r[1]);
+    online_put(x, BEHIND, y->less, r[0], sum, r, 1);
     r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, y->columns), "column");
     bool more = has_more(y, r[1], &some);
     struct uop *at = row_at(x, r[0], y->columns, r[1]), *offset, *value = x->store->src[2];
@@ -263,18 +275,18 @@ bool online_put_tiles(struct online *x)
                       .features = whole(x->dot->src[1]->src[0]->arg.i, tile->k)};
     y.top = online_new_scratch(x, DTYPE_F32, rows);
     y.less = online_new_scratch(x, DTYPE_F32, rows);
-    y.most = online_new_scratch(x, DTYPE_F32, part_at(x, uop_int(x->t, tile->n), uop_int(x->t, 0))->arg.i);
+    y.now = online_new_scratch(x, DTYPE_F32, rows);
     y.parts = online_new_scratch(x, DTYPE_F32, rows * tile->n);
     y.scores = online_new_scratch(x, DTYPE_F32, rows * x->step);
     y.product = online_new_scratch(x, DTYPE_F32, rows * y.columns);
-    y.weights = new_factor(x, rows, x->step);
     put_first(&y, low);
     if (!put_query(&y))
         return false;
     online_open_blocks(x);
     put_scores(&y);
     put_maximum(&y, low);
-    if (!put_powers(&y, low))
+    put_powers(&y, low);
+    if (!put_weights(&y))
         return false;
     put_products(&y);
     put_result(&y);

@@ -323,6 +323,8 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_PIPELINE: return apply_pipeline(w, o);
     case OPT_MATRIX: return apply_matrix(w, o);
     case OPT_SPREAD: return apply_spread(w, o);
+    case OPT_REPEAT: return apply_repeat(w, o);
+    case OPT_EXCHANGE: return apply_exchange(w, o);
     case OPT_KEEP: return apply_keep(w, o);
     case OPT_TERMS: return apply_terms(w, o);
     case OPT_TREE: return apply_tree(w, o);

@@ -10,7 +10,12 @@
  * stored, the threads' digits have to be the same, and no other digit or sum of them may reach into one: so the
  * digits of an element say whose it is. In the AST offsets stay those of the block's memory, which says what is computed;
  * the linear program has the thread's own (kernel_keep_registers()).
+ *
+ * Threads along whose digit no offset changes (REPEAT) have an element each of their own, and store the same: what is
+ * stored must not change with them either. A factor that an instruction of matrix.def takes of such registers is read by
+ * all lanes of a wave at once: each must have what its lane takes (analysis/matrix.c).
  */
+#include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 
 enum { DIGITS_MAX = 16 };
@@ -36,12 +41,15 @@ static bool find_digits(struct tgc *t, const struct uop *store, struct uop *offs
         int64_t stride;
         if (!range_is_item(store->src[i]))
             continue;
+        int item = d->nitem++;
+        if (!uop_depends_on(t, offset, store->src[i]))
+            continue;            /* these threads have the same element, each its own */
         if (d->n == DIGITS_MAX || !index_stride(t, offset, store->src[i], &stride) || stride < 1)
             return fail(why, shared);
         int at = d->n++;
         for (; at > 0 && d->v[at - 1].stride > stride; at--)
             d->v[at] = d->v[at - 1];
-        d->v[at] = (struct digit){stride, range_fixed_size(store->src[i]), d->nitem++};
+        d->v[at] = (struct digit){stride, range_fixed_size(store->src[i]), item};
     }
     for (int i = 0; i < d->n; i++)
         if (d->v[i].stride % below(d, i))
@@ -94,6 +102,82 @@ static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct di
     return own;
 }
 
+/* Whether u changes with the range, but for sums over it. */
+static bool changes_with(struct tgc *t, struct uop *u, const struct uop *r)
+{
+    int n;
+    struct mem_mark mark = scratch_mark(t);
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    struct uop_map changes = {.t = t, .scratch = true};
+    for (int i = 0; i < n; i++) {
+        bool is = order[i] == r, bound = false;
+        for (int k = 0; k < order[i]->nsrc && order[i] != r; k++) {
+            bound |= order[i]->op == OP_REDUCE && order[i]->src[k] == r;
+            is |= map_get(&changes, order[i]->src[k]) != NULL;
+        }
+        if (is && !bound)
+            map_set(&changes, order[i], order[i]);
+    }
+    bool found = map_get(&changes, u) != NULL;
+    scratch_release(t, mark);
+    return found;
+}
+
+/* Whether threads that have the same element store the same: nothing but sums changes with them. */
+static bool stores_the_same(struct tgc *t, const struct uop *store, const struct digits *d)
+{
+    int item = 0;
+    for (int i = store_first_range(store); i < store->nsrc; i++) {
+        bool is_digit = false;
+        if (!range_is_item(store->src[i]))
+            continue;
+        for (int k = 0; k < d->n; k++)
+            is_digit |= d->v[k].item == item;
+        item++;
+        for (int k = 2; k < store_first_range(store) && !is_digit; k++)
+            if (changes_with(t, store->src[k], store->src[i]))
+                return false;
+    }
+    return true;
+}
+
+/* The sum by an instruction of whose factors the load is one, and which of them; NULL: it is another load. */
+static struct uop *product_of(struct tgc *t, struct uop *store, const struct uop *load, enum matrix_part *part)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &store, 1, &n), *factor[2];
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_REDUCE || !REDUCE_MATRIX(order[i]->arg.i))
+            continue;
+        const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(order[i]->arg.i) - 1));
+        for (int exchanged = 0; exchanged < 2; exchanged++)
+            for (int k = 0; matrix_factors(order[i], row, exchanged, factor) && k < 2; k++)
+                if ((factor[k] == load || (factor[k]->op == OP_CAST && factor[k]->src[0] == load)) &&
+                    uop_depends_on(t, factor[k], order[i]->src[order[i]->nsrc - 1])) {
+                    *part = k ? MATRIX_B : MATRIX_A;
+                    return order[i];
+                }
+    }
+    return NULL;
+}
+
+/* An access of the kept memory: the threads' digits, and the thread's own offset. NULL: some element is not the thread's. */
+static struct uop *find_own(struct tgc *t, struct uop *store, const struct uop *u, int64_t nelem, struct digits *d, const char **why)
+{
+    enum matrix_part part;
+    struct matrix_axis element[MATRIX_BITS_MAX];
+    struct uop *offset = u->src[1], *sum = u->op == OP_LOAD ? product_of(t, store, u, &part) : NULL, *k = sum ? sum->src[sum->nsrc - 1] : NULL;
+    int n = 0;
+    if (sum)
+        offset = matrix_own_terms(t, store, matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)), part, offset, k, element, &n);
+    if (!offset || !find_digits(t, store, offset, d, why))
+        return NULL;
+    struct uop *own = own_offset(t, offset, d, nelem);
+    for (int i = 0; i < n && own; i++)
+        own = uop_substitute(t, own, element[i].range, sym_mod(t, sym_div(t, k, uop_int(t, element[i].scale)), uop_int(t, 2)));
+    return own;
+}
+
 static struct uop *store_at(struct tgc *t, const struct uop *store, struct uop *memory, struct uop *place)
 {
     struct uop **src = mem_copy(t, store->src, (size_t)store->nsrc * sizeof *src);
@@ -118,11 +202,11 @@ static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *me
             struct uop *u = order[j], *src[RANGES_MAX + 8], *v;
             if ((u->op != OP_LOAD && u->op != OP_STORE) || u->src[0] != memory)
                 continue;
-            if (u->nsrc > RANGES_MAX + 8 || !find_digits(t, ast->src[i], u->src[1], &here, why))
-                return NULL;
+            here.n = 0;
+            v = u->nsrc > RANGES_MAX + 8 ? NULL : find_own(t, ast->src[i], u, nelem, &here, why);
             first = first.n ? first : here;
-            if (!digits_equal(&first, &here) || !(v = own_offset(t, u->src[1], &here, nelem))) {
-                *why = "a thread reads or stores another one's element";
+            if (!v || !digits_equal(&first, &here) || (u->op == OP_STORE && !stores_the_same(t, u, &here))) {
+                *why = *why ? *why : "a thread reads or stores another one's element";
                 return NULL;
             }
             place = own_places ? v : u->src[1];          /* the store is the last of them */
@@ -139,12 +223,17 @@ static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *me
     return uop_intern(t, OP_SINK, DTYPE_VOID, now, ast->nsrc, ast->arg);
 }
 
-static int64_t threads_of(const struct uop *store)
+/* How many elements of the memory each thread has; 0: that is no whole number. */
+static int64_t own_elements(struct tgc *t, const struct uop *store)
 {
-    int64_t n = 1;
-    for (int i = store_first_range(store); i < store->nsrc; i++)
-        n = range_is_item(store->src[i]) ? sat_mul(n, range_fixed_size(store->src[i])) : n;
-    return n;
+    struct digits d;
+    const char *why = NULL;
+    int64_t nelem = uop_buffer_of(store->src[0])->dim[0]->arg.i, threads = 1;
+    if (!find_digits(t, store, store->src[1], &d, &why))
+        return 0;
+    for (int i = 0; i < d.n; i++)
+        threads = sat_mul(threads, d.v[i].n);
+    return nelem % threads ? 0 : nelem / threads;
 }
 
 bool apply_keep(struct work *w, const struct opt *opt)
@@ -153,18 +242,27 @@ bool apply_keep(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *store = w->ast->src[opt->store], *memory = store->src[0];
     const struct buffer *was = uop_buffer_of(memory);
-    int64_t threads = threads_of(store);
     if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || !was->is_local || was->ndim != 1 || was->dim[0]->op != OP_CONST)
         return work_refuse(w, "the store passes nothing on in local memory");
-    if (was->dim[0]->arg.i % threads)
+    int64_t nelem = own_elements(w->t, store);
+    if (!nelem)
         return work_refuse(w, "several threads have the same element");
-    if (was->dim[0]->arg.i / threads * (int64_t)dtype_nbytes(was->dtype) > REGISTERS_NBYTES)
+    if (nelem * (int64_t)dtype_nbytes(was->dtype) > REGISTERS_NBYTES)
         return work_refuse(w, "no thread has registers for its elements");
     struct buffer *b = work_new_memory(w, was->dtype, was->dim[0]->arg.i, SPACE_SCRATCH);
     b->is_register = true;
+    w->why = NULL;
     struct uop *ast = replace_memory(w->t, w->ast, memory, uop_buffer(w->t, b), false, &w->why);
     w->ast = ast ? ast : w->ast;
     return ast != NULL;
+}
+
+static struct uop *first_store(const struct uop *ast, const struct buffer *b)
+{
+    int i = 0;
+    while (i + 1 < ast->nsrc && uop_buffer_of(ast->src[i]->src[0]) != b)
+        i++;
+    return ast->src[i];
 }
 
 void kernel_keep_registers(struct tgc *t, struct kernel *k)
@@ -173,10 +271,9 @@ void kernel_keep_registers(struct tgc *t, struct kernel *k)
     int n = k->nscratch;
     for (int i = 0; i < n; i++) {
         struct buffer *was = k->scratch[i];
-        int64_t threads = threads_of(k->ast->src[0]);
         if (!was->is_register || was->is_own)
             continue;
-        struct buffer *own = kernel_new_scratch(t, k, was->dtype, was->dim[0]->arg.i / threads);
+        struct buffer *own = kernel_new_scratch(t, k, was->dtype, own_elements(t, first_store(k->ast, was)));
         own->is_register = own->is_own = true;
         k->scratch[i] = k->scratch[--k->nscratch];
         for (int v = -1; v < k->nvariant; v++) {

@@ -1,5 +1,5 @@
 /* opts_matrix.c - MATRIX: a wave computes a sum of products by an instruction of ir/matrix.def; SPREAD: a store's
- * elements are on a wave's threads as the instruction's sums are.
+ * elements are on a wave's threads as the instruction's sums are; REPEAT, EXCHANGE: what is the same for a row is.
  *
  *      matrix 0.sum0 axis=4 to=5 by=m16n8k16_f16
  *
@@ -9,7 +9,9 @@
  * The store's loops `axis` and `to`, and the last one of the sum, are as long as the instruction's matrices.
  * Of what bits of a lane's number and of an element's the rows and columns of the sum are made, says the row.
  * The sum's value stays what it was, so everything that reads an AST knows what it means; it has the row's
- * number. The factors must be values of the row's dtypes already: nothing is rounded here.
+ * number. REPEAT puts a loop over rows alone on the threads: those that have elements of one row store the same. A sum over
+ * the columns has the store's own items as loops then (EXCHANGE): each thread reduces what it has, and they exchange that.
+ * The factors must be values of the row's dtypes already: nothing is rounded here.
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -57,22 +59,23 @@ static bool may_take_matrix(struct work *w, const struct opt *opt, struct uop *s
 }
 
 /* The ranges for the bits of a lane's number, or of an element's, innermost first; adds to *at, by coordinate,
- * what they count. */
-static int make_ranges(struct work *w, const struct matrix_row *row, bool of_lane, struct uop **range,
+ * what they count. but: none for elements of this coordinate. */
+static int make_ranges(struct work *w, const struct matrix_row *row, bool of_lane, enum matrix_coordinate but, struct uop **range,
                        struct uop **at)
 {
     struct tgc *t = w->t;
     struct matrix_bit bit[MATRIX_BITS_MAX];
     int n = matrix_bits(row, MATRIX_SUM, of_lane, bit), nrange = 0;
-    for (int i = 0; i < n;) {
-        int same = 1;
+    for (int i = 0, same; i < n; i += same) {
+        same = 1;
         while (i + same < n && bit[i + same].of == bit[i].of && bit[i + same].bit == bit[i].bit + same)
             same++;
+        if (bit[i].of == but)
+            continue;
         struct uop *r = uop_axis(t, uop_int(t, 1 << same), of_lane ? AXIS_LOOP : AXIS_ELEMENT,
                                  of_lane ? WORKER_ITEM : WORKER_EACH);
         at[bit[i].of] = sym_add(t, at[bit[i].of], sym_muli(t, r, 1 << bit[i].bit));
         range[nrange++] = r;
-        i += same;
     }
     return nrange;
 }
@@ -84,7 +87,7 @@ static bool spread_loops(struct work *w, const struct opt *opt, struct uop *cons
     const struct matrix_row *row = matrix_row(opt->by);
     struct uop *zero = uop_int(w->t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero}, *lane[MATRIX_BITS_MAX],
                *element[MATRIX_BITS_MAX];
-    int nlane = make_ranges(w, row, true, lane, at), nelement = make_ranges(w, row, false, element, at);
+    int nlane = make_ranges(w, row, true, MATRIX_NONE, lane, at), nelement = make_ranges(w, row, false, MATRIX_NONE, element, at);
     work_remove_range(o, opt->axis > opt->to ? opt->axis : opt->to);
     work_remove_range(o, opt->axis > opt->to ? opt->to : opt->axis);
     work_substitute(w, of_loop[0], at[MATRIX_M]);
@@ -98,15 +101,21 @@ static bool spread_loops(struct work *w, const struct opt *opt, struct uop *cons
     return true;
 }
 
+static bool take_store(struct work *w, const struct opt *opt)
+{
+    const struct matrix_row *row = matrix_row(opt->by);
+    struct opt nest = {.op = opt->op, .store = opt->store};
+    if (w->t->device && (row->lanes % w->t->device->wave || !device_has(w, opt->by)))
+        return work_refuse(w, "the device has no such instruction");
+    return work_open(w, &nest);
+}
+
 /* Opens the store, and finds its loops `axis` and `to`. */
 static bool take_loops(struct work *w, const struct opt *opt, struct uop **loop)
 {
     const struct open *o = &w->open;
     const struct matrix_row *row = matrix_row(opt->by);
-    struct opt nest = {.op = opt->op, .store = opt->store};
-    if (w->t->device && (row->lanes % w->t->device->wave || !device_has(w, opt->by)))
-        return work_refuse(w, "the device has no such instruction");
-    if (!work_open(w, &nest))
+    if (!take_store(w, opt))
         return false;
     if (opt->axis == opt->to || !loop_fits(w, opt->axis, row->size[MATRIX_M]) ||
         !loop_fits(w, opt->to, row->size[MATRIX_N]) || o->n + 8 > RANGES_MAX)
@@ -120,6 +129,64 @@ bool apply_spread(struct work *w, const struct opt *opt)
 {
     struct uop *loop[2];
     return take_loops(w, opt, loop) && spread_loops(w, opt, loop);
+}
+
+bool apply_repeat(struct work *w, const struct opt *opt)
+{
+    struct open *o = &w->open;
+    const struct matrix_row *row = matrix_row(opt->by);
+    struct uop *zero = uop_int(w->t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero}, *lane[MATRIX_BITS_MAX], *element[MATRIX_BITS_MAX];
+    if (!take_store(w, opt))
+        return false;
+    if (!loop_fits(w, opt->axis, row->size[MATRIX_M]) || o->n + 8 > RANGES_MAX)
+        return work_refuse(w, "the store's loop is not as long as the instruction's rows");
+    struct uop *loop = o->range[opt->axis];
+    int nlane = make_ranges(w, row, true, MATRIX_NONE, lane, at), nelement = make_ranges(w, row, false, MATRIX_N, element, at);
+    work_remove_range(o, opt->axis);
+    work_substitute(w, loop, at[MATRIX_M]);
+    for (int i = nlane - 1; i >= 0; i--)
+        work_insert_range(o, work_loops_before_lanes(o), lane[i], loop);
+    for (int i = nelement - 1; i >= 0; i--)
+        work_insert_range(o, o->n, element[i], loop);
+    work_close(w);
+    w->is_placed = true;
+    return true;
+}
+
+bool apply_exchange(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    const struct matrix_row *row = matrix_row(opt->by);
+    struct matrix_axes lanes = {.n = 0};
+    struct uop *sum, *zero = uop_int(t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero}, *element[MATRIX_BITS_MAX], *src[MAX_RANK + 12];
+    int n = 1;
+    if (!work_take_sum(w, opt, opt->axis, &sum))
+        return false;
+    const struct uop *store = w->ast->src[opt->store], *loop = sum->src[opt->axis + 1];
+    if (sum->dtype != DTYPE_F32 || sum->nsrc > MAX_RANK + 4 || work_stage_of(w, w->ast->src[opt->store], sum))
+        return work_refuse(w, "what threads exchange is a sum of the store's own, of f32");
+    if (!matrix_find_lanes(row, store, &lanes) || range_fixed_size(loop) != row->size[MATRIX_N] || (w->t->device && w->t->device->shuffle < row->lanes))
+        return work_refuse(w, "the loop is not as long as the instruction's columns, or the block's last threads have no columns of it");
+    int nelement = make_ranges(w, row, false, MATRIX_M, element, at);
+    for (int i = 0; i < lanes.n; i++)
+        if (lanes.v[i].of == MATRIX_N)
+            at[MATRIX_N] = sym_add(t, at[MATRIX_N], sym_muli(t, lanes.v[i].range, lanes.v[i].scale));
+    for (int i = 1; i < sum->nsrc; i++)
+        if (i != opt->axis + 1)
+            src[n++] = sum->src[i];
+    for (int i = nelement - 1; i >= 0; i--)
+        src[n++] = uop_axis(t, element[i]->src[0], AXIS_LOOP, WORKER_EACH);
+    for (int i = 0; i < nelement; i++)
+        at[MATRIX_N] = uop_substitute(t, at[MATRIX_N], element[i], src[n - 1 - i]);
+    for (int i = lanes.n - 1; i >= 0; i--)
+        if (lanes.v[i].of == MATRIX_N)
+            src[n++] = lanes.v[i].range;
+    src[0] = uop_substitute(t, sum->src[0], loop, at[MATRIX_N]);
+    struct uop *by = uop_intern(t, OP_REDUCE, sum->dtype, src, n, sum->arg);
+    uop_set_origin(t, by, sum);
+    struct uop *now = uop_substitute(t, w->ast->src[opt->store], sum, by);
+    work_put_stores(w, opt->store, &now, 1);
+    return true;
 }
 
 bool apply_matrix(struct work *w, const struct opt *opt)

@@ -105,6 +105,8 @@ bool apply_pipeline(struct work *w, const struct opt *opt);
  * takes, false: refused */
 bool apply_matrix(struct work *w, const struct opt *opt);
 bool apply_spread(struct work *w, const struct opt *opt);
+bool apply_repeat(struct work *w, const struct opt *opt);
+bool apply_exchange(struct work *w, const struct opt *opt);
 bool work_matrices_fit(struct work *w);
 /* opts_keep.c */
 bool apply_keep(struct work *w, const struct opt *opt);

@@ -282,6 +282,17 @@ static void keep_loads(const struct stack *s, bool *kept)
         kept[i] |= s->u[i]->op == OP_RANGE && unrolled_nbytes(s, kept, i) > 2 * WORD_FEW * d->registers;
 }
 
+bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at)
+{
+    int64_t trips;
+    if (!uop_const_int(u[at]->src[0], &trips) || RANGE_WORKER(u[at]->arg.i) != WORKER_EACH)
+        return false;
+    for (int i = at + 1; i < n && !(u[i]->op == OP_END && u[i]->src[0] == u[at]); i++)
+        if ((u[i]->op == OP_LOAD || u[i]->op == OP_STORE) && uop_buffer_of(u[i]->src[0])->is_register && uop_depends_on(t, u[i]->src[1], u[at]))
+            return true;
+    return false;
+}
+
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
 {
     bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
@@ -306,6 +317,8 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
             kept[k] |= u[k]->op == OP_RANGE;
     }
     keep_loads(&s, kept);
+    for (int i = 0; i < n; i++)
+        kept[i] &= u[i]->op == OP_RANGE && !stack_is_over_registers(t, u, n, i);
     scratch_release(t, mark);
     return kept;
 }

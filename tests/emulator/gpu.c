@@ -28,6 +28,9 @@ PLACE(gpu_block_z, "gpu.block.z", BLOCK, 2)
 API void gpu_barrier(void) __asm__("gpu.barrier");
 void gpu_barrier(void) { emulator_barrier(BOTH_MEMORIES); }
 
+API float gpu_exp2(float x) __asm__("gpu.exp2");
+float gpu_exp2(float x) { return __builtin_exp2f(x); }
+
 #define SHUFFLE(mask)                                                                              \
     API float gpu_shuffle_##mask(float x) __asm__("gpu.shuffle." #mask);                           \
     float gpu_shuffle_##mask(float x)                                                              \

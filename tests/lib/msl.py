@@ -14,7 +14,7 @@ SPACES = {"device": 1.0, "constant": 1.0, "threadgroup": 1.0}
 WORDS = {"kernel", "const", "static", "inline", "return", "if", "else", "for", "while", "do", "break", "continue", "switch", "case", "default", "struct",
          "typedef", "template", "class", "auto", "using", "namespace", "alignas", "sizeof", "true", "false", "signed"}
 LIBRARY = {"as_type": 1.0, "threadgroup_barrier": 1.0, "simd_shuffle_xor": 2.1, "simdgroup_load": 2.3, "simdgroup_multiply_accumulate": 2.3, "thread_elements": 2.3, "fma": 1.0, "signbit": 1.0,
-           **{name: 1.0 for name in ("fabs", "copysign", "floor", "ceil", "trunc", "rint", "sqrt", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+           **{name: 1.0 for name in ("fabs", "copysign", "floor", "ceil", "trunc", "rint", "sqrt", "exp2", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
                                      "cosh", "asinh", "acosh", "atanh", "atan2", "pow")}}
 ATTRIBUTES = {"buffer": 1.0, "id": 2.0, "threadgroup_position_in_grid": 1.0, "thread_position_in_threadgroup": 1.0, "threads_per_threadgroup": 1.0,
               "threadgroups_per_grid": 1.0, "max_total_threads_per_threadgroup": 1.0}
