@@ -48,7 +48,7 @@ template <class M, class E, class P> static inline M own(P p)
     m.thread_elements()[1] = (E)p[1];
     return m;
 }
-#define own_f16(p) own<simdgroup_half8x8, half>(p)
+#define own_f16(p) own<simdgroup_half8x8, stored_half>(p)
 #define own_bf16(p) own<simdgroup_bfloat8x8, bfloat>(p)
 #define own_f32(p) own<simdgroup_float8x8, float>(p)
 

@@ -115,8 +115,10 @@ static void find_deps(struct linear *l)
                     l->deps[i] |= bit_of(l, l->store[j]->src[k]);
         if (u->op == OP_LOAD)
             l->deps[i] |= bands_of(l, u);
+        if (u->op == OP_REDUCE && range_is_item(u->src[u->nsrc - 1]))
+            l->deps[i] |= l->items;      /* threads exchange it: what it is used for waits for them, too */
         l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
-        if (u->op == OP_REDUCE && (u->src[0]->op == OP_MATRIX || range_is_item(u->src[u->nsrc - 1])))
+        if (u->op == OP_REDUCE && u->src[0]->op == OP_MATRIX)
             l->wait[i] |= l->items;      /* all threads of the wave compute it */
     }
 }
@@ -411,6 +413,22 @@ static void emit_opened(struct linear *l, uint64_t newly, const struct part *par
     }
 }
 
+/* Whether a store's condition stands around its loops: it is known before they open, and not all threads have to be in them. */
+static bool is_condition_of_all(struct linear *l, struct uop *store, const struct part *all)
+{
+    bool alone = store_first_range(store) == 4 && map_get(&l->made, store->src[3]) && store->src[3]->op != OP_CONST;
+    for (int i = 0; i < all->n && alone; i++)
+        alone = all->u[i]->op != OP_REDUCE && all->u[i]->op != OP_STAGE;
+    return alone;
+}
+
+static struct uop *open_guard(struct linear *l, struct uop *cond)
+{
+    struct uop *guard = uop_intern(l->t, OP_GUARD, DTYPE_VOID, &cond, 1, (union arg){.i = l->next_acc++});
+    push(l, guard);
+    return guard;
+}
+
 /* The nest of a store, whose first `nshared` loops are open and stay open. */
 static void emit_store(struct linear *l, struct uop *store, int nshared)
 {
@@ -421,19 +439,22 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
                 outside = part_outside(l, store->src, nvalue);
     l->nest = store;
     emit_opened(l, 0, &all);
+    bool around = is_condition_of_all(l, store, &all);
+    if (around)
+        guard = open_guard(l, made(l, store->src[3]));
     for (int k = nvalue + nshared; k < store->nsrc; k++)
         open_range(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);
     for (int k = 0; k < nvalue; k++)
         src[k] = made(l, store->src[k]);
-    if (nvalue == 4) {
-        guard = uop_intern(t, OP_GUARD, DTYPE_VOID, &src[3], 1, (union arg){.i = l->next_acc++});
-        push(l, guard);
-    }
+    if (nvalue == 4 && !around)
+        guard = open_guard(l, src[3]);
     push(l, uop_intern(t, OP_STORE, store->dtype, src, 3, (union arg){0}));
-    if (guard)
+    if (guard && !around)
         push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
     for (int k = store->nsrc - 1; k >= nvalue + nshared; k--)
         close_range(l, store->src[k]);
+    if (around)
+        push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
 }
 
 /* Prepares for stores that share loops, none of which is open. */

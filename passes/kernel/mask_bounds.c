@@ -129,6 +129,16 @@ void visible_find(struct tgc *t, struct uop *scores, struct uop *key, const stru
     }
 }
 
+int visible_value(struct tgc *t, struct uop *scores, const struct uop *dot, struct uop *cond)
+{
+    for (int value = 0; value < 2; value++) {
+        struct limit l = hidden_limit(t, scores, dot, cond, value);
+        if (l.known && isinf(l.value))
+            return !value;
+    }
+    return -1;
+}
+
 struct uop *visible_extreme(struct tgc *t, struct uop *u, const struct uop *r, bool most)
 {
     struct uop *a, *b;

@@ -3,6 +3,7 @@
  *      q[r][e], m[r] = -inf, l[r][n] = 0, a[r][f] = 0             r < rows, e < features, n < the tile's columns
  *      for block of keys
  *        s[r][j]  = sum over e  q[r][e] * k[j, e]                 j < keys of the block
+ *        if the block has keys that some of the queries do not see:  s[r][j] = -inf, of these
  *        t[r]     = max(m[r], max over n  max over j = n, n + N ...  s[r][j])
  *        c[r]     = exp(m[r] - t[r]), m[r] = t[r]
  *        s[r][j]  = exp(s[r][j] - m[r])
@@ -111,11 +112,20 @@ static void put_scores(struct tiles *y)
     src[0] = uop_binary(t, OP_MUL, load_factor(x, y->query, row_at(x, r[0], y->features + x->tiles->pad, e)), keys);
     src[1] = e;
     struct uop *dot = uop_intern(t, OP_REDUCE, x->dot->dtype, src, 2, x->dot->arg);
-    struct uop *value = online_compare_bounds(x, x->scores->src[0], r[0], key);
+    struct uop *seen, *some, *low = uop_constf(t, DTYPE_F32, -(double)INFINITY), *hidden[2];
+    hidden[0] = online_rows(x), hidden[1] = online_range(x, uop_int(t, x->step), "key");
+    struct uop *value = online_hide(x, x->scores->src[0], hidden[0], sym_add(t, x->at, hidden[1]), &seen, &some);
+    value = online_compare_bounds(x, value, r[0], key);
     value = online_for_key(x, uop_substitute(t, value, x->dot, dot), r[1], r[0]);
     if (!online_is_whole(x) && !online_ends_by_mask(x))
-        value = uop_where(t, sym_lt(t, key, x->nkey), value, uop_constf(t, DTYPE_F32, -(double)INFINITY));
+        value = uop_where(t, sym_lt(t, key, x->nkey), value, low);
     online_put(x, KEYS, y->scores, row_at(x, r[0], x->step, r[1]), value, r, 2);
+    if (!seen)
+        return;
+    struct uop *at = row_at(x, hidden[0], x->step, hidden[1]);
+    x->valid = some;
+    online_put(x, KEYS, y->scores, at, uop_where(t, seen, online_load(x, y->scores, at), low), hidden, 2);
+    x->valid = NULL;
 }
 
 /* By `op` over the block's keys of one column of the tiles. */

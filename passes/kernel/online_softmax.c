@@ -66,7 +66,7 @@ void online_put(struct online *x, enum level level, struct buffer *b, struct uop
     src[n++] = uop_buffer(x->t, b);
     src[n++] = at;
     src[n++] = value;
-    if (level == BEHIND && x->valid)
+    if ((level == BEHIND || level == KEYS) && x->valid)
         src[n++] = x->valid;
     for (int k = 0; k < x->nband - (level == HEAD && x->has_tiles); k++)
         src[n++] = x->band[k];
@@ -147,6 +147,45 @@ static struct uop *in_tile(struct online *x, struct uop *u, bool most)
                uop_intern(t, OP_REDUCE, DTYPE_INDEX, src, 2,
                           (union arg){.i = REDUCE_BITS(most ? OP_MAX : OP_MIN, 0)}), NULL, 0);
     return online_load(x, b, uop_int(t, 0));
+}
+
+/* Whether the block has keys that the bound hides from some queries of the tile; *seen: where the key is none of them.
+ * NULL: the bound is the same for all queries, or hides nothing for certain. */
+static struct uop *may_hide(struct online *x, struct bound *b, struct uop *row, struct uop *key, struct uop **seen)
+{
+    struct tgc *t = x->t;
+    int value = visible_value(t, x->scores->src[0], x->dot, b->cond);
+    if (value < 0 || !uop_depends_on(t, b->at, x->row))
+        return NULL;
+    struct uop *r = online_rows(x), *at = online_for_row(x, b->at, r);
+    struct buffer *kept = online_new_scratch(x, DTYPE_F32, x->rows);
+    at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
+    online_put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
+    *seen = uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), online_load(x, kept, row));
+    bool is_end = b->below == (value == 1);
+    if (!is_end)
+        *seen = uop_not(t, *seen);
+    struct uop *extreme = in_tile(x, is_end ? sym_min(t, b->at, x->nkey) : b->at, !is_end);
+    return is_end ? sym_lt(t, extreme, sym_addi(t, x->at, x->step)) : sym_lt(t, x->at, extreme);
+}
+
+struct uop *online_hide(struct online *x, struct uop *scores, struct uop *row, struct uop *key, struct uop **seen, struct uop **some)
+{
+    struct tgc *t = x->t;
+    struct uop *is;
+    *seen = *some = NULL;
+    for (int k = 0; k < x->visible.nbound; k++) {
+        struct bound *b = &x->visible.bound[k];
+        struct uop *hides = may_hide(x, b, row, key, &is);
+        if (!hides)
+            continue;
+        int value = visible_value(t, x->scores->src[0], x->dot, b->cond);
+        scores = uop_substitute(t, scores, b->cond, uop_bool(t, value == 1));
+        b->is_apart = true;
+        *some = *some ? uop_binary(t, OP_OR, *some, hides) : hides;
+        *seen = *seen ? uop_binary(t, OP_AND, *seen, is) : is;
+    }
+    return scores;
 }
 
 static struct uop *align_down(struct tgc *t, struct uop *u, int64_t n)
@@ -264,7 +303,7 @@ struct uop *online_compare_bounds(struct online *x, struct uop *scores, struct u
     struct tgc *t = x->t;
     for (int k = 0; k < x->visible.nbound; k++) {
         const struct bound *b = &x->visible.bound[k];
-        if (!uop_depends_on(t, b->at, x->row))
+        if (!uop_depends_on(t, b->at, x->row) || b->is_apart)
             continue;
         struct uop *r = online_rows(x), *at = online_for_row(x, b->at, r);
         struct buffer *kept = online_new_scratch(x, DTYPE_F32, x->rows);

@@ -7,7 +7,7 @@
 
 /* mask_bounds.c. A condition of scores that compares the key's index with a bound: key < bound if
  * `below`, otherwise key >= bound. */
-struct bound { struct uop *cond, *at; bool below; };
+struct bound { struct uop *cond, *at; bool below, is_apart; };
 enum { BOUNDS_MAX = 8 };
 /* The keys that a row may see: begin <= key < end; NULL: no limit is known. Keys outside have
  * scores of -inf, whatever the operands are; or, if a mask is finite, of at most its value plus
@@ -21,6 +21,8 @@ struct visible {
 /* Finds what is visible in a row of scores; `key` is their range, `dot` their sum of products. */
 void visible_find(struct tgc *t, struct uop *scores, struct uop *key, const struct uop *dot,
                   struct visible *v);
+/* The value of the comparison without which the scores are -inf: 0, 1; -1: there is none. */
+int visible_value(struct tgc *t, struct uop *scores, const struct uop *dot, struct uop *cond);
 /* The maximum or minimum of u over r; NULL: it is not known. */
 struct uop *visible_extreme(struct tgc *t, struct uop *u, const struct uop *r, bool most);
 
@@ -86,6 +88,9 @@ struct uop *online_for_key(struct online *x, struct uop *u, struct uop *place, s
 /* The scores with comparisons of the key by floats of each query; whether all blocks, or groups, are whole; whether a
  * mask hides what is behind the last key. */
 struct uop *online_compare_bounds(struct online *x, struct uop *scores, struct uop *row, struct uop *key);
+/* The scores of visible keys, without the comparisons that hide others from some queries alone. *seen: whether the key is visible;
+ * NULL: there are none. Returns also, as *some, whether the block has keys that are not, for any of the tile's queries. */
+struct uop *online_hide(struct online *x, struct uop *scores, struct uop *row, struct uop *key, struct uop **seen, struct uop **some);
 bool online_is_whole(const struct online *x);
 bool online_ends_by_mask(const struct online *x);
 /* The store's columns, on which the scores do not depend, and how many elements they have; -1: not as many in each run. */
