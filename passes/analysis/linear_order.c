@@ -115,6 +115,8 @@ static void find_deps(struct linear *l)
                     l->deps[i] |= bit_of(l, l->store[j]->src[k]);
         if (u->op == OP_LOAD)
             l->deps[i] |= bands_of(l, u);
+        if (u->op == OP_LOAD && uop_buffer_of(u->src[0])->is_register)
+            l->deps[i] |= l->items;      /* each thread has its own, which another nest may store again */
         if (u->op == OP_REDUCE && range_is_item(u->src[u->nsrc - 1]))
             l->deps[i] |= l->items;      /* threads exchange it: what it is used for waits for them, too */
         l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
