@@ -321,6 +321,20 @@ static void check_workers(const struct kernel_verifier *k, const struct uop *sin
 }
 
 
+/* Each element of what a block's threads store is one thread's, but of registers, which each of them has: its offset or its condition
+ * tells threads apart. */
+static void check_stored(const struct kernel_verifier *k, struct uop *store)
+{
+    for (int i = first_range_of(store); i < store->nsrc; i++) {
+        bool apart = !range_is_item(store->src[i]) || uop_buffer_of(store->src[0])->is_register;
+        for (int j = 1; j < first_range_of(store) && !apart; j++) {
+            uintptr_t bit = (uintptr_t)map_get(&k->bit, store->src[i]) - 1;
+            apart = j != 2 && (free_of(k, store->src[j])[bit / 64] >> bit % 64 & 1);
+        }
+        require(&k->v, store, apart, "several threads of a block store the same element");
+    }
+}
+
 /* needs: the free ranges of all uops. */
 static void check_block(const struct kernel_verifier *k, const struct uop *sink)
 {
@@ -341,6 +355,7 @@ static void check_block(const struct kernel_verifier *k, const struct uop *sink)
         enum space space = buffer_space(to);
         require(&k->v, store, space == SPACE_GLOBAL || ((space == SPACE_LOCAL || to->is_register) && items),
                 "a block's threads pass scratch on that is each thread's own");
+        check_stored(k, store);
         for (int j = 0; j < n; j++)
             if (order[j]->op == OP_STAGE)
                 check_stage_of(k, store, order[j]);

@@ -5,17 +5,6 @@
 #include "backends/llvm/emit.h"
 #include "passes/analysis/access.h"
 
-value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n)
-{
-    value f = e->l->GetNamedFunction(e->module, name);
-    if (f)
-        return f;
-    f = e->l->AddFunction(e->module, name, e->l->FunctionType(result, type, (unsigned)n, 0));
-    function_attribute(e, f, ~0u, "convergent");
-    function_attribute(e, f, ~0u, "nounwind");
-    return f;
-}
-
 value gpu_number(const struct emit *e, const char *what, int axis)
 {
     return call(e, gpu_function(e, mem_printf(e->t, "gpu.%s.%c", what, "xyz"[axis]), e->i32, NULL, 0), NULL, 0);

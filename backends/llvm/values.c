@@ -220,6 +220,17 @@ void function_attribute(const struct emit *e, value function, unsigned at, const
     e->l->AddAttributeAtIndex(function, at, e->l->CreateEnumAttribute(e->context, kind, 0));
 }
 
+value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n)
+{
+    value f = e->l->GetNamedFunction(e->module, name);
+    if (f)
+        return f;
+    f = e->l->AddFunction(e->module, name, e->l->FunctionType(result, type, (unsigned)n, 0));
+    function_attribute(e, f, ~0u, "convergent");
+    function_attribute(e, f, ~0u, "nounwind");
+    return f;
+}
+
 void function_attribute_text(const struct emit *e, value function, const char *name, const char *text)
 {
     e->l->AddAttributeAtIndex(function, ~0u,
