@@ -17,7 +17,7 @@
 #include "passes/kernel/grid_attention.h"
 #include "passes/target/target.h"
 
-enum { CHOICES_MAX = 8, BARRIERS = 7, BARRIERS_ASYNC = 5, WAITS = 2, PARTS = 2, PAD_NBYTES = 16 };
+enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, PAD_NBYTES = 16, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
 struct tiling {
@@ -47,12 +47,13 @@ static int64_t words_of(const struct tiling *s, enum matrix_part part)
     return matrix_elements(s->row, part) * dtype_bits(s->row->dtype[part]) / 32;
 }
 
+/* Whether the weights of a block of keys are factors where they are, in registers. */
+static bool is_direct(const struct tiling *s) { return matrix_sums_are_factor(s->row, MATRIX_A); }
+
 static int64_t local_nbytes(const struct tiling *s)
 {
-    enum { PER_ROW = 4 };        /* maxima, factors, and a mask's bounds */
-    int64_t rows = rows_of(s), pad = pad_of(s), f = features_of(s), c = columns_of(s);
-    return (rows * (f + s->keys + 2 * pad) + s->parts * s->keys * (f + c + 2 * pad)) * (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]) +
-           4 * (rows * PER_ROW + s->row->size[MATRIX_N] * (rows + PER_ROW));
+    int64_t rows = rows_of(s), pad = pad_of(s), f = features_of(s), c = columns_of(s), weights = is_direct(s) ? 0 : rows * (s->keys + pad);
+    return (rows * (f + pad) + weights + s->parts * s->keys * (f + c + 2 * pad)) * (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]);
 }
 
 /* How many elements come at once asynchronously, if keys and values lie as widely: shares of a block are whole vectors. Threads' own
@@ -76,12 +77,15 @@ static bool fits(const struct tgc *t, const struct tiling *s)
 {
     const struct device_row *d = t->device;
     const int *size = s->row->size;
+    /* a small block's threads have more; what comes asynchronously needs none of them */
+    int64_t own = s->parts > 1 && is_direct(s) ? d->registers * d->group / threads_of(s) : d->registers;
+    own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
     int64_t threads = threads_of(s), most = d->group < THREADS_MOST ? d->group : THREADS_MOST,
             nbytes = s->width * (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]);
     return threads <= most && threads > 1 && rows_of(s) < 2 * whole(s->x->queries, size[MATRIX_M]) && s->keys < 2 * whole(s->x->keys, size[MATRIX_K]) &&
            s->keys % size[MATRIX_K] == 0 && s->keys % size[MATRIX_N] == 0 && s->keys * features_of(s) % threads == 0 &&
            s->keys * columns_of(s) % threads == 0 && (s->parts == 1 || (s->keys < s->x->keys && device_copies(t, nbytes))) &&
-           8 * registers_of(s) <= 7 * d->registers && local_nbytes(s) <= s->x->local_nbytes;
+           5 * registers_of(s) <= 3 * own && local_nbytes(s) <= s->x->local_nbytes;
 }
 
 /* What a thread issues for a block of keys, in multiply-adds. */
@@ -92,10 +96,15 @@ static double issued(const struct tgc *t, const struct tiling *s)
     double tiles = (double)s->tiles, f = (double)features_of(s), c = (double)columns_of(s), keys = (double)s->keys, local = cost_grid_local(d),
            a = local * (double)words_of(s, MATRIX_A), b = local * (double)words_of(s, MATRIX_B), threads = (double)threads_of(s), rows = (double)rows_of(s);
     double n = size[MATRIX_N], k = size[MATRIX_K], product = device_multiplies_apart(d) ? 1 : 0;
-    double scores = f / k * (tiles * a + keys / n * (b + tiles * product)), results = keys / k * (tiles * a + c / n * (b + tiles * product));
+    double weights = is_direct(s) ? (double)words_of(s, MATRIX_A) : a;
+    double scores = f / k * (tiles * a + keys / n * (b + tiles * product)), results = keys / k * (tiles * weights + c / n * (b + tiles * product));
     double copies = (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) / (threads * (double)s->width);
-    double elements = rows * keys / threads * (ATTENTION_EXPONENTIAL + 4) + rows * c / threads;
-    return scores + results + copies + elements + 4 * n + (s->parts > 1 ? BARRIERS_ASYNC : BARRIERS) * RATIO_GRID_BARRIER / 2;
+    /* of a score the exponential, the maximum, the sum; of a result that it gets smaller */
+    double power = dtype_bits(s->row->dtype[MATRIX_A]) == 16 ? ATTENTION_POWER : ATTENTION_EXPONENTIAL;
+    double elements = rows * keys / threads * (power + 4) + rows * c / threads;
+    /* the more waves, the longer the first of them waits for the last */
+    double barriers = (s->parts > 1 ? 1 : 4) + (is_direct(s) ? 0 : 1);
+    return scores + results + copies + elements + barriers * RATIO_GRID_BARRIER / 8 * (double)(s->waves < 4 ? 4 : s->waves);
 }
 
 static double tiling_ns(const struct tgc *t, const struct tiling *s)
@@ -105,7 +114,7 @@ static double tiling_ns(const struct tgc *t, const struct tiling *s)
     struct grid_work work = {
         .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns, .ahead = (int)s->parts - 1,
         .issued = turns * issued(t, s), .matrix_ns = turns * 2 * rows * (double)s->keys * width / s->gflops,
-        .local_nbytes = (double)local_nbytes(s),
+        .local_nbytes = (double)local_nbytes(s), .registers = is_direct(s) ? (double)(registers_of(s) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = blocks * turns * (double)s->keys * width * (double)dtype_nbytes(s->row->dtype[MATRIX_A]),
     };
     return cost_of_grid(t->device, &work, NULL);
@@ -265,7 +274,7 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
 {
     struct kernel trial = *k;
     struct online_tiles tiles = {s->row->dtype[MATRIX_A], s->row->size[MATRIX_K], s->row->size[MATRIX_N], pad_of(s),
-                                 matrix_sums_are_factor(s->row, MATRIX_A)};
+                                 is_direct(s)};
     struct online_shape shape = {(int)rows_of(s), 1, (int)s->keys, true, &tiles};
     const char *why = "there are no such loops";
     int n = 1;
