@@ -17,7 +17,7 @@
 #include "passes/kernel/grid_attention.h"
 #include "passes/target/target.h"
 
-enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, PAD_NBYTES = 16, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40 };
+enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, PAD_NBYTES = 16, REGISTERS_MOST = 240, REGISTERS_BESIDE = 40 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 
 struct tiling {

@@ -200,6 +200,26 @@ FLASH = [*((name, text, options, f"m16n8k16_{dtype}") for name, text, options, d
          ("tf32", attention("f32", "1, 4", 70, 60, 48), ("--math=tf32",), "m16n8k8_tf32"), ("f32", attention("f32", "1, 4", 70, 60, 48), (), None)]
 
 
+def mix(tgc, folder, size, more, arch):
+    """What a block of keys takes of a large attention: one barrier, copies that are under way meanwhile, nothing stored to shared memory by the threads, no
+    exponential but the card's, and products for all of both sums; no register is kept in memory."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(attention("f16", "4, 32", 4096, 4096, size, more=more))
+    T.must(T.run([tgc, "net.tg", "-o", "m.cu", "--target=cuda", f"--cpu={arch}"], cwd=folder))
+    loop = re.search(r"\n    for \(int span = 0;.*?\n    }\n", (folder / "m.cu").read_text(), re.S)[0]
+    shared = re.findall(r"BLOCK_ARRAY\(\w+, (\w+),", (folder / "m.cu").read_text())
+    expect(loop.count("__syncthreads()") == 1 and loop.count("copy_async16(") == 2 and loop.count("wait_copies<0>") == 1, f"other barriers or copies:\n{loop}")
+    expect(not re.search(rf"(?m)^ *({'|'.join(shared)})\[[^\]]*\] =", loop), f"threads store to shared memory:\n{loop}")
+    expect("exp_f32(" not in loop and loop.count("exp2_f32(") == 2 and "a_own_m16n8k16_f16(" in loop and loop.count("shuffle_f32(") == 2, f"another exponential, or factor:\n{loop}")
+    masks = re.findall(r"\n( *)[^\n]* : -INFINITY;", loop)
+    guards = re.findall(r"\n        if \([^\n]*\) {\n(?:         [^\n]*\n)*", loop)
+    expect(len(masks) == ("causal" in more) and sum(": -INFINITY;" in guard for guard in guards) == len(masks), f"masks where none is needed:\n{loop}")
+    check_assembly_by_nvrtc(tgc, folder / "net.tg", folder / "ptx")
+    T.must(T.run([tgc, "net.tg", "-o", "m.ptx", "--target=cuda", f"--cpu={arch}"], cwd=folder))
+    ptx = (folder / "m.ptx").read_text()
+    expect(ptx.count("ex2.approx") > 32 and "st.local" not in ptx, "no exponentials of the card's, or memory of a thread")
+
+
 LARGE = """tg 1
 input %a : f16[70, 1024]
 input %b : f16[1024, 24]
@@ -570,6 +590,8 @@ def main():
         suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3))
     for kind, arch, told, row in FLOATS_8:
         suite.add(f"{kind} on {arch}", twin.float8, device, tgc, scratch / f"{kind}-{arch}", kind, arch, told, row)
+    for size, more, arch in ((64, "", "sm_80"), (64, "{causal=true}", "sm_90a"), (128, "", "sm_90a"), (128, "{causal=true}", "sm_80")):
+        suite.add(f"attention by matrices: a block of keys, heads of {size}, {arch}", mix, tgc, scratch / f"mix{size}-{arch}", size, more, arch, slow=size == 128)
     suite.add("products of bytes", bytes_by_words, tgc, scratch / "bytes")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
