@@ -1,6 +1,6 @@
-"""Arrays in the memory of an NVIDIA device: DLPack in and out, and what this takes of the driver.
+"""Arrays in the memory of a device of NVIDIA's or AMD's: DLPack in and out, and what this takes of the driver.
 
-A context of a model for CUDA has a stream of its own here, in the primary context of its device, which is where PyTorch,
+A context of a model for CUDA or AMD has a stream of its own here, in the primary context of its device, which is where PyTorch,
 CuPy and JAX have theirs. Who gives an array makes that stream wait for what still writes it (DLPack's `stream`); kernels
 then read and write the array where it lies. Nothing is copied or converted: what does not fit is refused.
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from ._error import Error
 
-CUDA, CUDA_MANAGED = 2, 13      # DLPack's kDLCUDA, and memory that the host sees, too
+CUDA, CUDA_MANAGED, ROCM = 2, 13, 10      # DLPack's kDLCUDA, memory that the host sees, too, kDLROCM
 ALIGN = 128                     # where a tensor of the caller's may begin
 LEGACY, PER_THREAD = 1, 2       # streams without a handle, as DLPack and the driver number them
 _ORDERED = -1                   # DLPack: who asks has seen to the order
@@ -68,35 +68,116 @@ def _address_in(capsule: int) -> int:
 # ------------------------------------------------------------------------------------ the driver
 
 
-class Driver:
-    """The primary context of a device, alive as long as something is of it."""
+def _load(names: Sequence[str], missing: str) -> Any:
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            pass
+    raise Error(missing)
+
+
+class _Cuda:
+    """NVIDIA's driver, in the primary context of a device. enter() makes that the thread's, until leave()."""
+    title, kinds = "CUDA", (CUDA, CUDA_MANAGED)
+    legacy, unnamed = LEGACY, (LEGACY, PER_THREAD)
+    names: Dict[str, str] = {}
 
     def __init__(self, number: int):
-        self.number = number
-        try:
-            self._cuda = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            raise Error("NVIDIA's driver, libcuda.so.1, is not installed: a model for CUDA runs where it is") from None
-        device, self.context = c_int(), c_void_p()
+        self.number, self.context = number, c_void_p()
+        self.library = _load(("libcuda.so.1",), "NVIDIA's driver, libcuda.so.1, is not installed: a model for CUDA runs where it is")
+        self._device = c_int()
         self.call("cuInit", c_uint32(0))
-        self.call("cuDeviceGet", byref(device), c_int(number))
-        self.call("cuDevicePrimaryCtxRetain", byref(self.context), device)
-        weakref.finalize(self, _end, self._cuda, None, "cuDevicePrimaryCtxRelease_v2", device, os.getpid())
+        self.call("cuDeviceGet", byref(self._device), c_int(number))
+        self.call("cuDevicePrimaryCtxRetain", byref(self.context), self._device)
+
+    def function(self, name: str) -> Any:
+        """By CUDA's name."""
+        return getattr(self.library, self.names.get(name, name))
 
     def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._cuda, name)(*arguments)
+        status = self.function(name)(*arguments)
         if status:
-            text = c_char_p()
-            self._cuda.cuGetErrorString(c_int(status), byref(text))
-            raise Error(f"{name}: {(text.value or b'unknown error').decode()} ({status})")
+            raise Error(f"{self.names.get(name, name)}: {self.words(status)} ({status})")
+
+    def words(self, status: int) -> str:
+        text = c_char_p()
+        self.library.cuGetErrorString(c_int(status), byref(text))
+        return (text.value or b"unknown error").decode()
+
+    def enter(self) -> Any:
+        self.call("cuCtxPushCurrent_v2", self.context)
+
+    def leave(self, _: Any) -> None:
+        self.library.cuCtxPopCurrent_v2(byref(c_void_p()))
+
+    def has_stream(self, stream: int) -> bool:
+        of = c_void_p()
+        self.call("cuStreamGetCtx", c_void_p(stream), byref(of))
+        return of.value == self.context.value
+
+    def end(self) -> None:
+        self.library.cuDevicePrimaryCtxRelease_v2(self._device)
+
+
+class _Hip(_Cuda):
+    """AMD's, whose contexts are devices; the same functions but for their names."""
+    title, kinds = "ROCm", (ROCM,)
+    legacy, unnamed = 0, (0,)
+    names = {"cuStreamCreate": "hipStreamCreateWithFlags", "cuStreamDestroy_v2": "hipStreamDestroy", "cuStreamSynchronize": "hipStreamSynchronize",
+             "cuStreamWaitEvent": "hipStreamWaitEvent", "cuEventCreate": "hipEventCreateWithFlags", "cuEventDestroy_v2": "hipEventDestroy",
+             "cuEventRecord": "hipEventRecord", "cuEventSynchronize": "hipEventSynchronize", "cuMemAlloc_v2": "hipMalloc", "cuMemFree_v2": "hipFree",
+             "cuMemcpyDtoH_v2": "hipMemcpyDtoH"}
+
+    def __init__(self, number: int):
+        self.number, self.context = number, c_void_p()
+        self.library = _load(("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"),
+                             "AMD's driver, libamdhip64.so, is not installed: a model for AMD's devices runs where it is")
+        self.library.hipGetErrorString.restype = c_char_p
+        self.call("hipInit", c_uint32(0))
+        self.leave(self.enter())
+
+    def words(self, status: int) -> str:
+        return (self.library.hipGetErrorString(c_int(status)) or b"unknown error").decode()
+
+    def enter(self) -> Any:
+        before = c_int()
+        self.call("hipGetDevice", byref(before))
+        self.call("hipSetDevice", c_int(self.number))
+        return before
+
+    def leave(self, before: Any) -> None:
+        self.library.hipSetDevice(before)
+
+    def has_stream(self, stream: int) -> bool:
+        """Before ROCm 5.6 a stream does not say."""
+        of = c_int(self.number)
+        if hasattr(self.library, "hipStreamGetDevice"):
+            self.call("hipStreamGetDevice", c_void_p(stream), byref(of))
+        return of.value == self.number
+
+    def end(self) -> None:
+        pass
+
+
+_INTERFACES = {"cuda": _Cuda, "amd": _Hip}
+
+
+class Driver:
+    """A device, alive as long as something is of it."""
+
+    def __init__(self, target: str, number: int):
+        self.number, self.calls = number, _INTERFACES[target](number)
+        self.title, self.kinds, self.legacy, self.context = self.calls.title, self.calls.kinds, self.calls.legacy, self.calls.context
+        weakref.finalize(self, _end_calls, self.calls, os.getpid())
 
     def call_within(self, name: str, *arguments: Any) -> None:
-        """With the context as the thread's."""
-        self.call("cuCtxPushCurrent_v2", self.context)
+        """With the device as the thread's."""
+        before = self.calls.enter()
         try:
-            self.call(name, *arguments)
+            self.calls.call(name, *arguments)
         finally:
-            self._cuda.cuCtxPopCurrent_v2(byref(c_void_p()))
+            self.calls.leave(before)
 
     def make(self, name: str, end: str, *arguments: Any) -> "Handle":
         handle = c_uint64()
@@ -116,12 +197,19 @@ class Driver:
         return self.make("cuMemAlloc_v2", "cuMemFree_v2", c_size_t(max(nbytes, 1)))
 
     def is_ours(self, stream: int) -> bool:
-        """Whether a stream is of this context."""
-        of = c_void_p()
-        if stream in (LEGACY, PER_THREAD):
+        """Whether a stream is of this device, and its context."""
+        if stream in self.calls.unnamed:
             return True
-        self.call_within("cuStreamGetCtx", c_void_p(stream), byref(of))
-        return of.value == self.context.value
+        before = self.calls.enter()
+        try:
+            return self.calls.has_stream(stream)
+        finally:
+            self.calls.leave(before)
+
+
+def _end_calls(calls: Any, process: int) -> None:
+    if process == os.getpid():
+        calls.end()
 
 
 class Handle:
@@ -130,27 +218,25 @@ class Handle:
     def __init__(self, driver: Driver, value: int, end: str):
         self.driver, self.value = driver, value
         self.until: List[Handle] = []       # events before which it is in use
-        weakref.finalize(self, _end, driver._cuda, driver.context, end, c_uint64(value), os.getpid(), self.until)
+        weakref.finalize(self, _end, driver.calls, end, c_uint64(value), os.getpid(), self.until)
 
 
-def _end(cuda: Any, context: Optional[c_void_p], name: str, what: Any, process: int, until: Sequence[Any] = ()) -> None:
+def _end(calls: Any, name: str, what: Any, process: int, until: Sequence[Any] = ()) -> None:
     """A forked process has nothing of its parent's device."""
     if process != os.getpid():
         return
-    if context is not None:
-        cuda.cuCtxPushCurrent_v2(context)
+    before = calls.enter()
     for event in until:
-        cuda.cuEventSynchronize(c_uint64(event.value))
-    getattr(cuda, name)(what)
-    if context is not None:
-        cuda.cuCtxPopCurrent_v2(byref(c_void_p()))
+        calls.function("cuEventSynchronize")(c_uint64(event.value))
+    calls.function(name)(what)
+    calls.leave(before)
 
 
 def check_stream(driver: Driver, stream: Any) -> int:
-    """The caller's stream as DLPack numbers it; 0 is CUDA's own name of the legacy one."""
+    """The caller's stream as DLPack numbers it; 0 is the driver's own name of the legacy one."""
     if isinstance(stream, bool) or not hasattr(stream, "__index__") or stream.__index__() < 0:
         raise Error(f"stream: {stream!r} is no stream; give its handle, as torch.cuda.current_stream().cuda_stream")
-    handle = stream.__index__() or LEGACY
+    handle = stream.__index__() or driver.legacy
     if not driver.is_ours(handle):
         raise Error(f"stream: {handle:#x} is of another context than the model's, which is the primary one of device "
                     f"{driver.number}; give a stream of that one, as PyTorch's are")
@@ -168,14 +254,15 @@ def wait_for(driver: Driver, stream: int, other: int) -> None:
     wait_for_event(driver, stream, event)
 
 
-_drivers: "weakref.WeakValueDictionary[Tuple[int, int], Driver]" = weakref.WeakValueDictionary()
+_drivers: "weakref.WeakValueDictionary[Tuple[int, str, int], Driver]" = weakref.WeakValueDictionary()
 
 
-def open_driver(number: int = 0) -> Driver:
-    key = os.getpid(), number
+def open_driver(target: str = "cuda", number: int = 0) -> Driver:
+    """The device of that number, counted from 0, of models for that target."""
+    key = os.getpid(), target, number
     driver = _drivers.get(key)
     if driver is None:
-        driver = _drivers[key] = Driver(number)
+        driver = _drivers[key] = Driver(target, number)
     return driver
 
 
@@ -218,9 +305,9 @@ def code_of(dtype: str, numpy_dtype: np.dtype) -> Tuple[int, int]:
 
 
 def is_of_device(value: Any) -> bool:
-    """Whether it is an array in the memory of an NVIDIA device."""
+    """Whether it is an array in the memory of a device of NVIDIA's or AMD's."""
     device = getattr(value, "__dlpack_device__", None)
-    return device is not None and device()[0] in (CUDA, CUDA_MANAGED)
+    return device is not None and device()[0] in (CUDA, CUDA_MANAGED, ROCM)
 
 
 def take(value: Any, driver: Driver, stream: int, fail: Callable[[str, str], Error],
@@ -228,11 +315,11 @@ def take(value: Any, driver: Driver, stream: int, fail: Callable[[str, str], Err
     """The array as kernels of the stream may use it. codes: of the dtypes that it may have; fail: makes the error of what
     was found and what to do."""
     kind, number = value.__dlpack_device__()
-    if kind not in (CUDA, CUDA_MANAGED):
+    if kind not in driver.kinds:
         raise fail(f"{type(value).__name__} on device {getattr(value, 'device', f'DLPack kind {int(kind)}')}",
-                   f"the model runs on CUDA device {driver.number}: copy it there")
-    if kind == CUDA and number != driver.number:
-        raise fail(f"{type(value).__name__} on CUDA device {number}",
+                   f"the model runs on {driver.title} device {driver.number}: copy it there")
+    if kind != CUDA_MANAGED and number != driver.number:
+        raise fail(f"{type(value).__name__} on {driver.title} device {number}",
                    f"the model runs on device {driver.number}: copy it there, as x.to('cuda:{driver.number}') does")
     try:
         capsule = value.__dlpack__(stream=stream)
@@ -281,7 +368,7 @@ class DeviceArray:
         return count_of(self.shape) * self.dtype.itemsize
 
     def __repr__(self) -> str:
-        return f"<tgc.DeviceArray {self.dtype}[{','.join(map(str, self.shape))}] on CUDA device {self._memory.driver.number}>"
+        return f"<tgc.DeviceArray {self.dtype}[{','.join(map(str, self.shape))}] on {self._memory.driver.title} device {self._memory.driver.number}>"
 
     def numpy(self) -> np.ndarray:
         """A copy in the host's memory."""
@@ -292,7 +379,7 @@ class DeviceArray:
         return array
 
     def __dlpack_device__(self) -> Tuple[int, int]:
-        return CUDA, self._memory.driver.number
+        return self._memory.driver.kinds[0], self._memory.driver.number
 
     def __dlpack__(self, *, stream: Optional[int] = None, max_version: Optional[Tuple[int, int]] = None,
                    dl_device: Optional[Tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
@@ -301,7 +388,7 @@ class DeviceArray:
         if copy:
             raise BufferError("no copy is made: copy what from_dlpack() returns")
         if stream != _ORDERED:
-            self._order(LEGACY if stream is None else stream)
+            self._order(self._memory.driver.legacy if stream is None else stream)
         return _capsule(self)
 
     def _order(self, stream: Optional[int]) -> None:
@@ -348,7 +435,7 @@ def _capsule(array: DeviceArray) -> Any:
     rank = len(array.shape)
     shape = (c_int64 * max(rank, 1))(*array.shape)
     strides = (c_int64 * max(rank, 1))(*(count_of(array.shape[axis + 1:]) for axis in range(rank)))
-    managed = _Managed(_Tensor(array.address, CUDA, array.__dlpack_device__()[1], rank, *array._code, 1, shape, strides, 0),
+    managed = _Managed(_Tensor(array.address, *array.__dlpack_device__(), rank, *array._code, 1, shape, strides, 0),
                        None, _delete)
     _given[addressof(managed)] = array, managed
     return _capsules().PyCapsule_New(addressof(managed), _NAME, ctypes.cast(_end_capsule, c_void_p))

@@ -169,7 +169,7 @@ class _Port:
 
     def check_out(self, array: Any, driver: Any = None, order: Optional[int] = None) -> Any:
         """An array of the caller's, of the output's shape or, where that is known only when it
-        runs, of its bound. driver, order: of a model that runs on CUDA, and the stream."""
+        runs, of its bound. driver, order: of a model that runs on CUDA or AMD's devices, and the stream."""
         if self.is_string:
             raise Error(f"output '{self.name}': out= is for numbers; texts are made anew")
         if driver and order is not None and not isinstance(array, np.ndarray) and hasattr(array, "__dlpack_device__"):
@@ -350,7 +350,7 @@ class Model:
         or ml_dtypes' arrays; texts are arrays of str.
         out: the array to write to, or a dict of them by name.
         dim: sizes of run-time dimensions that no input has.
-        A model for CUDA takes arrays in its device's memory where they lie (by DLPack: PyTorch's,
+        A model for CUDA or AMD takes arrays in its device's memory where they lie (by DLPack: PyTorch's,
         CuPy's, JAX's), as inputs and as out=.
         device: outputs without out= stay there, as DeviceArray.
         stream: a CUstream of the device's, as a number: the run is in its order, and nobody waits
@@ -460,8 +460,8 @@ class Model:
         """A call with arrays in the memory of the host, of the device, or of both."""
         driver = self._library.driver
         if not driver:
-            raise Error(f"device= and stream= are for models that run on CUDA, this one is for {self._library.target}: "
-                        "compile it with options=['--target=cuda']")
+            raise Error(f"device= and stream= are for models that run on CUDA or AMD's devices, this one is for {self._library.target}: "
+                        "compile it with options=['--target=cuda'], or amd")
         if len(args) == 1 and isinstance(args[0], Mapping):
             args = self._bind(args, {})
         order = context.stream.value if stream is None else _device.check_stream(driver, stream)

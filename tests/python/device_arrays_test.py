@@ -1,4 +1,4 @@
-"""The Python module's models for CUDA, and arrays in the device's memory, by DLPack.
+"""The Python module's models for CUDA and AMD, and arrays in the device's memory, by DLPack.
 
 On the emulated device: its streams run when somebody waits, so that a run before its input is written, or a result that is
 read too early, is seen; memory, streams and contexts that are not released are, too. The producer of arrays is one of the
@@ -15,6 +15,7 @@ sys.path[:0] = [str(HERE.parent / "lib")]
 
 import numpy as np
 
+import amd
 import cuda
 import emulator
 import tgc as T
@@ -57,19 +58,43 @@ entry "twice" {
 }
 """
 DEVICE_MEMORY = 22
-device = None
+# Of each target: its driver, DLPack's kind of device, what the module calls it, a device of the emulator's, the kernels' text.
+TARGETS = {"cuda": (emulator.cuda_library, 2, "CUDA", "", "cu", cuda.text_of, cuda.need_nvrtc),
+           "amd": (emulator.amd_library, 10, "ROCm", "version=gfx90a", "hip", amd.text_of, amd.need_compiler)}
+# HIP's names of what CUDA's driver has, too.
+HIP = {"cuInit": "hipInit", "cuStreamCreate": "hipStreamCreateWithFlags", "cuStreamDestroy_v2": "hipStreamDestroy", "cuStreamSynchronize": "hipStreamSynchronize",
+       "cuStreamWaitEvent": "hipStreamWaitEvent", "cuEventCreate": "hipEventCreateWithFlags", "cuEventRecord": "hipEventRecord", "cuEventDestroy_v2": "hipEventDestroy",
+       "cuMemAlloc_v2": "hipMalloc", "cuMemFree_v2": "hipFree", "cuMemcpyHtoDAsync_v2": "hipMemcpyHtoDAsync"}
+devices, target, device = {}, "cuda", None
+
+
+def both(name):
+    """A case of either target."""
+    def add(function):
+        for which in TARGETS:
+            @case(f"{TARGETS[which][2]}: {name}")
+            def _(folder, which=which):
+                global target
+                target = which
+                try:
+                    function(folder)
+                finally:
+                    target = "cuda"
+    return add
 
 
 def compiled(folder, text, *options, device_words=""):
-    """The model for CUDA, on the emulated device."""
+    """The model on the emulated device."""
     global device
-    cuda.need_nvrtc()
-    device = device or emulator.Device(OPTIONS.build, SCRATCH, emulator.cuda_library)
-    device.begin(device_words)
+    library, _, _, words, language, text_of, need = TARGETS[target]
+    need()
+    device = devices[target] = devices.get(target) or emulator.Device(OPTIONS.build, SCRATCH, library)
+    device.begin(f"{words} {device_words}".strip())
     (folder / "m.tg").write_text(text)
-    T.must(T.run([TGC, "m.tg", "-o", "m.cu", "--name=model", "--target=cuda", *options], cwd=folder))
-    cuda.text_of(folder / "m.cu")
-    return tgc.compile(folder / "m.tg", options=["--target=cuda", *options])
+    words = [f"--target={target}", *(["--cpu=gfx90a"] if target == "amd" else []), *options]
+    T.must(T.run([TGC, "m.tg", "-o", f"m.{language}", "--name=model", *words], cwd=folder))
+    text_of(folder / f"m.{language}")
+    return tgc.compile(folder / "m.tg", options=words)
 
 
 def nothing_is_left():
@@ -113,24 +138,26 @@ class Other:
     """Another library in the same primary context: a stream, memory, DLPack in and out."""
 
     def __init__(self):
-        self.cuda = C.CDLL("libcuda.so.1")
-        self.context, self.stream = C.c_void_p(), C.c_void_p()
+        self.driver = C.CDLL("libcuda.so.1" if target == "cuda" else "libamdhip64.so.6")
+        self.context, self.stream, self.names = C.c_void_p(), C.c_void_p(), HIP if target == "amd" else {}
         self.must("cuInit", 0)
-        self.must("cuDevicePrimaryCtxRetain", C.byref(self.context), 0)
-        self.must("cuCtxPushCurrent_v2", self.context)
+        if target == "cuda":
+            self.must("cuDevicePrimaryCtxRetain", C.byref(self.context), 0)
+            self.must("cuCtxPushCurrent_v2", self.context)
         self.must("cuStreamCreate", C.byref(self.stream), 1)
         self.memory = []
 
     def must(self, name, *arguments):
-        status = getattr(self.cuda, name)(*arguments)
+        status = getattr(self.driver, self.names.get(name, name))(*arguments)
         expect(status == 0, f"{name}: {status}")
 
     def close(self):
         for at in self.memory:
             self.must("cuMemFree_v2", at)
         self.must("cuStreamDestroy_v2", self.stream)
-        self.must("cuCtxPopCurrent_v2", C.byref(C.c_void_p()))
-        self.must("cuDevicePrimaryCtxRelease_v2", 0)
+        if target == "cuda":
+            self.must("cuCtxPopCurrent_v2", C.byref(C.c_void_p()))
+            self.must("cuDevicePrimaryCtxRelease_v2", 0)
 
     def array(self, values, **more):
         """What will be these values when the stream is there."""
@@ -148,9 +175,10 @@ class Other:
 
 
 class Array:
-    def __init__(self, other, at, values, kind=2, number=0, code=None, bits=None, lanes=1, strides=None, offset=0):
+    def __init__(self, other, at, values, kind=None, number=0, code=None, bits=None, lanes=1, strides=None, offset=0):
         self.other, self.values, self.asked = other, values, []
-        self.at, self.kind, self.number, self.lanes, self.strides, self.offset = at + offset, kind, number, lanes, strides, offset
+        self.at, self.number, self.lanes, self.strides, self.offset = at + offset, number, lanes, strides, offset
+        self.kind = TARGETS[target][1] if kind is None else kind
         self.code = {"i": 0, "u": 1, "f": 2}[values.dtype.kind] if code is None else code
         self.bits = bits or 8 * values.itemsize
 
@@ -159,11 +187,10 @@ class Array:
 
     def __dlpack__(self, *, stream=None):
         self.asked.append(stream)
-        cuda_ = self.other.cuda
         event = C.c_void_p()
         self.other.must("cuEventCreate", C.byref(event), 2)
         self.other.must("cuEventRecord", event, self.other.stream)
-        cuda_.cuStreamWaitEvent(C.c_void_p(stream), event, 0)
+        self.other.must("cuStreamWaitEvent", C.c_void_p(stream), event, 0)
         self.other.must("cuEventDestroy_v2", event)
         shape = (C.c_int64 * 8)(*self.values.shape)
         strides = (C.c_int64 * 8)(*self.strides) if self.strides else None
@@ -192,7 +219,7 @@ def taken(array, stream):
 # ----------------------------------------------------------------------------------------- cases
 
 
-@case("arrays of the device and of the host, in and out, in any mixture")
+@both("arrays of the device and of the host, in and out, in any mixture")
 def _(folder):
     m = compiled(folder, TWICE)
     other = Other()
@@ -204,12 +231,12 @@ def _(folder):
     expect(len(given.asked) == 1 and given.asked[0] > 2, f"asked for the stream {given.asked}")
     y = m(given, device=True)
     expect(isinstance(y, type(m(x, device=True))) and y.shape == (4, 64) and y.dtype == np.float32, repr(y))
-    expect(np.array_equal(y.numpy(), 2 * x) and "float32[4,64] on CUDA device 0" in repr(y), repr(y))
+    expect(np.array_equal(y.numpy(), 2 * x) and f"float32[4,64] on {TARGETS[target][2]} device 0" in repr(y), repr(y))
     out = other.array(np.zeros((4, 64), np.float32))
     with device.log(folder / "calls"):
         expect(m(given, out=out) is out, "out= is what is returned")
     calls = (folder / "calls").read_text()
-    expect("cuMemcpy" not in calls and "cuMemAlloc" not in calls, calls)
+    expect(not any(call in calls for call in ("cuMemcpy", "cuMemAlloc", "hipMemcpy", "hipMalloc")), calls)
     expect(np.array_equal(out.now(), 2 * x), "device to device")
     expect(np.array_equal(m({"x": y}), 4 * x), "what a run gave is what the next one takes")
     host = np.empty((4, 64), np.float32)
@@ -221,7 +248,7 @@ def _(folder):
     nothing_is_left()
 
 
-@case("the caller's stream: nobody waits, and what comes next there finds the result")
+@both("the caller's stream: nobody waits, and what comes next there finds the result")
 def _(folder):
     m = compiled(folder, TWICE)
     other = Other()
@@ -239,13 +266,13 @@ def _(folder):
     expect(np.array_equal(late.view(np.float32).reshape(4, 64), 4 * x), "the taker's stream waits")
     other.wait()
     expect(np.array_equal(out.now(), 2 * x), "device to device")
-    expect(m(given, stream=0).numpy().shape == (4, 64), "0 is CUDA's name of the legacy stream")
+    expect(m(given, stream=0).numpy().shape == (4, 64), "0 is the driver's name of the legacy stream")
     del m, again, given, out
     other.close()
     nothing_is_left()
 
 
-@case("run-time sizes, several outputs, no elements")
+@both("run-time sizes, several outputs, no elements")
 def _(folder):
     m = compiled(folder, PRODUCT, "--dim", "B<=4")
     other = Other()
@@ -271,7 +298,7 @@ def _(folder):
     nothing_is_left()
 
 
-@case("entries and a state that share a context")
+@both("entries and a state that share a context")
 def _(folder):
     m = compiled(folder, ENTRIES)
     other = Other()
@@ -287,7 +314,7 @@ def _(folder):
     nothing_is_left()
 
 
-@case("dtypes that NumPy has not")
+@both("dtypes that NumPy has not")
 def _(folder):
     m = compiled(folder, TWICE.replace("f32[4, 64]", "bf16[4, 64]"))
     other = Other()
@@ -311,7 +338,8 @@ def _(folder):
     right = other.array(x)
     for wrong, words in [
             (other.array(x, number=1), ("Array on CUDA device 1", "the model runs on device 0", "x.to('cuda:0')")),
-            (other.array(x, kind=10), ("Array on device DLPack's kind 10", "x.cpu()")),
+            (other.array(x, kind=7), ("Array on device DLPack's kind 7", "x.cpu()")),
+            (other.array(x, kind=10), ("Array on device DLPack kind 10", "the model runs on CUDA device 0")),
             (other.array(x.astype(np.float64)), ("found float64[4,64]", "x.to(torch.float32)")),
             (other.array(x, code=5, bits=64), ("found complex64[4,64]",)),
             (other.array(x, lanes=2), ("found float32x2[4,64]",)),
@@ -362,7 +390,7 @@ def _(folder):
     plain = tgc.compile(folder / "m.tg", options=["--target=c"])
     expect(np.array_equal(plain(Plain(x)), 2 * x), "the same by C")
     refused(lambda: plain(m(x, device=True)), "input 'x'", "copy it to the processor's memory")
-    refused(lambda: plain(x, device=True), "device= and stream= are for models that run on CUDA, this one is for c", "--target=cuda")
+    refused(lambda: plain(x, device=True), "device= and stream= are for models that run on CUDA or AMD's devices, this one is for c", "--target=cuda")
     del m
     nothing_is_left()
 
