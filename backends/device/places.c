@@ -156,8 +156,16 @@ static bool place_as_planned(struct program *p)
     return device_graph_ns(p) < ns * (1 - DEVICE_APART_GAIN) || place_memory(p, false);
 }
 
-/* What places of their own may take more. */
+/* What places for several queues may take more. */
 enum { APART_NBYTES = 32 << 20 };
+
+static bool place_for_queues(struct program *p)
+{
+    size_t most, nbytes;
+    if (!size_add(p->s->arena_nbytes, APART_NBYTES, &most))
+        return false;
+    return device_place_apart(p, most, &nbytes) ? place_behind(p, nbytes) : place_memory(p, true);
+}
 
 bool device_begin(struct program *p)
 {
@@ -191,7 +199,7 @@ bool device_begin(struct program *p)
     if (ns <= 0)
         return true;
     size_t nbytes = p->device_nbytes;
-    if (place_memory(p, true) && p->device_nbytes - nbytes <= APART_NBYTES &&
+    if (place_for_queues(p) && p->device_nbytes - nbytes <= APART_NBYTES &&
         device_choose_queues(p) < ns * (1 - DEVICE_QUEUES_GAIN))
         return true;
     if (!place_as_planned(p))

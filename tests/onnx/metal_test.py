@@ -313,6 +313,17 @@ def without_framework(tgc, folder):
     expect(done.status != 0 and "Metal is of macOS, and this system has no" in done.err and "driver of the device" in done.err, done.describe())
 
 
+def older_system(tgc, folder):
+    """A runtime that lacks a function."""
+    T.scratch(folder)
+    emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
+    (folder / "old.c").write_text("void *objc_getClass(const char *name);\nvoid *objc_getClass(const char *name) { return (void *)name; }\n")
+    T.must(T.run(["gcc", "-shared", "-fPIC", "old.c", "-o", "old.so"], cwd=folder))
+    T.build(folder / "m.c", folder / "m", "gcc", ("-O0", *(f'-DMETAL_{what}="{folder / "old.so"}"' for what in ("RUNTIME", "FRAMEWORK"))))
+    done = T.run([folder / "m", "--selftest"], cwd=folder)
+    expect(done.status != 0 and "the system has no sel_registerName: it is older than macOS 12" in done.err, done.describe())
+
+
 def each_call_fails(tgc, model, folder, build):
     """At each message in turn, in a build with sanitizers."""
     T.scratch(folder)
@@ -378,6 +389,7 @@ def main():
     suite.add("integers as halves", integers_as_halves, device, tgc, scratch / "halves")
     suite.add("what Metal has not", refuses, tgc, scratch / "refuses")
     suite.add("no macOS", without_framework, tgc, scratch / "no_framework")
+    suite.add("an older macOS", older_system, tgc, scratch / "older")
     suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
     suite.add("kernels that do not compile", broken_text, device, tgc, scratch / "broken_text")
     suite.add("a run's messages", recorded, device, tgc, scratch / "recorded")
