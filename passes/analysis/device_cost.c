@@ -330,7 +330,7 @@ static double least_nbytes(struct tgc *t, const struct schedule *s, const bool *
         for (int j = 0; takes[i] && k && j < k->nbuffer; j++) {
             const struct buffer *b = buffer_root(k->buffer[j]);
             if (b->kind == BUFFER_INPUT || b->kind == BUFFER_OUTPUT || b->kind == BUFFER_WEIGHT)
-                note_tensor(&uses, b, kernel_gathers(t, k, k->buffer[j]));
+                note_tensor(&uses, b, kernel_reads(t, k, j));
         }
     }
     for (int i = 0; i < uses.n; i++) {

@@ -18,9 +18,9 @@ struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const st
  * pass, which may be in 32 bits. */
 bool linear_is_index(const struct uop *u);
 
-/* gathered.c: the most bytes of a table that a kernel reads, if data say where all its accesses are; HUGE_VAL: all of
- * the buffer may be accessed. needs: LINEAR. */
-double kernel_gathers(struct tgc *t, const struct kernel *k, const struct buffer *b);
+/* reads.c: the most bytes of buffer[number] that the kernel reads, as many as its loads have turns (of a table from which it gathers a few
+ * rows, those); HUGE_VAL: it stores there, or copies. needs: LINEAR. */
+double kernel_reads(struct tgc *t, const struct kernel *k, int number);
 
 /* device_cost.c: of a kernel of a device that has a grid, at the dimensions' upper bounds; 0 of others. threads: of its
  * grid; local_nbytes: of a block; asked: bytes that all threads load and store, from memory or a
@@ -37,7 +37,7 @@ struct run_use { int kernels; double flop; };
 struct run_use run_use(struct tgc *t, const struct schedule *s, int entry);
 
 /* The same on a device, at the dimensions' upper bounds. launches: kernels of the schedule's steps, each of a loop once; moved: the
- * bytes of each kernel's tensors; least: those of the inputs, outputs and weights that kernels access, once (of a table, the elements that are gathered); local_nbytes: the
+ * bytes of each kernel's tensors; least: those of the inputs, outputs and weights that kernels access, once (of a table, as many elements as are gathered); local_nbytes: the
  * most of a block; asked: as above; ns: estimated, one kernel after the other. needs: LINEAR, SIZES. */
 struct device_run { int launches; double moved, least, asked, local_nbytes, ns; };
 struct device_run device_run(struct tgc *t, const struct schedule *s, int entry);

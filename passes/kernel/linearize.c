@@ -27,7 +27,7 @@ bool pass_linearize(struct tgc *t, struct schedule *s, struct kernel *k)
     for (int j = 0; j < k->nvariant; j++)
         k->variant[j].linear = linearize(t, k->variant[j].ast, &k->variant[j].nlinear, &same);
     for (int j = 0; j < k->nbuffer; j++) {
-        double all = touched_nbytes(k->buffer[j], j < k->noutput), some = kernel_gathers(t, k, k->buffer[j]);
+        double all = touched_nbytes(k->buffer[j], j < k->noutput), some = kernel_reads(t, k, j);
         k->nbytes += some < all ? some : all;
     }
     return true;
