@@ -6,8 +6,26 @@
  * or those of its part of the wave. A tile's rows are `stride` elements apart. a_across, b_across: they are rows of k.
  *
  * TGC_MATRIX_MODEL(row, sums, a, b), if it is defined, does what the instruction does.
+ *
+ * Of a thread's own there is the dot product of four bytes: from gfx11 on of any signs, on gfx9 with signs alone, where a is 128 and
+ * the byte with a sign that has the other highest bit.
  */
 #include <stdint.h>
+
+//@ amd_dot_bytes
+/* sum + the four products of bytes a (0..255) and b (-128..127) */
+static inline uint32_t dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
+{
+#if defined __GFX11__ || defined __GFX12__
+    return (uint32_t)__builtin_amdgcn_sudot4(false, (int)a, true, (int)b, (int)sum, false);
+#elif defined __gfx90a__ || defined __gfx942__
+    const int of_128 = __builtin_amdgcn_sdot4(0x01010101, (int)b, 0, false);
+    return (uint32_t)__builtin_amdgcn_sdot4((int)(a ^ 0x80808080), (int)b, (int)sum, false) + ((uint32_t)of_128 << 7);
+#else
+    sum += (a & 255) * (uint32_t)(int8_t)b + (a >> 8 & 255) * (uint32_t)(int8_t)(b >> 8);
+    return sum + (a >> 16 & 255) * (uint32_t)(int8_t)(b >> 16) + (a >> 24) * (uint32_t)(int8_t)(b >> 24);
+#endif
+}
 
 //@ amd_words
 template <int N> struct words { uint32_t x[N]; };

@@ -224,6 +224,7 @@ value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *
  *      void gpu.barrier()            the block's threads wait for each other, and see what they stored
  *      float gpu.exp2(float)
  *      float gpu.shuffle.M(float)    that of the thread of the wave whose number is this one's ^ M, M 1, 2, ... 32
+ *      i32 gpu.dot(sum, a, b)        the sum plus the products of four bytes, of a without signs, of b with signs; on gfx9 gpu.dot.gfx9
  *      void gpu.copy.N(to, from, n)  N bytes to local memory, zeros if n is 0, meanwhile; addresses are i64; gpu.commit(), gpu.wait.N()
  *      { words } gpu.rows4(row), gpu.rows2(row), gpu.rows4_across(row) ...: matrices of rows of 16 bytes of local memory, whose addresses
  *                                    are i64
@@ -258,6 +259,8 @@ value gpu_lane(const struct emit *e, int lanes);
 bool gpu_range(struct emit *e, const struct uop *u);
 void gpu_barrier(struct emit *e);
 void gpu_shuffle(struct emit *e, const struct uop *u);
+/* Of n lanes: the sum plus the products of the four bytes of each, a without signs, b with signs. */
+value gpu_dot(struct emit *e, value sum, value a, value b, int n);
 /* COPY; COMMIT and WAIT. */
 void gpu_copy(struct emit *e, const struct uop *u);
 void gpu_put(struct emit *e, const struct uop *u);

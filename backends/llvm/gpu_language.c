@@ -52,7 +52,12 @@
 #define NVPTX_ROWS4(name, of) NVPTX_ROWS(name, of, "i32, i32, i32, i32", "$0, $1, $2, $3", "=r,=r,=r,=r", "$4")
 #define NVPTX_ROWS2(name, of) NVPTX_ROWS(name, of, "i32, i32", "$0, $1", "=r,=r", "$2")
 
+/* Four bytes without signs by four with signs. */
+#define DOT(name, body)                                                                            \
+    "define linkonce_odr hidden i32 @gpu." name "(i32 %sum, i32 %a, i32 %b) alwaysinline nounwind {\n" body "  ret i32 %r\n}\n"
+
 static const char *const nvptx[] = {
+    DOT("dot", "  %r = call i32 asm \"dp4a.u32.s32 $0, $1, $2, $3;\", \"=r,r,r,r\"(i32 %a, i32 %b, i32 %sum)\n"),
     NUMBER("thread.x", "llvm.nvvm.read.ptx.sreg.tid.x"), NUMBER("thread.y", "llvm.nvvm.read.ptx.sreg.tid.y"),
     NUMBER("thread.z", "llvm.nvvm.read.ptx.sreg.tid.z"), NUMBER("block.x", "llvm.nvvm.read.ptx.sreg.ctaid.x"),
     NUMBER("block.y", "llvm.nvvm.read.ptx.sreg.ctaid.y"), NUMBER("block.z", "llvm.nvvm.read.ptx.sreg.ctaid.z"),
@@ -114,7 +119,17 @@ static const char *const amdgcn[] = {
     "  %r = call float @llvm.exp2.f32(float %x)\n"
     "  ret float %r\n}\n",
     AMD_DPP(1, "177"), AMD_DPP(2, "78"), AMD_SWIZZLE(4, "4127"), AMD_DPP(8, "296"), AMD_SWIZZLE(16, "16415"),
-    AMD_PERMUTE(32), NULL};
+    AMD_PERMUTE(32),
+    "declare i32 @llvm.amdgcn.sudot4(i1 immarg, i32, i1 immarg, i32, i32, i1 immarg)\n"
+    "declare i32 @llvm.amdgcn.sdot4(i32, i32, i32, i1 immarg)\n",
+    DOT("dot", "  %r = call i32 @llvm.amdgcn.sudot4(i1 false, i32 %a, i1 true, i32 %b, i32 %sum, i1 false)\n"),
+    /* -2139062144: the highest bit of each byte, 16843009: 1 in each */
+    DOT("dot.gfx9", "  %signed = xor i32 %a, -2139062144\n"
+                    "  %of = call i32 @llvm.amdgcn.sdot4(i32 %signed, i32 %b, i32 %sum, i1 false)\n"
+                    "  %each = call i32 @llvm.amdgcn.sdot4(i32 16843009, i32 %b, i32 0, i1 false)\n"
+                    "  %of128 = shl i32 %each, 7\n"
+                    "  %r = add i32 %of, %of128\n"),
+    NULL};
 
 /* ---------------------------------------------------------------------------------------- kernels */
 

@@ -34,6 +34,22 @@ void gpu_shuffle(struct emit *e, const struct uop *u)
     store_as(e, apply(e, op, (value[]){own, call(e, f, &own, 1)}), acc_place(e, acc), 0);
 }
 
+value gpu_dot(struct emit *e, value sum, value a, value b, int n)
+{
+    enum { GFX10 = 0x1000 };
+    const struct gpu_row *row = e->gpu->row;
+    LLVMTypeRef words = vector_of(e, e->i32, n), type[3] = {e->i32, e->i32, e->i32};
+    value f = gpu_function(e, row->kind == GPU_AMDGCN && row->number < GFX10 ? "gpu.dot.gfx9" : "gpu.dot", e->i32, type, 3),
+          part[3] = {sum, e->l->BuildBitCast(e->at, a, words, ""), e->l->BuildBitCast(e->at, b, words, "")}, made = sum;
+    for (int i = 0; i < n; i++) {
+        value lane[3];
+        for (int k = 0; k < 3; k++)
+            lane[k] = e->l->BuildExtractElement(e->at, part[k], const_int(e, e->i32, i), "");
+        made = e->l->BuildInsertElement(e->at, made, call(e, f, lane, 3), const_int(e, e->i32, i), "");
+    }
+    return made;
+}
+
 static value address_at(struct emit *e, struct uop *const *memory)
 {
     const struct buffer *b = uop_buffer_of(memory[0]);

@@ -150,7 +150,7 @@ static value emit_dot(struct emit *e, const struct uop *u, bool centered)
 {
     int n = u->lanes, from[128];
     value sum = operand(e, u->src[0]), a = operand(e, u->src[1]), b = operand(e, u->src[2]);
-    value own = native_dot(e, sum, a, b, n, centered);
+    value own = e->gpu ? gpu_dot(e, sum, a, b, n) : native_dot(e, sum, a, b, n, centered);
     if (own)
         return own;
     LLVMTypeRef wide = vector_of(e, e->i32, 4 * n);

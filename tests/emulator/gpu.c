@@ -46,6 +46,17 @@ SHUFFLE(8)
 SHUFFLE(16)
 SHUFFLE(32)
 
+#define DOT(name, symbol)                                                                          \
+    API uint32_t name(uint32_t sum, uint32_t a, uint32_t b) __asm__(symbol);                       \
+    uint32_t name(uint32_t sum, uint32_t a, uint32_t b)                                            \
+    {                                                                                              \
+        for (int bit = 0; bit < 32; bit += 8)                                                      \
+            sum += (uint32_t)((int32_t)(a >> bit & 255) * (int8_t)(uint8_t)(b >> bit));           \
+        return sum;                                                                                \
+    }
+DOT(gpu_dot, "gpu.dot")
+DOT(gpu_dot_gfx9, "gpu.dot.gfx9")
+
 /* Asynchronous copies: the addresses as numbers, and how many bytes are no zeros. */
 API void emulator_copy(void *to, const void *from, uint32_t nbytes, uint32_t valid);
 API void emulator_commit(void);

@@ -1,11 +1,13 @@
 """Tests that CUDA and HIP share, whose drivers have one interface (runtime/graphs.c): programs on the emulated device, with every access and every
 call of the driver checked."""
 
+import base64
 import gc
 import re
 import shutil
 import sys
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import onnx
@@ -78,6 +80,16 @@ weight %w : i8[128, 48] = {weight}
 %c = matmul(%ai, %wi)
 output %c as "c"
 """.format(weight=(np.arange(128 * 48) % 251 - 125).tolist())
+# Too few terms for matrices.
+FEW_BYTES = """tg 1
+input %x : u8[100, 48]
+weight %w : i8[72, 48] = base64("{weight}")
+%a = cast(%x) {{to=i32}}
+%b = cast(%w) {{to=i32}}
+%t = permute(%b) {{perm=[1, 0]}}
+%y = matmul(%a, %t)
+output %y
+""".format(weight=base64.b64encode(Random(1).randbytes(72 * 48)).decode())
 # Of two tensors that a run brings, with zero points or without; {x}, {y}: the bytes.
 RUNTIME_BYTES = """tg 1
 input %a : {x}[3, 40, 128]

@@ -22,7 +22,7 @@ import small
 import tgc as T
 from library import Library
 from suite import Skip, Suite, expect
-from twins import ACROSS, ATTENTIONS, BYTES, DEVICE_FAILED, GEMM, ROOT, RUNTIME_BYTES, Twin
+from twins import ACROSS, ATTENTIONS, BYTES, DEVICE_FAILED, FEW_BYTES, GEMM, ROOT, RUNTIME_BYTES, Twin
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 LOCAL_NBYTES, REGISTERS = 65536, 256
@@ -139,6 +139,21 @@ def float8(device, tgc, folder, kind, arch, row, instruction):
         compile_by(tgc, folder / "hip" / "net.tg", folder / "llvm", compiler, arch)
         found = set(re.findall(r"v_(?:mfma|wmma)_\w+", amd.disassembly(folder / "llvm" / f"{arch}.hsaco")))
         expect(found == ({instruction} if instruction else set()), f"{compiler}: {found}")
+
+
+def bytes_by_words(tgc, folder, arch):
+    """A product of bytes, too short for matrices: words of four, whose products both compilers have instructions for."""
+    T.scratch(folder)
+    path = folder / "bytes.tg"
+    path.write_text(FEW_BYTES)
+    twin.check_model(tgc, path, folder / "run", f"--cpu={arch}", device=f"version={arch}")
+    check_llvm(tgc, path, folder / "llvm", arch)
+    for compiler in ("llvm", "clang"):
+        for name, k in compile_by(tgc, path, folder, compiler, arch).items():
+            expect(not k[".private_segment_fixed_size"], f"{compiler}: {name} keeps values in memory: {k}")
+        found = set(re.findall(r"v_dot4\w*", amd.disassembly(folder / f"{arch}.hsaco")))
+        wanted = r"v_dot4c?_i32_i8\w*" if arch.startswith("gfx9") else r"v_dot4_i32_iu8\w*"
+        expect(found and all(re.fullmatch(wanted, word) for word in found), f"{compiler}: {found}")
 
 
 def several_architectures(tgc, folder):
@@ -354,6 +369,8 @@ def main():
             suite.add(f"{compiler}: {name}, --math=f16", check_objects, tgc, path, scratch / f"{name}-{compiler}-f16", compiler, "--math=f16", slow=True)
     for number, (kind, arch, row, instruction) in enumerate(FLOATS_8):
         suite.add(f"{kind} on {arch}", float8, device, tgc, scratch / f"{kind}-{arch}", kind, arch, row, instruction, slow=number in (1, 2))
+    for number, arch in enumerate(ARCHITECTURES):
+        suite.add(f"products of bytes, {arch}", bytes_by_words, tgc, scratch / f"bytes-{arch}", arch, slow=number % 2 == 1)
     for number, (name, text, options, dtype) in enumerate(MATRICES):
         for k, arch in enumerate(ARCHITECTURES):
             suite.add(f"matrices: {name}, {arch}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}-{arch}", arch, text, options, dtype,

@@ -2,13 +2,11 @@
 device from the text that their PTX was made of, where every access and every call of the driver is checked. Quick: the models of models/,
 every 60th of the onnx package's tests."""
 
-import base64
 import gc
 import re
 import shutil
 import sys
 from pathlib import Path
-from random import Random
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "lib"), str(HERE.parent / "exec")]
@@ -24,7 +22,7 @@ import opencl_test as O
 import tgc as T
 from library import Library
 from suite import Suite, expect
-from twins import ACROSS, ATTENTIONS, BYTES, EVERY, GEMM, ROOT, RUNTIME_BYTES, Twin, attention
+from twins import ACROSS, ATTENTIONS, BYTES, EVERY, FEW_BYTES, GEMM, ROOT, RUNTIME_BYTES, Twin, attention
 
 REGISTERS = 65536               # of a unit
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
@@ -540,16 +538,19 @@ def fnv(text):
 
 
 def bytes_by_words(tgc, folder):
-    """Tiles of a product of bytes, too short for matrices: words of four, whose products are one instruction; the program runs on the emulated device."""
+    """Tiles of a product of bytes, too short for matrices: words of four, whose products are one instruction by either compiler; the program runs
+    on the emulated device."""
     T.scratch(folder)
-    weights = base64.b64encode(Random(1).randbytes(72 * 48)).decode()
     path = folder / "bytes.tg"
-    path.write_text(f'tg 1\ninput %x : u8[100, 48]\nweight %w : i8[72, 48] = base64("{weights}")\n%a = cast(%x) {{to=i32}}\n%b = cast(%w) {{to=i32}}\n'
-                    "%t = permute(%b) {perm=[1, 0]}\n%y = matmul(%a, %t)\noutput %y\n")
+    path.write_text(FEW_BYTES)
     twin.check_model(tgc, path, folder / "m")
     T.must(T.run([tgc, path, "-o", "m.ptx", "--target=cuda"], cwd=folder))
     expect("dp4a.u32.s32" in (folder / "m.ptx").read_text(), "no dot products of four bytes")
     check_assembly_by_nvrtc(tgc, path, folder / "ptxas")
+    for version in kernel_ir.VERSIONS[:2]:
+        check_model_by_llvm(tgc, path, folder / "llvm", version)
+        check_assembly_by_llvm(tgc, path, folder / "ptxas", version)
+        expect("dp4a.u32.s32" in (folder / "ptxas" / "m.ptx").read_text(), f"LLVM {version}: no dot products of four bytes")
 
 
 def main():

@@ -330,24 +330,15 @@ bool bytes_suit_matrices(const struct sum_of_bytes *s)
            contraction_extent(&s->c, ROLE_COLUMN) >= BYTES_SIDE_LEAST;
 }
 
-/* u8, which instruction sets of processors multiply by i8, but where a device's instructions for matrices
- * multiply i8 alone, or what they are by i8. */
+/* u8, which is multiplied by i8 in words of four; for a device's instructions for matrices what they are, or what these multiply by i8. */
 static enum dtype dtype_of_values(const struct sum_of_bytes *s)
 {
-    const struct tgc *t = s->t;
-    enum dtype d = DTYPE_U8, own = s->a.q->dtype;
-    enum matrix_unit of;
-    double gflops;
-    if (bytes_suit_matrices(s) && device_multiplies_both(t, own, DTYPE_I8))
+    enum dtype own = s->a.q->dtype;
+    if (!bytes_suit_matrices(s))
+        return DTYPE_U8;
+    if (device_multiplies_both(s->t, own, DTYPE_I8))
         return own;
-    for (int i = 0; device_matrix(t, i, &of, &gflops); i++) {
-        const enum dtype *has = matrix_row(of)->dtype;
-        if (has[MATRIX_A] == DTYPE_U8)
-            return DTYPE_U8;
-        if (has[MATRIX_A] == DTYPE_I8)
-            d = DTYPE_I8;
-    }
-    return d;
+    return device_multiplies_both(s->t, DTYPE_U8, DTYPE_I8) ? DTYPE_U8 : DTYPE_I8;
 }
 
 /* The producer of the values stores them shifted, under their movements, which are applied
