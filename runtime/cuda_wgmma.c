@@ -127,11 +127,17 @@ template <class... T> static inline void matrix_wait(T &...sum)
 #define SUMS_64                                                                                    \
     SUMS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"     \
             ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SUMS_128                                                                                   \
+    SUMS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"     \
+            ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"     \
+            ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
+            ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define TAKE_8(kind, s)                                                                            \
     kind((s)[0]), kind((s)[1]), kind((s)[2]), kind((s)[3]), kind((s)[4]), kind((s)[5]), kind((s)[6]), kind((s)[7])
 #define TAKE_16(kind, s) TAKE_8(kind, s), TAKE_8(kind, (s) + 8)
 #define TAKE_32(kind, s) TAKE_16(kind, s), TAKE_16(kind, (s) + 16)
 #define TAKE_64(kind, s) TAKE_32(kind, s), TAKE_32(kind, (s) + 32)
+#define TAKE_128(kind, s) TAKE_64(kind, s), TAKE_64(kind, (s) + 64)
 /* The function `row`: the four warps' sums, 64 x n, plus a times b. add: to the sums that there are. */
 #ifdef TGC_PRODUCTS_MODEL
 #define PRODUCTS(row, head, T, kind, n, text, e, operands, inputs, by)                             \
@@ -230,3 +236,27 @@ PRODUCTS(m64n128k32_e4m3, ALONG, float, "+f", 128, "m64n128k32.f32.e4m3.e4m3", 6
 
 //@ cuda_m64n128k32_e5m2 cuda_products cuda_m16n8k32_e5m2
 PRODUCTS(m64n128k32_e5m2, ALONG, float, "+f", 128, "m64n128k32.f32.e5m2.e5m2", 64, "%64, %65, add, 1, 1", TILES, m16n8k32_e5m2)
+
+//@ cuda_m64n256k16_f16 cuda_products cuda_m16n8k16_f16
+PRODUCTS(m64n256k16_f16, HALVES, float, "+f", 256, "m64n256k16.f32.f16.f16", 128, "%128, %129, add, 1, 1, %130, %131", HALF_TILES, m16n8k16_f16)
+
+//@ cuda_m64n256k16_bf16 cuda_products cuda_m16n8k16_bf16
+PRODUCTS(m64n256k16_bf16, HALVES, float, "+f", 256, "m64n256k16.f32.bf16.bf16", 128, "%128, %129, add, 1, 1, %130, %131", HALF_TILES, m16n8k16_bf16)
+
+//@ cuda_m64n256k8_tf32 cuda_products cuda_m16n8k8_tf32
+PRODUCTS(m64n256k8_tf32, ALONG, float, "+f", 256, "m64n256k8.f32.tf32.tf32", 128, "%128, %129, add, 1, 1", TILES, m16n8k8_tf32)
+
+//@ cuda_m64n256k32_i8 cuda_products cuda_m16n8k32_i8
+PRODUCTS(m64n256k32_i8, ALONG, int32_t, "+r", 256, "m64n256k32.s32.s8.s8", 128, "%128, %129, add", TILES, m16n8k32_i8)
+
+//@ cuda_m64n256k32_u8i8 cuda_products cuda_m16n8k32_u8i8
+PRODUCTS(m64n256k32_u8i8, ALONG, int32_t, "+r", 256, "m64n256k32.s32.u8.s8", 128, "%128, %129, add", TILES, m16n8k32_u8i8)
+
+//@ cuda_m64n256k32_u8 cuda_products cuda_m16n8k32_u8
+PRODUCTS(m64n256k32_u8, ALONG, int32_t, "+r", 256, "m64n256k32.s32.u8.u8", 128, "%128, %129, add", TILES, m16n8k32_u8)
+
+//@ cuda_m64n256k32_e4m3 cuda_products cuda_m16n8k32_e4m3
+PRODUCTS(m64n256k32_e4m3, ALONG, float, "+f", 256, "m64n256k32.f32.e4m3.e4m3", 128, "%128, %129, add, 1, 1", TILES, m16n8k32_e4m3)
+
+//@ cuda_m64n256k32_e5m2 cuda_products cuda_m16n8k32_e5m2
+PRODUCTS(m64n256k32_e5m2, ALONG, float, "+f", 256, "m64n256k32.f32.e5m2.e5m2", 128, "%128, %129, add, 1, 1", TILES, m16n8k32_e5m2)
