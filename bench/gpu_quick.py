@@ -1,5 +1,6 @@
 """Part `quick` of bench/gpu.py: where a GPU is at hand for minutes. A case or two of each kind, in an order in which each part has had one
-before the next ones come, held to PyTorch's results and timed beside its functions; what there is no time for is said.
+before the next ones come, held to PyTorch's results and timed beside its functions; what there is no time for is said. Programs are
+for the device's own architecture: to build them elsewhere give --part build that --more --cpu=.
 """
 
 import time
@@ -30,8 +31,16 @@ def cases(options, gpu):
     return in_turns(found)
 
 
+def choose_architecture(options, device):
+    """Machine code for the device, unless a row is asked for; one without a row takes PTX."""
+    arch = {"sm_90": "sm_90a"}.get(device.facts().get("arch"), device.facts().get("arch"))
+    if arch in ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90a", "sm_120") and not any(word.startswith("--cpu") for word in options.more):
+        options.more = [*options.more, f"--cpu={arch}"]
+
+
 def run_part(options, device, results, gpu):
     """0; 1: something is wrong, or failed."""
+    choose_architecture(options, device)
     until = time.monotonic() + 60 * min(options.minutes, 4)
     options.seconds, options.least = min(options.seconds, SECONDS), min(options.least, LEAST)
     peers, wanted = gpu.find_peers(options, device, quick=True), [case for case in cases(options, gpu) if not results.has("quick", case.name, options.facts)]
