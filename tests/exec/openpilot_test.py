@@ -280,6 +280,14 @@ for way in WAYS:
     suite.add(f"step by step, the whole networks, {way}", one, way, "full", 12, (3, 7, 8), slow=True)
 
 
+@suite.case("a run has no more launches than openpilot pins for its own network, and reads no image behind a test")
+def counts():
+    for options, launches in (((), 123), (("--image", "--half-storage"), 123), (("--image", "--half-storage", "--no-locals"), 140)):
+        run = next(e for e in T.info(TGC, networks("full") / "pilot.tg", "--target=opencl", "--cpu=adreno630", *options)["entries"] if e["name"] == "run")["device"]
+        expect(run["launches"] <= launches, f"{options}: {run['launches']} launches")
+        expect(run.get("gated_image_reads", 0) == 0 and ("--image" not in options or run["image_reads"] <= 1361), f"{options}: {run}")
+
+
 @suite.case("on a device that checks every access")
 def emulated():
     folder = T.scratch(SCRATCH / "emulated")
