@@ -126,6 +126,9 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n);
 /* unroll.c: whether the loop that opens at `at` is over elements of a thread's registers, which have no addresses: its
  * turns have to be straight-line code */
 bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at);
+/* Whether the loop at `loop` of a device's program adds up what a block's threads have in local memory, and nothing else: with some
+ * of its turns in straight-line code the loads of one turn come while another one is added. */
+bool loop_is_step(struct uop *const *u, int n, int loop);
 /* unroll.c: whether gcc's predictive commoning would carry more loads from one iteration of a loop
  * to the next ones than there are registers */
 bool stack_carries(struct tgc *t, enum isa isa, struct uop *const *u, int n);

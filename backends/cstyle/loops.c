@@ -5,6 +5,8 @@
 
 /* ---------------------------------------------------------------------------------------- loops */
 
+enum { STEP_TURNS = 4 };         /* of a step of a block's sum, in straight-line code */
+
 static const char *loop_stem(const struct writer *w, const struct uop *range)
 {
     static const char *const letter[] = {"i", "j", "k", "l", "m"};
@@ -150,8 +152,9 @@ void loops_range(struct writer *w, const struct uop *u)
         head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
                           expr_operand(w->p, &size, PREC_ADD), name, name);
     bool unrolled = w->p->backend->unroll && (range_is_lane(u) || stack_is_over_registers(w->t, w->linear, w->nlinear, w->position));
-    if (unrolled)
-        writer_put(w, w->p->backend->unroll, false);
+    bool step = w->p->backend->unroll && !unrolled && !w->kept[w->position] && loop_is_step(w->linear, w->nlinear, w->position);
+    if (unrolled || step)
+        writer_put(w, step ? mem_printf(w->t, "%s %d", w->p->backend->unroll, STEP_TURNS) : w->p->backend->unroll, false);
     if (w->kept[w->position] && !unrolled)
         head = mem_printf(w->t, "KEEP_LOOP %s", head);
     writer_open(w, head, name);

@@ -5,6 +5,7 @@
  * bounds the stack of those that may be unrolled.
  */
 #include "passes/analysis/access.h"
+#include "passes/analysis/nest.h"
 #include "passes/place/stack.h"
 #include "passes/target/target.h"
 
@@ -21,6 +22,8 @@ static int64_t places_within(const struct stack *s, int load, int loop)
 {
     int64_t places = 1, trips;
     for (int r = stack_around(s, load); r >= loop; r = stack_around(s, r)) {
+        if (device_has_grid(s->t) && RANGE_WORKER(s->u[r]->arg.i) != WORKER_EACH)
+            continue;                                 /* a thread has one of its turns, or few */
         if (!uop_const_int(s->u[r]->src[0], &trips))
             return 0;
         if (uop_depends_on(s->t, s->u[load]->src[1], s->u[r]))
@@ -48,6 +51,12 @@ static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
     return widest && (load->lanes == 1 || group) ? widest : stack_value_nbytes(load);
 }
 
+/* A load whose value compilers may keep: what a block's threads share is another one's behind each barrier. */
+static bool is_lasting(const struct uop *u)
+{
+    return u->op == OP_LOAD && buffer_space(uop_buffer_of(u->src[0])) != SPACE_LOCAL;
+}
+
 /* The bytes that a loop loads in all iterations and that are invariant in the loop around it, or
  * that another loop in it loads again: unrolled, they would be kept. */
 static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
@@ -61,7 +70,7 @@ static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
         return 0;  /* compilers do not unroll a long loop of scalars */
     for (int i = loop + 1; i < s->close[loop]; i++) {
         const struct uop *u = s->u[i];
-        if (u->op != OP_LOAD ||
+        if (!is_lasting(u) ||
             (uop_depends_on(s->t, u->src[1], s->u[outer]) &&
              !(small && is_read_again(s, i, loop, outer))))
             continue;
@@ -105,7 +114,7 @@ static int64_t shared_nbytes(const struct stack *s, int loop, int64_t widest)
         return 0;
     for (int i = loop + 1; i < s->close[loop]; i++) {
         const struct uop *u = s->u[i];
-        if (u->op != OP_LOAD || stack_around(s, i) == loop ||
+        if (!is_lasting(u) || stack_around(s, i) == loop ||
             !is_read_by_neighbour(s, i, loop, trips))
             continue;
         total = sat_add(total, sat_mul(loaded_nbytes(u, widest), places_within(s, i, loop + 1)));
@@ -124,7 +133,7 @@ static bool passes_on(const struct stack *s, int loop, int64_t registers)
         return false;
     for (int i = loop + 1; i < s->close[loop]; i++) {
         const struct uop *u = s->u[i];
-        for (int k = outer + 1; u->op == OP_LOAD && u->lanes > 1 && k < loop; k++)
+        for (int k = outer + 1; is_lasting(u) && u->lanes > 1 && k < loop; k++)
             if (s->u[k]->op == OP_STORE && s->u[k]->src[0] == u->src[0] &&
                 stack_around(s, k) > outer) {
                 total = sat_add(total, sat_mul(stack_value_nbytes(u), places_within(s, i, loop)));
@@ -291,6 +300,22 @@ bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at)
         if ((u[i]->op == OP_LOAD || u[i]->op == OP_STORE) && uop_buffer_of(u[i]->src[0])->is_register && uop_depends_on(t, u[i]->src[1], u[at]))
             return true;
     return false;
+}
+
+bool loop_is_step(struct uop *const *u, int n, int loop)
+{
+    enum { TURNS_LEAST = 8, BODY_MOST = 256 };
+    bool local = false, adds = false;
+    int i = loop + 1;
+    if (range_is_lane(u[loop]) || RANGE_WORKER(u[loop]->arg.i) != WORKER_EACH || range_fixed_size(u[loop]) < TURNS_LEAST)
+        return false;
+    for (; i < n && u[i]->op != OP_END; i++) {
+        if (u[i]->op != OP_LOAD && u[i]->op != OP_ASSIGN && u[i]->op != OP_SPLAT && u[i]->op != OP_LANE && u[i]->op != OP_INTRINSIC && !op_is_elementwise(u[i]->op))
+            return false;
+        local |= u[i]->op == OP_LOAD && buffer_space(uop_buffer_of(u[i]->src[0])) == SPACE_LOCAL;
+        adds |= u[i]->op == OP_ASSIGN;
+    }
+    return local && adds && i - loop <= BODY_MOST;
 }
 
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
