@@ -27,10 +27,20 @@ bool cuda_arch_read(const char *text, size_t n, struct cuda_arch *a, struct tgc 
 
 /* ---------------------------------------------------------------------------------- the language */
 
+static bool has_local(const struct kernel *k)
+{
+    for (int i = 0; i < k->nscratch; i++)
+        if (k->scratch[i]->is_local)
+            return true;
+    return false;
+}
+
+/* A block that copies to local memory has registers for what comes: without the bound of one block ptxas moves some to memory for
+ * another block of the unit. Others hide the memory's latency by as many blocks as there may be. */
 static void cuda_head(const struct kernel *k, const int block[GRID_RANK], struct text *out)
 {
     text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d%s)\n", block[0] * block[1] * block[2],
-                device_loads_early(k) ? ", 1" : "");
+                has_local(k) ? ", 1" : "");
 }
 
 static const char *cuda_place(struct program *p, const struct kernel *k, int d)

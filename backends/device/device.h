@@ -63,9 +63,6 @@ extern const struct device device_hooks;
 void device_write_strings(struct text *out, const char *s);
 /* kernel.c: whether the kernel computes with 64-bit floats. */
 bool device_has_doubles(const struct kernel *k);
-/* Whether the kernel's copies are loaded a step early (pipeline.c): registers that hold them hide the
- * memory's latency then, not further blocks, for which the compiler would move registers to memory. */
-bool device_loads_early(const struct kernel *k);
 /* places.c: where each buffer lies. false: reported, what devices do not have */
 bool device_begin(struct program *p);
 

@@ -219,14 +219,6 @@ static bool has_doubles(struct uop *const *u, int n)
 
 bool device_has_doubles(const struct kernel *k) { return has_doubles(k->linear, k->nlinear); }
 
-bool device_loads_early(const struct kernel *k)
-{
-    for (int i = 0; i < k->nscratch; i++)
-        if (k->scratch[i]->ring)
-            return true;
-    return false;
-}
-
 /* Code rendered between two calls uses pieces of the device's language. */
 static void swap_snippets(struct program *p)
 {

@@ -137,6 +137,8 @@ static double waited(const struct device_row *d, const struct grid_work *w, doub
     double held = held_blocks(d, w), waves = held * w->threads / d->wave;
     if (w->steps <= 0)
         return 1 / at_most(waves / RATIO_GRID_WAVES, 1);
+    /* a wave computes while those wait that issue where it does, not those of other parts of the unit */
+    held = at_most(held, at_least(waves / RATIO_GRID_FILL, 1));
     double step = busy * d->units / w->steps, ahead = at_least(w->ahead, 1);
     double near = w->cache_nbytes > 0 ? 1 - at_most(w->memory_nbytes / w->cache_nbytes, 1) : 0;
     double latency = d->latency * (1 - near * RATIO_GRID_NEAR);
