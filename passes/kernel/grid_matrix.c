@@ -27,7 +27,7 @@
 #include "passes/target/target.h"
 
 enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, JOINED_MAX = 4, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64 };
-enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
+enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES, LOOP_GROUPS };
 
 /* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are what limits, many cost the same: the
  * first of equals is taken, so these are in the order in which least is issued, and least waits; longest steps are first, too. */
@@ -407,6 +407,25 @@ static void list_side(struct place_list *l, const struct matrix_choice *c, const
     list_divide(l, inner[side], w->tiles[side] * c->row->size[side], c->row->size[side], tiles[side]);
 }
 
+/* The blocks in groups of rows, for the cache that all units share, where their numbers are known; false: they are in none. */
+static bool list_groups(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS};
+    int slow = list_position(l, LOOP_ROWS) < list_position(l, LOOP_COLUMNS) ? 0 : 1;
+    struct raster r;
+    for (int i = 0; i < 2; i++) {
+        int side = i ? !slow : slow;
+        int64_t size = range_fixed_size(c->x->m.store->src[side ? c->n : c->m]), of_block = side_of(c, w, side);
+        if (size <= of_block || list_position(l, blocks[side]) < 0)
+            return false;
+        r.n[i] = (size + of_block - 1) / of_block;
+        r.nbytes[i] = (double)of_block * (double)c->x->terms * (double)dtype_nbytes(c->row->dtype[MATRIX_A]);
+    }
+    int64_t group = grid_raster(l->t->device, &r);
+    list_raster(l, blocks[slow], blocks[!slow], r.n[0], group, LOOP_GROUPS);
+    return group > 1;
+}
+
 static struct opt *add_of_sum(struct place_list *l, enum opt_op op, int number, int axis)
 {
     struct opt *o = list_add(l, op, -1);
@@ -440,6 +459,8 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         }
     list_side(&l, c, w, 0, LOOP_GIVEN + c->m - x->m.first);
     list_side(&l, c, w, 1, LOOP_GIVEN + c->n - x->m.first);
+    if (n == 0 && list_groups(&l, c, w))
+        tag[n] = LOOP_GROUPS, size[n++] = INT64_MAX;
     tag[n] = LOOP_ROWS, size[n++] = INT64_MAX;
     tag[n] = LOOP_COLUMNS, size[n++] = INT64_MAX;
     list_grid(&l, tag, size, n);

@@ -133,6 +133,7 @@ struct device_row {
     double latency;              /* ns from a load of memory to its value */
     int units;                   /* compute units */
     double gflops, gbytes;       /* 1e9 operations on f32, bytes of memory, in a second */
+    int64_t cache_nbytes;        /* of the cache that all units share; 0: not known */
     double cache_gbytes;         /* the same of the cache that all units share; 0: see RATIO(GRID_CACHE) */
     double load;                 /* a unit's loads of a word by each thread, in its multiply-adds; 0: see RATIO(GRID_LOAD) */
     int image_pitch;             /* pixels of which an image's row is a multiple */

@@ -586,7 +586,7 @@ def main():
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)
     for number, (name, text, options, opts) in enumerate(PRODUCTS):
-        suite.add(f"products of four warps: {name}", products, tgc, scratch / f"products-{number}", text, options, opts, slow=number not in (3, 5, 6))
+        suite.add(f"products of four warps: {name}", products, tgc, scratch / f"products-{number}", text, options, opts, slow=number not in (3, 5, 7, 9))
     suite.add("products of four warps that lack something", wrong_products, tgc, scratch / "products-wrong")
     for number, (name, text, options, row) in enumerate(FLASH):
         suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3))
