@@ -136,6 +136,14 @@ def limited():
         expect(found == limit, f"{text}: {found}")
 
 
+@suite.case("blocks of products that the units' cache does not hold run in groups of rows, others in order")
+def groups():
+    for size, row, grouped in ((8192, "sm_90a", True), (8192, "sm_80", True), (1024, "sm_90a", False), (8192, "gfx942", False)):
+        text = f"input %a : f16[{size}, {size}]\ninput %b : f16[{size}, {size}]\n%y = matmul(%a, %b)\n"
+        grid = re.search(r"grid: ([\d x]+),", info(text, row, "--why")).group(1).split(" x ")
+        expect((len(grid) == 3) == grouped, f"{size} on {row}: a grid of {grid}")
+
+
 @suite.case("a program for several machines keeps to the least local memory of them")
 def several():
     """A block's scores of 4 queries by 15000 keys fit one of the two; the other would have refused it, and one thread had a row."""

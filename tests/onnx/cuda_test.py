@@ -300,6 +300,8 @@ PRODUCTS = [("f16", GEMM.format(dtype="f16", m=97, n=67, k=131), (), warpgroups(
             ("e4m3, by boxes", FLOATS_8_ALONG.replace("200", "384").format(dtype="f8e4m3fn"), (),
              warpgroups("m64n64k32_e4m3", 128, 128, step=128, at_once=0, more="; pipeline 0.sum0 n=3 how=bulk")),
             ("e5m2", FLOATS_8_ALONG.format(dtype="f8e5m2"), (), warpgroups("m64n16k32_e5m2", 128, 128, step=128)),
+            ("rows of blocks in groups", GEMM.format(dtype="f16", m=256, n=130, k=70), (),
+             warpgroups("m64n64k16_f16").replace("grid 0 axis=0; grid 0 axis=2", "divide 0 axis=0 n=2; order 0 axis=3 to=1; grid 0 axis=0; grid 0 axis=1; grid 0 axis=2").replace("axis=1 to=3", "axis=3 to=4")),
             ("256 columns, two groups", GEMM.format(dtype="f16", m=130, n=259, k=70), (), warpgroups("m64n256k16_f16", of_b=256, waves=2, more=REGISTERS_2))]
 
 
@@ -586,7 +588,7 @@ def main():
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)
     for number, (name, text, options, opts) in enumerate(PRODUCTS):
-        suite.add(f"products of four warps: {name}", products, tgc, scratch / f"products-{number}", text, options, opts, slow=number not in (3, 5, 7, 9))
+        suite.add(f"products of four warps: {name}", products, tgc, scratch / f"products-{number}", text, options, opts, slow=number not in (3, 5, 7, 10))
     suite.add("products of four warps that lack something", wrong_products, tgc, scratch / "products-wrong")
     for number, (name, text, options, row) in enumerate(FLASH):
         suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3))
