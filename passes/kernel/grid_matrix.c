@@ -526,13 +526,21 @@ static int list_joined(struct tgc *t, const struct shape *s, int store, struct w
     return n;
 }
 
-/* The form with known factors by terms, which is preferred, and as it is; with one loop of terms, if its last one is short. */
+static int64_t longest_terms(const struct uop *sum)
+{
+    int64_t most = 0;
+    for (int i = 1; i < sum->nsrc; i++)
+        most = range_fixed_size(sum->src[i]) > most ? range_fixed_size(sum->src[i]) : most;
+    return most;
+}
+
+/* The form with known factors by terms, which is preferred, and as it is; with one loop of terms, if all of them are short. */
 static int add_forms(struct tgc *t, const struct shape *form, int store, struct shape *to)
 {
     enum { TERMS_SHORT = 16 };
     int n = shape_pack(t, form, store, true, gains_by_packing, to);
     to[n++] = *form;
-    return n + (form->x.last_terms < TERMS_SHORT && shape_join_terms(t, &to[0], store, &to[n]));
+    return n + (longest_terms(form->x.m.reduce) < TERMS_SHORT && shape_join_terms(t, &to[0], store, &to[n]));
 }
 
 /* Of the product as it is, and with its sum's longest loop innermost, the tiles that cost least by any instruction, best first;

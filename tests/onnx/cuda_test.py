@@ -158,6 +158,9 @@ weight %w : f16[{c}, {c}, 3, 3] = normal(std=0.1, seed=2)
 %d = relu(%c)
 output %d as "y"
 """
+# a lone convolution of halves, as its caller has it
+WINDOW = ("tg 1\ninput %x : f16[2, {c}, {h}, {w}]\nweight %w : f16[{o}, {c}, {size}, {size}] = normal(std=0.05, seed=1)\n"
+          "%y = conv2d(%x, %w) {{padding={padding}, stride={stride}}}\noutput %y\n")
 MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f16"),
             ("bf16", GEMM.format(dtype="bf16", m=64, n=64, k=128), (), "m16n8k16_bf16"),
             ("tf32", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--math=tf32",), "m16n8k8_tf32"),
@@ -166,6 +169,8 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f
             ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=17), (), "m16n8k16_f16"),
             ("one row", GEMM.format(dtype="f16", m=1, n=67, k=40), (), None),
             ("batches, both across", ACROSS.format(dtype="f16", m=33, n=40, k=48), (), "m16n8k16_f16"),
+            ("3x3, channels outside", WINDOW.format(c=48, o=40, size=3, h=13, w=13, stride=1, padding=1), (), "m16n8k16_f16"),
+            ("7x7, 3 channels", WINDOW.format(c=3, o=32, size=7, h=30, w=30, stride=2, padding=3), (), "m16n8k16_f16"),
             ("convolution", CONVOLUTIONS.format(n=28, c=64), ("--vectors=always",), "m16n8k16_f16"),
             ("bytes", BYTES.format(dtype="u8"), (), "m16n8k32_u8i8"),
             ("bytes with signs", BYTES.format(dtype="i8"), (), "m16n8k32_i8"),
