@@ -218,6 +218,17 @@ static void put_arguments(struct text *out, const struct gpu_intrinsic *f, bool 
     }
 }
 
+/* Rows whose modes differ are one intrinsic. */
+static void declare_once(struct text *out, const struct gpu_intrinsic *f)
+{
+    struct text line = {.t = out->t};
+    text_printf(&line, "declare %s @llvm.amdgcn.%s(", f->sums, f->name);
+    put_arguments(&line, f, false);
+    text_puts(&line, ")\n");
+    if (!out->s || !strstr(out->s, line.s))
+        text_puts(out, line.s);
+}
+
 static void put_function(struct text *out, const struct matrix_row *r, const struct gpu_intrinsic *f)
 {
     struct text result = {.t = out->t};
@@ -225,9 +236,8 @@ static void put_function(struct text *out, const struct matrix_row *r, const str
     for (int i = 0; i < nsum; i++)
         text_printf(&result, "%s%s", i ? ", " : "{ ", f->sum);
     text_puts(&result, " }");
-    text_printf(out, "declare %s @llvm.amdgcn.%s(", f->sums, f->name);
-    put_arguments(out, f, false);
-    text_printf(out, ")\ndefine linkonce_odr hidden %s @gpu.%s(", result.s, r->text);
+    declare_once(out, f);
+    text_printf(out, "define linkonce_odr hidden %s @gpu.%s(", result.s, r->text);
     put_parameters(out, r, f->sum);
     text_puts(out, ") alwaysinline convergent nounwind {\n");
     put_vector(out, 'a', "i32", words);

@@ -156,6 +156,19 @@ def bytes_by_words(tgc, folder, arch):
         expect(found and all(re.fullmatch(wanted, word) for word in found), f"{compiler}: {found}")
 
 
+def rows_of_one_intrinsic(tgc, folder):
+    """Bytes with signs and without in one program: LLVM has one intrinsic for the rows of both."""
+    T.scratch(folder)
+    text = BYTES.format(dtype="i8")
+    both = text.replace('output %c as "c"', "").replace("%ai = cast(%a)", "input %u : u8[40, 128]\n%ui = cast(%u) {to=i32}\n%ai = cast(%a)")
+    (folder / "net.tg").write_text(f'{both}%d = matmul(%ui, %wi)\n%e = add(%c, %d)\noutput %e as "e"\n')
+    for arch in ("gfx1100", "gfx1201"):
+        check_llvm(tgc, folder / "net.tg", folder / arch, arch)
+        rows = set(re.findall(r"@gpu\.(wmma\w+)\(", (folder / arch / "m.ll").read_text()))
+        expect(len(rows) == 2, f"{arch}: {rows}")
+        compile_by(tgc, folder / "net.tg", folder / arch, "llvm", arch)
+
+
 def several_architectures(tgc, folder):
     """Kernels for several architectures have the instructions that all of them have."""
     T.scratch(folder)
@@ -383,6 +396,7 @@ def main():
         for arch in ROWS if name == "many heads" else ("gfx1201",):
             suite.add(f"attention by matrices: {name}, {arch}", matrices, tgc, scratch / f"attention{number}-{arch}", arch, text, options, dtype,
                       slow=(name, arch) not in (("many heads", "gfx942"), ("in a window", "gfx1201")))
+    suite.add("matrices: rows of one intrinsic", rows_of_one_intrinsic, tgc, scratch / "one_intrinsic")
     suite.add("matrices: several architectures", several_architectures, tgc, scratch / "several")
     suite.add("matrices: lanes that diverge", lanes_that_diverge, tgc, scratch / "diverge")
     for version, arch in ((14, "gfx90a"), (15, "gfx1100")):
