@@ -269,7 +269,7 @@ enum code {
     CODE_RAMP,
     CODE_SKIP_UNLESS,
     CODE_BARRIER,
-    CODE_MBAR,                   /* by op: MBAR_INIT, MBAR_ARRIVE, MBAR_WAIT */
+    CODE_MBAR,                   /* by op: MBAR_INIT, MBAR_ARRIVE, MBAR_RELEASE, MBAR_WAIT */
     CODE_BULK,
     CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind the end of the phase */
     CODE_TAKE,                   /* likewise: another thread's value */
@@ -345,7 +345,8 @@ struct linear_eval {
     int thread, threads;         /* of the block */
     int phase;                   /* barriers that were passed */
     union scalar offered[2];     /* in this phase and the one before, by the last bit of its number */
-    int pc;                      /* where it goes on: behind a barrier, or at the end */
+    int pc;                      /* where it goes on: behind a barrier, at one in memory, or at the end */
+    bool polls, went;            /* it waits at one in memory; it had come from elsewhere */
     struct uop *const *program; int nprogram, at;    /* what is compiled, and how far */
 };
 
@@ -359,7 +360,8 @@ void eval_linear_load(struct linear_eval *e, const struct linstr *in);
 void eval_linear_store(struct linear_eval *e, const struct linstr *in);
 void eval_linear_transfer(struct linear_eval *e, const struct linstr *in);
 void eval_linear_gather(struct linear_eval *e, const struct linstr *in);
-void eval_linear_mbar(struct linear_eval *e, const struct linstr *in);
+/* false: the thread waits for what others have still to do. */
+bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in);
 void eval_linear_bulk(struct linear_eval *e, const struct bulk *b);
 
 #endif

@@ -209,12 +209,14 @@ static int64_t loop_bound(const struct linear_eval *e, const struct linstr *in, 
                           : n * end;
 }
 
-/* Up to the next barrier, or to the end. */
+/* Up to the next barrier, to one in memory whose phase has not ended, or to the end. */
 static bool run(struct linear_eval *e)
 {
     int pc = e->pc;
+    int64_t n = 0;
     for (e->pc = e->ncode; pc < e->ncode && !e->failed;) {
         const struct linstr *in = &e->code[pc++];
+        n++;
         if (e->budget >= 0 && e->budget-- == 0)
             return false;
         check_set(e, in);
@@ -305,8 +307,12 @@ static bool run(struct linear_eval *e)
             e->phase++;
             return true;
         case CODE_MBAR:
-            eval_linear_mbar(e, in);
-            break;
+            if (eval_linear_mbar(e, in))
+                break;
+            e->pc = pc - 1;
+            e->polls = true;
+            e->went = n > 1;
+            return true;
         case CODE_BULK:
             eval_linear_bulk(e, &e->bulk[in->target]);
             break;
@@ -320,16 +326,38 @@ static bool run(struct linear_eval *e)
     return !e->failed;
 }
 
+/* All threads of the block up to the next barrier of theirs. Those that wait at one in memory go on when others have gone on. */
+static bool run_phase(struct linear_eval *e)
+{
+    bool ok = true, went = true;
+    int polling = e->threads;
+    for (int i = 0; i < e->threads; i++)
+        e[i].polls = true;
+    while (ok && polling > 0) {
+        if (!went)
+            TGC_BUG(e->t, "%d threads wait for phases that do not end", polling);
+        polling = 0, went = false;
+        for (int i = 0; i < e->threads && ok; i++) {
+            if (!e[i].polls)
+                continue;
+            e[i].polls = false, e[i].went = true;
+            ok = run(&e[i]);
+            polling += e[i].polls;
+            went |= e[i].went;
+        }
+    }
+    return ok;
+}
+
 /* All threads of the block, phase by phase. */
 static bool run_block(struct linear_eval *e)
 {
-    bool ok = true;
+    bool ok;
     do {
-        for (int i = 0; i < e->threads && ok; i++) {
-            ok = run(&e[i]);
-            if (ok && e[i].pc != e[0].pc)
+        ok = run_phase(e);
+        for (int i = 0; i < e->threads && ok; i++)
+            if (e[i].pc != e[0].pc)
                 TGC_BUG(e->t, "threads of a block are at different barriers");
-        }
     } while (ok && e->pc < e->ncode);
     return ok;
 }

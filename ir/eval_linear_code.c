@@ -342,7 +342,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_MATRIX:
         compile_matrix(e, u);
         break;
-    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:
+    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT:
         emit(e, (struct linstr){.code = CODE_MBAR, .op = u->op, .bits = u->arg.i, .memory = memory_of(e, u)}, u, 1);
         break;
     case OP_BULK:

@@ -150,19 +150,20 @@ static int64_t *barrier_at(struct linear_eval *e, int memory, int64_t i)
     return &m->data[i].i;
 }
 
-/* A thread that waits for what another one has still to do would go on later; passes make none. */
-void eval_linear_mbar(struct linear_eval *e, const struct linstr *in)
+/* Of a wave's threads the last one arrives, behind the others. */
+bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in)
 {
     if (in->op == OP_MBAR_INIT) {
         for (int64_t i = 0; i < e->memory.v[in->memory].nelem && e->thread == 0; i++)
             *barrier_at(e, in->memory, i) = mbar_begin(in->bits);
-        return;
+        return true;
     }
     int64_t *bar = barrier_at(e, in->memory, e->reg[in->src[0]].i);
     if (in->op == OP_MBAR_ARRIVE)
         *bar = mbar_arrive(*bar, in->bits);
-    else if (!mbar_has_ended(*bar, e->reg[in->src[1]].i))
-        TGC_BUG(e->t, "thread %d waits for a phase of parity %lld that does not end", e->thread, (long long)e->reg[in->src[1]].i);
+    else if (in->op == OP_MBAR_RELEASE && (e->thread + 1) % RELEASE_LANES(in->bits) == 0)
+        *bar = mbar_arrive(*bar, 0);
+    return in->op != OP_MBAR_WAIT || mbar_has_ended(*bar, e->reg[in->src[1]].i);
 }
 
 /* What arrives is there at once. */
@@ -189,9 +190,8 @@ void eval_linear_bulk(struct linear_eval *e, const struct bulk *b)
             scalar_store(from->buffer->dtype, &bits, v);
             v.i = bits;
         }
-        touch(e, to, at, true);
         if (to->touch)
-            to->touch[at].writer = 0;        /* who reads it has waited, or not: the emulated device finds that */
+            to->touch[at] = (struct touched){0};         /* who reads it has waited, or not: the emulated device finds that */
         to->data[at] = v;
     }
     *bar = mbar_complete(*bar, n * (int64_t)dtype_nbytes(to->buffer->dtype));

@@ -200,14 +200,17 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_COPY: case OP_PUT:
         text_printf(out, " {lanes=%d}", COPY_LANES(bits));
         break;
-    case OP_WAIT:
+    case OP_MBAR_RELEASE:
+        text_printf(out, " {lanes=%d, n=%d}", RELEASE_LANES(bits), RELEASE_GROUPS(bits));
+        break;
+    case OP_WAIT: case OP_MATRIX_WAIT:
         text_printf(out, " {id=%d, n=%d}", WAIT_ID(bits), WAIT_GROUPS(bits));
         break;
     case OP_ACC:
     case OP_GUARD:
     case OP_BARRIER:
     case OP_COMMIT:
-    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
+    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT:
         text_printf(out, " {id=%lld}", bits);
         break;
     default:

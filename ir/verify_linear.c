@@ -508,6 +508,10 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     case OP_BARRIER: case OP_PUBLISH: case OP_MATRIX_COMMIT:
         check_meeting(l, u);
         return;
+    case OP_MBAR_RELEASE:
+        check_meeting(l, u);
+        check_barriers(l, u, 0);
+        return;
     case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:
         check_barriers(l, u, 0);
         return;

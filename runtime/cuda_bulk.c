@@ -46,6 +46,19 @@ static inline void mbar_arrive(uint64_t *bar, unsigned nbytes)
 #endif
 }
 
+//@ cuda_mbar_release cuda_shared_address
+/* Behind what all threads of a warp have done one of them arrives. */
+static inline void mbar_release(uint64_t *bar)
+{
+#ifdef TGC_BULK_MODEL
+    TGC_BULK_MODEL(release, bar);
+#else
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+#endif
+}
+
 //@ cuda_mbar_wait cuda_shared_address
 /* Waits until the phase of this parity has ended. */
 static inline void mbar_wait(uint64_t *bar, unsigned parity)

@@ -108,13 +108,14 @@ static inline void matrix_commit()
 }
 
 //@ cuda_matrix_wait cuda_hold_sums
-/* All products are in the sums. */
-template <class... T> static inline void matrix_wait(T &...sum)
+/* All products but those of the n newest groups are in the sums. */
+template <int n, class... T> static inline void matrix_wait(T &...sum)
 {
 #ifdef TGC_PRODUCTS_MODEL
-    TGC_PRODUCTS_MODEL("wait", 0, 0, 0);
+    const uint64_t left[2] = {n, 0};
+    TGC_PRODUCTS_MODEL("wait", 0, left, 0);
 #elif defined __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory");
     hold_sums(sum...);
 #endif
 }

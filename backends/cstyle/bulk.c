@@ -3,6 +3,7 @@
  *      mbar_arrive(&bar[0], 16384);
  *      bulk_copy(&tile[at], &map, &bar[0], column, row);
  *      mbar_wait(&bar[0], 0);
+ *      mbar_release(&empty[0]);
  *
  * The functions are pieces of runtime/ in the device's language. What is copied says a tensor map, a parameter.
  */
@@ -54,6 +55,10 @@ void bulk_write(struct writer *w, const struct uop *u)
         call(w, "mbar_init", mem_printf(w->t, "%s, %lld, %lld", at, (long long)b->dim[0]->vmax, (long long)u->arg.i));
     else if (u->op == OP_MBAR_ARRIVE)
         call(w, "mbar_arrive", mem_printf(w->t, "%s, %lld", at, (long long)u->arg.i));
+    else if (u->op == OP_MBAR_RELEASE && RELEASE_LANES(u->arg.i) > 1)
+        call(w, "mbar_release", at);
+    else if (u->op == OP_MBAR_RELEASE)
+        call(w, "mbar_arrive", mem_printf(w->t, "%s, 0", at));
     else
         call(w, "mbar_wait", mem_printf(w->t, "%s, %s", at, src[2].s));
 }

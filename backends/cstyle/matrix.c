@@ -62,5 +62,8 @@ void matrix_group(struct writer *w, const struct uop *u)
     struct text args = {.t = w->t};
     for (int k = 0; k < u->nsrc; k++)
         text_printf(&args, "%s%s", k ? ", " : "", writer_value(w, u->src[k])->array);
-    writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, op_name(u->op), args.s ? args.s : "", 'I').s), false);
+    struct expr call = expr_call(w->p, op_name(u->op), args.s ? args.s : "", 'I');
+    if (u->op == OP_MATRIX_WAIT)
+        call.s = mem_printf(w->t, "matrix_wait<%d>(%s)", WAIT_GROUPS(u->arg.i), args.s);
+    writer_put(w, mem_printf(w->t, "%s;", call.s), false);
 }

@@ -697,14 +697,17 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_COPY: case OP_PUT:
         *bits = a->lanes;
         return is_between(a->lanes, 1, COPY_NBYTES_MOST);
-    case OP_WAIT:
+    case OP_MBAR_RELEASE:
+        *bits = RELEASE_BITS(a->n, a->lanes);
+        return is_between(a->n, 0, RING_MAX) && is_between(a->lanes, 1, 1024);
+    case OP_WAIT: case OP_MATRIX_WAIT:
         *bits = WAIT_BITS(a->n, a->id);
         return is_between(a->n, 0, RING_MAX) && is_between(a->id, 0, ID_MAX);
     case OP_ACC:
     case OP_GUARD:
     case OP_BARRIER:
     case OP_COMMIT:
-    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
+    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT:
         *bits = a->id;
         return is_between(a->id, 0, ID_MAX);
     default:

@@ -287,6 +287,13 @@ static int64_t registers_of(const struct matrix_choice *c, const struct wave_til
            (early ? w->step * (side_of(c, w, 0) + side_of(c, w, 1)) / threads_of(c, w) : 0);
 }
 
+/* Copies leave local memory to others; of boxes a block may have as many as there is room for, beside their barriers. */
+static bool copies_have_room(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t nbytes = copied_nbytes(t, c, w), most = device_local_nbytes(t);
+    return w->by.how == TRANSFER_BULK ? nbytes + BULK_MEMORY_ALIGNED <= most : 4 * nbytes <= 3 * most;
+}
+
 static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     const struct device_row *d = t->device;
@@ -295,7 +302,7 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
     int64_t own = reads_copies(c) ? d->registers * d->group / threads : d->registers;
     own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
     int64_t registers = registers_of(c, w);
-    return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && 2 * copied_nbytes(t, c, w) <= 3 * device_local_nbytes(t) / 2 &&
+    return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && copies_have_room(t, c, w) &&
            (outer_steps(c) > 1 || w->step < c->nk) && w->step * side_of(c, w, 0) % threads == 0 && w->step * side_of(c, w, 1) % threads == 0 &&
            steps_of(c, w) >= (double)w->by.parts && comes(t, c, w);
 }
@@ -338,7 +345,7 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
         copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
                   (threads * (double)width_of(c, w, side));
     double products = apart ? (double)(w->tiles[0] * w->tiles[1]) : 0;
-    double barriers = RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
+    double barriers = w->by.how == TRANSFER_BULK ? 0 : RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
     double arithmetic = 2 * rows * columns * k / c->gflops, fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
     struct grid_work work = {
         .blocks = blocks, .threads = threads, .apart = apart, .steps = steps, .ahead = w->by.parts - 1,

@@ -18,10 +18,12 @@
  *
  *      in bulk:                               thread 0: of steps 0 .. n - 2: expect their bytes, copy boxes
  *                                             for k
- *                                               wait until the bytes of part k % n are there
- *                                               barrier
- *                                               thread 0, if k + n - 1 is a step: expect, copy boxes
+ *                                               wait until the bytes of part k % n are there: it is full
  *                                               sum += copy[k % n] ...
+ *                                               release part (k + n - 1) % n, which step k - 1 has read
+ *                                               thread 0, if k + n - 1 is a step:
+ *                                                 wait until all waves have released it: it is empty
+ *                                                 expect, copy boxes
  *
  *      of whole operands, asynchronously:     copy[0], commit, ... copy[n - 2], commit
  *      for block (a band)                     for block
@@ -32,7 +34,9 @@
  *
  * Software pipelining (Lam, PLDI 1988). The part that is stored was read last before the barrier, which
  * also says that the other threads' copies are there: each of them has waited for its own. Each thread
- * copies its own elements, so that its registers hold them meanwhile. Through registers the last
+ * copies its own elements, so that its registers hold them meanwhile. In bulk no thread waits for all others: barriers in
+ * memory tell of each part when it is full, and when it is empty. A part is released a step late, so that products that
+ * are added behind the threads' backs go on meanwhile (products.c). Through registers the last
  * step loads itself again, so that no thread has a branch of its own. Behind the last steps groups are empty, so
  * that each step waits for as many. Steps that are several nested loops are numbered in their order, by k.
  * opts_pipeline.c has the conditions.
@@ -57,7 +61,7 @@ struct steps {
     struct of_step { struct uop *store, *acc, *at, *turn[LOOPS], *own[LOOPS], *thread; int nturn; } copy[LOOPS];
     int ncopy;
     struct kernel *kernel;
-    struct uop *barriers;        /* in bulk: one of each part */
+    struct uop *full, *empty;    /* in bulk: barriers of each part: its bytes are there; all waves have read it */
     struct box box[LOOPS];       /* by copy */
 };
 
@@ -350,7 +354,7 @@ static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, i
     map_step(s, &by, n);
     src[BULK_TO] = memory;
     src[BULK_OFFSET] = sym_addi(t, sym_muli(t, part, part_of(memory)), panel * to->panel);
-    src[BULK_BARRIERS] = s->barriers;
+    src[BULK_BARRIERS] = s->full;
     src[BULK_NUMBER] = part;
     src[BULK_FROM] = b->memory;
     src[BULK_FIRST] = uop_int(t, b->first);
@@ -368,7 +372,7 @@ static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, i
 
 static void write_boxes(struct steps *s, struct uop *n, struct uop *part)
 {
-    struct uop *src[2] = {s->barriers, part};
+    struct uop *src[2] = {s->full, part};
     int64_t nbytes = 0;
     for (int i = 0; i < s->ncopy; i++)
         nbytes += s->box[i].nelem * (int64_t)dtype_nbytes(uop_buffer_of(s->copy[i].store->src[0])->dtype);
@@ -392,10 +396,38 @@ static void read_boxes(struct steps *s)
                       &s->box[i], &why))
             TGC_BUG(s->e->t, "what comes in bulk is no box: %s", why);
     }
+}
+
+static struct uop *new_barriers(struct steps *s)
+{
     struct buffer *b = kernel_new_scratch(s->e->t, s->kernel, DTYPE_U64, s->parts);
     b->is_local = true;
     b->nbytes = (size_t)s->parts * dtype_nbytes(DTYPE_U64);      /* what only this program has is in no AST */
-    s->barriers = uop_buffer(s->e->t, b);
+    return uop_buffer(s->e->t, b);
+}
+
+/* The block's threads. */
+static int64_t count_threads(const struct steps *s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->first; i++)
+        if (range_is_item(s->e->in[i]) && expand_find_end(s->e, i) > s->first)
+            n = sat_mul(n, range_fixed_size(s->e->in[i]));
+    return n;
+}
+
+/* Begins the barriers: of a full part one thread arrives, of an empty one each wave does. Returns a wave's threads. */
+static int begin_barriers(struct steps *s)
+{
+    struct expander *e = s->e;
+    int64_t threads = count_threads(s), lanes = e->t->device ? e->t->device->wave : 1;
+    lanes = threads % lanes ? 1 : lanes;
+    s->full = new_barriers(s);
+    s->empty = new_barriers(s);
+    push_statement(e, OP_MBAR_INIT, &s->full, 1, 1);
+    push_statement(e, OP_MBAR_INIT, &s->empty, 1, threads / lanes);
+    push_id(e, OP_BARRIER, e->next_acc++);
+    return (int)lanes;
 }
 
 static void write_in_bulk(struct steps *s)
@@ -403,24 +435,25 @@ static void write_in_bulk(struct steps *s)
     struct expander *e = s->e;
     struct tgc *t = e->t;
     struct uop *step = step_number(s), *parts = uop_int(t, s->parts), *ahead = sym_addi(t, step, s->parts - 1),
-               *first = sym_lt(t, s->thread, uop_int(t, 1)), *part = sym_mod(t, step, parts);
+               *first = sym_lt(t, s->thread, uop_int(t, 1)), *part = sym_mod(t, step, parts), *other = sym_mod(t, ahead, parts),
+               *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2));
     read_boxes(s);
-    push_statement(e, OP_MBAR_INIT, &s->barriers, 1, 1);
-    push_id(e, OP_BARRIER, e->next_acc++);
+    int lanes = begin_barriers(s);
     struct uop *guard = open_guard(e, first);
     for (int k = 0; k < s->parts - 1; k++)
         write_boxes(s, uop_int(t, k), uop_int(t, k));
     close_guard(e, guard);
     for (int i = s->first; i < s->begin; i++)
         copy(e, e->in[i]);
-    struct uop *wait[3] = {s->barriers, part, sym_mod(t, sym_div(t, step, parts), uop_int(t, 2))};
-    push_statement(e, OP_MBAR_WAIT, wait, 3, 0);
-    copy(e, e->in[s->begin]);
-    guard = open_guard(e, sym_and(t, first, sym_lt(t, ahead, uop_int(t, s->count))));
-    write_boxes(s, ahead, sym_mod(t, ahead, parts));
-    close_guard(e, guard);
+    struct uop *until_full[3] = {s->full, part, parity}, *until_empty[3] = {s->empty, other, parity};
+    push_statement(e, OP_MBAR_WAIT, until_full, 3, 0);
     for (int i = s->second + 1; i < s->end; i++)
         write_other(s, e->in[i], part);
+    push_statement(e, OP_MBAR_RELEASE, until_empty, 2, RELEASE_BITS(1, lanes));
+    guard = open_guard(e, sym_and(t, first, sym_lt(t, ahead, uop_int(t, s->count))));
+    push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
+    write_boxes(s, ahead, other);
+    close_guard(e, guard);
 }
 
 /* -------------------------------------------------------------------------------- through registers */

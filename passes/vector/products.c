@@ -14,7 +14,15 @@
  * Loops that have nothing but products are one group, unrolled. It begins as early as may be, behind the barrier, and is
  * waited for as late as may be: before its sums are read, before a barrier, and before the loop around it turns. So
  * copies around it run meanwhile; what they store the group does not read, since else a barrier stood between, as
- * threads are not assumed to be in step.
+ * threads are not assumed to be in step. Before a part of a copy is released that groups but the newest have read, these
+ * are waited for, and the newest goes on while the loop turns; the last one is waited for behind the loops:
+ *
+ *      for k                                  for k
+ *        wait until part k % n is full          wait until part k % n is full
+ *        for part: sum += a[..] b[..]           begin · for part: sum += a[..] b[..] · commit
+ *                                               wait for all but the newest
+ *        release part (k - 1) % n               release part (k - 1) % n
+ *                                             wait
  * What threads have stored to panels is published before the next barrier.
  */
 #include "passes/analysis/nest.h"
@@ -25,6 +33,8 @@ struct products {
     struct uop *const *in; int nin;
     struct uop **out; int nout; size_t cap;
     int next_id;
+    int nloop;                   /* loops of a thread that are open */
+    struct uop **flying; int nflying;    /* sums whose newest group is waited for behind them */
 };
 
 static bool is_product(const struct uop *u)
@@ -121,6 +131,25 @@ static void put(struct products *p, enum op op, struct uop *const *sum, int n)
     push(p, uop_intern(p->t, op, DTYPE_VOID, sum, n, (union arg){.i = p->next_id++}));
 }
 
+/* Waits for all groups of these sums' products but the `left` newest. */
+static void put_wait(struct products *p, struct uop **sum, int n, int left)
+{
+    push(p, uop_intern(p->t, OP_MATRIX_WAIT, DTYPE_VOID, sum, n, (union arg){.i = WAIT_BITS(left, p->next_id++)}));
+    p->flying = left ? sum : NULL;
+    p->nflying = left ? n : 0;
+}
+
+/* Counts the loops of a thread; behind the outermost one nothing is under way. */
+static void count_loops(struct products *p, const struct uop *u)
+{
+    const struct uop *r = u->op == OP_END ? u->src[0] : u;
+    if (r->op != OP_RANGE || RANGE_WORKER(r->arg.i) != WORKER_EACH)
+        return;
+    p->nloop += u->op == OP_END ? -1 : 1;
+    if (p->nloop == 0 && p->nflying)
+        put_wait(p, p->flying, p->nflying, 0);
+}
+
 /* Whether threads have stored to panels since the last barrier before `at`, in this turn of its loops or the one before. */
 static bool has_stored(const struct products *p, int at)
 {
@@ -202,7 +231,8 @@ static int put_group(struct products *p, int from, int to)
     while (next < p->nin && !closes(p->in[next]) && may_pass(p, next, behind(p, next), sum, n))
         for (int end = behind(p, next); next < end; next++)
             push(p, p->in[next]);
-    put(p, OP_MATRIX_WAIT, sum, n);
+    bool released = next < p->nin && p->in[next]->op == OP_MBAR_RELEASE && p->nloop > 0;
+    put_wait(p, sum, n, released ? RELEASE_GROUPS(p->in[next]->arg.i) : 0);
     return next;
 }
 
@@ -224,7 +254,8 @@ static void place_products(struct tgc *t, struct uop ***linear, int *nlinear)
         }
         if (p.in[i]->op == OP_BARRIER && has_stored(&p, i))
             put(&p, OP_PUBLISH, NULL, 0);
-        push(&p, p.in[i++]);
+        push(&p, p.in[i]);
+        count_loops(&p, p.in[i++]);
     }
     if (any)
         *linear = p.out, *nlinear = p.nout;

@@ -6,14 +6,15 @@
  *      wait    their phase has ended, which it does when all have arrived that it counts, and all bytes have been
  *              sent that it expects. So who reads without waiting, or waits for another phase, is found.
  *
- * A copy is a write of who starts it, so one that nothing orders with who reads is a race.
+ * A copy is a write of who starts it, so one that nothing orders with who reads is a race. What orders them: a wave arrives
+ * behind its own barrier, its number tells what it had done, and who waits for the phase knows that from then on.
  */
 #include "emulator.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BARRIERS = 64, MOST_COPIES = 256 };
+enum { MOST_BARRIERS = 64, MOST_COPIES = 256, MOST_ITEMS = 1024, MOST_WAVES = 32 };
 
 struct sent { unsigned char *to, *bytes; size_t nbytes; struct memory *memory; };
 struct barrier {
@@ -22,13 +23,16 @@ struct barrier {
     int64_t expected;            /* bytes, less those that were sent */
     struct sent sent[MOST_COPIES];
     int nsent;
+    uint32_t arrived[MOST_WAVES], ended[MOST_WAVES]; /* what who has arrived knows of each wave; in the phase that has ended last */
 };
 /* Those of the block that runs. */
 static struct barrier barrier[MOST_BARRIERS];
 static int nbarrier;
+static uint32_t known[MOST_ITEMS][MOST_WAVES]; /* by work-item, of each wave: what it had done before its barrier of this number */
 
 API void emulator_bulk_init(uint64_t *at, int n, unsigned count);
 API void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
+API void emulator_bulk_release(uint64_t *at);
 API void emulator_bulk_wait(uint64_t *at, unsigned parity);
 API void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 
@@ -52,6 +56,8 @@ void bulk_begin_block(void)
 {
     for (int i = 0; i < nbarrier; i++)
         forget(&barrier[i]);
+    if (nbarrier)
+        memset(known, 0, sizeof known);
     nbarrier = 0;
 }
 
@@ -106,9 +112,16 @@ static bool end_phase(struct barrier *b)
         }
     }
     forget(b);
+    memcpy(b->ended, b->arrived, sizeof b->ended);
     b->missing = b->count;
     b->phase++;
     return true;
+}
+
+static void tell(uint32_t *whom, const uint32_t *what)
+{
+    for (int i = 0; i < MOST_WAVES; i++)
+        whom[i] = what[i] > whom[i] ? what[i] : whom[i];
 }
 
 void emulator_bulk_arrive(uint64_t *at, unsigned nbytes)
@@ -121,6 +134,24 @@ void emulator_bulk_arrive(uint64_t *at, unsigned nbytes)
         fail("more threads arrive than the barrier in memory counts, or bytes of its phase are still missing");
     b->missing--;
     b->expected += nbytes;
+    tell(b->arrived, known[launch_now()->now->in_block % MOST_ITEMS]);
+}
+
+void emulator_bulk_release(uint64_t *at)
+{
+    const struct item *item = launch_now()->now;
+    const uint32_t wave = item->in_block / launch_now()->nsubgroup;
+    item_wait(true, 1, NULL);
+    if (item->in_block % launch_now()->nsubgroup)
+        return;
+    if (wave < MOST_WAVES)
+        known[item->in_block % MOST_ITEMS][wave] = item->subphase;
+    emulator_bulk_arrive(at, 0);
+}
+
+bool bulk_orders(const struct item *item, uint32_t wave, uint32_t subphase)
+{
+    return nbarrier && wave < MOST_WAVES && subphase < known[item->in_block % MOST_ITEMS][wave];
 }
 
 bool bulk_has_ended(const uint64_t *at, unsigned parity)
@@ -144,9 +175,10 @@ void bulk_report_stuck(const struct launch *l, const struct item *item)
 
 void emulator_bulk_wait(uint64_t *at, unsigned parity)
 {
-    (void)find(at);
+    const struct barrier *b = find(at);
     if (!bulk_has_ended(at, parity))
         item_poll(at, parity);
+    tell(known[launch_now()->now->in_block % MOST_ITEMS], b->ended);
 }
 
 /* The place of the byte at `at`: chunks of 16 bytes are exchanged by the bits of their address above 128. */
@@ -207,6 +239,7 @@ void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const
         fail("a box begins at no multiple of 128 bytes, or is no whole number of them");
     if (b->nsent == MOST_COPIES)
         fail("more copies are on their way than the emulator knows");
+    products_replaced(launch_now(), to, nbytes);
     shadow_access(to, nbytes, ACCESS_WRITE);
     struct memory *memory = shadow_memory(to);
     if (!memory)

@@ -308,6 +308,9 @@ void bulk_begin_block(void);
 bool bulk_end_block(void);
 /* Whether the phase of this parity has ended. */
 bool bulk_has_ended(const uint64_t *at, unsigned parity);
+/* Whether what a wave of the block has done before its barrier of this number is before what the work-item does now: barriers in
+ * memory have told it. */
+bool bulk_orders(const struct item *item, uint32_t wave, uint32_t subphase);
 /* Says what the work-item waits for, which does not come. */
 void bulk_report_stuck(const struct launch *l, const struct item *item);
 
@@ -423,5 +426,7 @@ void products_reset(struct launch *l);
 void products_stored(struct launch *l, const struct memory *m);
 void products_barrier(struct launch *l, const struct item *item);
 void products_end(struct launch *l, const struct item *item);
+/* Of bytes that an engine is about to replace: whether a unit still reads them, which is reported. */
+void products_replaced(struct launch *l, const void *at, size_t nbytes);
 
 #endif

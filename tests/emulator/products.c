@@ -9,7 +9,7 @@
  * the bits of the address above them. The factors are read when a product is issued, and once more when it is waited for:
  * bytes that nobody wrote, or that another work-item writes meanwhile, are found as any. Until then its sums are no
  * numbers. What was stored by work-items must have been published before the barrier, since the unit reads by another
- * way than they store.
+ * way than they store; and an engine must not replace what products read that are under way.
  */
 #include "emulator.h"
 
@@ -24,7 +24,7 @@ struct factor { uint64_t bits, across; };
 struct product { const struct matrix_row *row; void *sum; struct factor factor[2]; };
 struct products {
     struct product product[MOST];
-    int n, committed;
+    int n, group[MOST], ngroup; /* behind the last product of each group that was committed */
     struct saved { void *sum; uint32_t value[MOST_SUMS]; } saved[MOST]; /* what sums were before */
     int nsaved;
     bool has_begun;
@@ -47,7 +47,7 @@ void products_reset(struct launch *l)
 {
     for (uint32_t i = 0; l->products && i < l->nitem; i++) {
         struct products *p = &l->products[i];
-        p->n = p->committed = p->nsaved = 0;
+        p->n = p->ngroup = p->nsaved = 0;
         p->has_begun = false;
         p->issued = p->ntold = 0;
         memset(p->stored, 0, sizeof p->stored);
@@ -135,6 +135,34 @@ static void read_factor(struct launch *l, const struct product *p, int part)
         }
 }
 
+/* Whether a factor, whose rows are whole eights of 128 bytes, has any of these bytes of local memory. */
+static bool reaches(const struct product *x, int part, uint32_t from, size_t nbytes)
+{
+    const struct matrix_row *r = x->row;
+    const struct factor *f = &x->factor[part];
+    const uint32_t leading = (uint32_t)(f->bits >> 16 & 0x3fff) << 4, stride = (uint32_t)(f->bits >> 32 & 0x3fff) << 4;
+    const unsigned side = (unsigned)r->size[part], lines = f->across ? (unsigned)r->size[2] : side,
+                   panels = f->across ? (side * matrix_nbytes(r->type[part]) + 127) / 128 : 1;
+    for (unsigned p = 0; p < panels; p++)
+        for (unsigned line = 0; line < lines; line += 8) {
+            const uint32_t at = (((uint32_t)(f->bits & 0x3fff) << 4) + p * leading + line / 8 * stride) & ~(uint32_t)1023;
+            if (((at - from) & ADDRESS) < nbytes || ((from - at) & ADDRESS) < 1024)
+                return true;
+        }
+    return false;
+}
+
+void products_replaced(struct launch *l, const void *at, size_t nbytes)
+{
+    for (uint32_t i = 0; l->products && i < l->nitem; i++)
+        for (int j = 0; j < l->products[i].n; j++)
+            if (reaches(&l->products[i].product[j], A, (uint32_t)(uintptr_t)at & ADDRESS, nbytes) ||
+                reaches(&l->products[i].product[j], B, (uint32_t)(uintptr_t)at & ADDRESS, nbytes)) {
+                wrong(l, "lets memory be replaced that products read which nobody has waited for", "copy");
+                return;
+            }
+}
+
 /* Whether all lanes of the four warps tell the same of their product number `issued`: the first that comes there says it. */
 static void compare(struct launch *l, uint32_t issued, const struct product *p)
 {
@@ -183,34 +211,64 @@ static void issue(struct launch *l, struct products *p, const struct matrix_row 
     save(p, sum, matrix_place(r->layout[SUM], 0, 0, at));
 }
 
-/* All products that were committed are in their sums. */
-static void finish(struct launch *l, struct products *p)
+/* The product is added to its sum. */
+static void add_product(struct launch *l, const struct product *x)
 {
+    const struct matrix_row *r = x->row;
+    const struct memory *m;
     int at[3];
-    for (int i = 0; i < p->nsaved && p->committed == p->n; i++) {
+    read_factor(l, x, A);
+    read_factor(l, x, B);
+    for (int i = 0, n = matrix_place(r->layout[SUM], 0, 0, at); i < n; i++) {
+        (void)matrix_place(r->layout[SUM], l->now->in_block % GROUP, i, at);
+        for (int k = 0; k < r->size[2]; k++)
+            matrix_add(r, x->sum, i,
+                       matrix_number(r->type[A], element(l, &x->factor[A], matrix_nbytes(r->type[A]), at[0], k, &m), 0) *
+                           matrix_number(r->type[B], element(l, &x->factor[B], matrix_nbytes(r->type[B]), at[1], k, &m), 0));
+    }
+}
+
+/* The products of all groups but the `left` newest are in their sums; those that others are added to are no numbers again. */
+static void finish(struct launch *l, struct products *p, int left)
+{
+    int at[3], ngroup = p->ngroup > left ? p->ngroup - left : 0, ndone = ngroup ? p->group[ngroup - 1] : 0;
+    if ((p->ngroup ? p->group[p->ngroup - 1] : 0) != p->n) {
+        wrong(l, "waits for products that are in no group", "wait");
+        ngroup = p->ngroup, ndone = p->n;
+    }
+    for (int i = 0; i < p->nsaved; i++) {
         const struct product *of = p->product;
         while (of->sum != p->saved[i].sum)
             of++;
         memcpy(of->sum, p->saved[i].value, (size_t)matrix_place(of->row->layout[SUM], 0, 0, at) * sizeof(uint32_t));
     }
-    for (int j = 0; j < p->n && p->committed == p->n; j++) {
-        const struct product *x = &p->product[j];
-        const struct matrix_row *r = x->row;
-        const struct memory *m;
-        read_factor(l, x, A);
-        read_factor(l, x, B);
-        for (int i = 0, n = matrix_place(r->layout[SUM], 0, 0, at); i < n; i++) {
-            (void)matrix_place(r->layout[SUM], l->now->in_block % GROUP, i, at);
-            for (int k = 0; k < r->size[2]; k++)
-                matrix_add(r, x->sum, i,
-                           matrix_number(r->type[A], element(l, &x->factor[A], matrix_nbytes(r->type[A]), at[0], k, &m), 0) *
-                               matrix_number(r->type[B], element(l, &x->factor[B], matrix_nbytes(r->type[B]), at[1], k, &m), 0));
-        }
-    }
-    if (p->committed != p->n)
-        wrong(l, "waits for products that are in no group", "wait");
-    p->n = p->committed = p->nsaved = 0;
+    for (int j = 0; j < ndone; j++)
+        add_product(l, &p->product[j]);
+    p->n -= ndone;
+    p->ngroup -= ngroup;
+    memmove(p->product, p->product + ndone, (size_t)p->n * sizeof *p->product);
+    for (int i = 0; i < p->ngroup; i++)
+        p->group[i] = p->group[i + ngroup] - ndone;
+    p->nsaved = 0;
+    for (int j = 0; j < p->n; j++)
+        save(p, p->product[j].sum, matrix_place(p->product[j].row->layout[SUM], 0, 0, at));
     p->has_begun = false;
+}
+
+/* A warp's lanes wait together. */
+static void wait_for(struct launch *l, struct products *p, int left)
+{
+    item_wait(true, 1, NULL);
+    finish(l, p, left);
+}
+
+static void commit(struct launch *l, struct products *p)
+{
+    if (p->ngroup == MOST) {
+        wrong(l, "commits more groups than are emulated", "commit");
+        launch_abort();
+    }
+    p->group[p->ngroup++] = p->n;
 }
 
 void *emulator_local(uint32_t at)
@@ -228,9 +286,9 @@ void products_do(const char *what, const struct matrix_row *r, void *sum, const 
     else if (!strcmp(what, "begin"))
         p->has_begun = true;
     else if (!strcmp(what, "commit"))
-        p->committed = p->n;
+        commit(l, p);
     else if (!strcmp(what, "wait"))
-        finish(l, p);
+        wait_for(l, p, (int)a[0]);
     else
         memset(p->stored, 0, sizeof p->stored);
 }

@@ -10,7 +10,7 @@
  *
  * Two accesses of different work-items, one of them a write, are ordered if their epochs differ
  * (launches of one queue, or of several that events order), or if they are of one block and of different
- * phases, or of one sub-group and different subphases; all others race. Two readers are enough: of three that are not
+ * phases, or of one sub-group and different subphases, or if barriers in memory order them (bulk.c); all others race. Two readers are enough: of three that are not
  * ordered with a write, two are kept, of different blocks if there are such.
  */
 #define _GNU_SOURCE
@@ -121,6 +121,9 @@ static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t 
         return false;
     const uint64_t parts = ((1u << SUBPHASE_BITS) - 1) * ((uint64_t)1 << (ITEM_BITS + PHASE_BITS));
     const bool same = a % l->nitem / l->nsubgroup == b % l->nitem / l->nsubgroup;
+    const uint32_t count = l->item[a % l->nitem].subphase, ago = (count - (uint32_t)(old >> (ITEM_BITS + PHASE_BITS))) & ((1u << SUBPHASE_BITS) - 1);
+    if (!same && is_local && bulk_orders(l->now, a % l->nitem / l->nsubgroup, count - ago))
+        return false;
     return !same || (old & parts) == (now & parts);
 }
 

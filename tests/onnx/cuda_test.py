@@ -333,7 +333,7 @@ def run_changed(folder, name, change, said):
 
 
 # What is wrong with a kernel, and what the emulated device says of it.
-WRONG_PRODUCTS = [(r"matrix_wait\(acc\);", "", "ends before its products are waited for"),
+WRONG_PRODUCTS = [(r"matrix_wait<0>\(acc\);", "", "ends before its products are waited for"),
                   (r"publish\(\);", "", "unpublished: .* not published, before the barrier"),
                   (r"matrix_begin\(acc\);", "", "without a begin"),
                   (r"matrix_commit\(\);", "", "waits for products that are in no group"),

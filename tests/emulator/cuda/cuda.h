@@ -22,6 +22,7 @@ __attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, v
 void *emulator_local(uint32_t at);
 void emulator_bulk_init(uint64_t *at, int n, unsigned count);
 void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
+__attribute__((convergent, noduplicate)) void emulator_bulk_release(uint64_t *at);
 __attribute__((noduplicate)) void emulator_bulk_wait(uint64_t *at, unsigned parity);
 void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 }
