@@ -28,6 +28,19 @@ int64_t bulk_nelem(const struct uop *u)
     return n;
 }
 
+int bulk_part_axis(const struct uop *u)
+{
+    int part = 0;
+    for (int a = 0; a < bulk_rank(u); a++)
+        part = bulk_axis(u, a).extent > 1 ? a : part;
+    return part;
+}
+
+int64_t bulk_part_extent(const struct uop *u, int a)
+{
+    return bulk_axis(u, a).extent / (a == bulk_part_axis(u) ? BULK_CLUSTER(u->arg.i) : 1);
+}
+
 int64_t bulk_swizzled(int64_t at, int64_t swizzle)
 {
     return swizzle ? at ^ ((at >> 7 & (swizzle / 16 - 1)) << 4) : at;
@@ -36,7 +49,7 @@ int64_t bulk_swizzled(int64_t at, int64_t swizzle)
 const char *bulk_check(const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[BULK_TO]), *from = uop_buffer_of(u->src[BULK_FROM]);
-    const int64_t swizzle = u->arg.i;
+    const int64_t swizzle = BULK_SWIZZLE(u->arg.i);
     if (!to || !from || buffer_space(to) != SPACE_LOCAL || buffer_space(from) == SPACE_LOCAL)
         return "copies from elsewhere than a tensor, or to elsewhere than local memory";
     if (to->dtype != from->dtype && to->dtype != dtype_as_bits(from->dtype))
@@ -59,6 +72,10 @@ const char *bulk_check(const struct uop *u)
     int64_t row = bulk_axis(u, 0).extent * nbytes;
     if (row % BULK_ALIGNED || (swizzle && row > swizzle) || (swizzle && swizzle != 32 && swizzle != 64 && swizzle != 128))
         return "a row of no multiple of 16 bytes, or of more than are swizzled";
+    const int cluster = BULK_CLUSTER(u->arg.i), part = bulk_part_axis(u);
+    if (cluster < 1 || cluster > CLUSTER_MOST || BULK_DIMENSION(u->arg.i) >= GRID_RANK ||
+        (cluster > 1 && (part == 0 || bulk_axis(u, part).extent % cluster || bulk_nelem(u) / cluster * nbytes % BULK_MEMORY_ALIGNED)))
+        return "a box of which no block of a cluster has a part that begins at a multiple of 1024 bytes";
     return NULL;
 }
 
@@ -67,7 +84,7 @@ int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, 
     const int64_t nbytes = (int64_t)dtype_nbytes(uop_buffer_of(u->src[BULK_TO])->dtype);
     int64_t from = u->src[BULK_FIRST]->arg.i;
     bool inside = true;
-    *to = bulk_swizzled(i * nbytes, u->arg.i) / nbytes;
+    *to = bulk_swizzled(i * nbytes, BULK_SWIZZLE(u->arg.i)) / nbytes;
     for (int a = 0; a < bulk_rank(u); a++) {
         struct bulk_axis x = bulk_axis(u, a);
         int64_t at = coordinate[a] + i % x.extent;

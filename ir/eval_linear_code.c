@@ -334,6 +334,7 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_SHUFFLE:
         compile_shuffle(e, u);
         break;
+    case OP_CLUSTER_BARRIER:                          /* blocks run one by one, each with all of a box */
     case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
         break;                                        /* the interpreter's products are there at once */
     case OP_BARRIER:

@@ -155,7 +155,7 @@ bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in)
 {
     if (in->op == OP_MBAR_INIT) {
         for (int64_t i = 0; i < e->memory.v[in->memory].nelem && e->thread == 0; i++)
-            *barrier_at(e, in->memory, i) = mbar_begin(in->bits);
+            *barrier_at(e, in->memory, i) = mbar_begin(MBAR_COUNT(in->bits));
         return true;
     }
     int64_t *bar = barrier_at(e, in->memory, e->reg[in->src[0]].i);

@@ -148,7 +148,7 @@ enum transfer {
     TRANSFER_COUNT
 };
 const char *transfer_name(enum transfer of);
-enum { RING_MAX = 8 };
+enum { RING_MAX = 8, CLUSTER_MOST = 8 };
 struct buffer {
     enum buffer_kind kind;
     enum dtype dtype;
@@ -182,6 +182,8 @@ struct buffer {
      * comes there; 0: it has none */
     int ring;
     enum transfer transfer;
+    /* of a ring in bulk: so many blocks along this dimension of the grid copy the same, each its part to all of them; 0: each for itself */
+    int cluster, cluster_of;
     int64_t panel;               /* is_local: it lies in panels of so many elements (SWIZZLE); 0: it does not */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
@@ -418,9 +420,18 @@ enum { COPY_NBYTES_LEAST = 4, COPY_NBYTES_MOST = 16 };
 #define WAIT_GROUPS(bits) ((int)((bits) & 255))
 #define WAIT_ID(bits) ((int)((bits) >> 8))
 #define WAIT_BITS(n, id) ((int64_t)(n) | (int64_t)(id) << 8)
+/* Blocks of a cluster, which is 1 where each is for itself. */
 #define RELEASE_GROUPS(bits) ((int)((bits) & 255))
-#define RELEASE_LANES(bits) ((int)((bits) >> 8))
-#define RELEASE_BITS(n, lanes) ((int64_t)(n) | (int64_t)(lanes) << 8)
+#define RELEASE_LANES(bits) ((int)((bits) >> 8 & 2047))
+#define RELEASE_CLUSTER(bits) ((int)((bits) >> 20))
+#define RELEASE_BITS(n, lanes, cluster) ((int64_t)(n) | (int64_t)(lanes) << 8 | (int64_t)(cluster) << 20)
+#define MBAR_COUNT(bits) ((int)((bits) & 65535))
+#define MBAR_CLUSTER(bits) ((int)((bits) >> 16))
+#define MBAR_BITS(count, cluster) ((int64_t)(count) | (int64_t)(cluster) << 16)
+#define BULK_SWIZZLE(bits) ((int64_t)((bits) & 255))
+#define BULK_CLUSTER(bits) ((int)((bits) >> 8 & 255))
+#define BULK_DIMENSION(bits) ((int)((bits) >> 16))
+#define BULK_BITS(swizzle, cluster, dimension) ((int64_t)(swizzle) | (int64_t)(cluster) << 8 | (int64_t)(dimension) << 16)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
@@ -698,6 +709,9 @@ struct bulk_axis { struct uop *coordinate; int64_t size, stride, extent; };
 int bulk_rank(const struct uop *u);
 struct bulk_axis bulk_axis(const struct uop *u, int a);
 /* Elements of the box. */
+/* The axis along which each block of a cluster copies its part of the box; the extents of what one block copies. */
+int bulk_part_axis(const struct uop *u);
+int64_t bulk_part_extent(const struct uop *u, int a);
 int64_t bulk_nelem(const struct uop *u);
 /* Where the byte `at` of a box lies that is swizzled by so many bytes, 0: where it is. */
 int64_t bulk_swizzled(int64_t at, int64_t swizzle);

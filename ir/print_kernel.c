@@ -146,6 +146,14 @@ static void print_params(struct text *out, const struct uop *u)
     text_puts(out, *params ? "}" : "");
 }
 
+/* Behind the other arguments: blocks of a cluster, if they are several. */
+static void put_cluster(struct text *out, int blocks)
+{
+    if (blocks > 1)
+        text_printf(out, ", cluster=%d", blocks);
+    text_putc(out, '}');
+}
+
 static void print_argument(struct text *out, const struct uop *u)
 {
     long long bits = (long long)u->arg.i;
@@ -189,26 +197,31 @@ static void print_argument(struct text *out, const struct uop *u)
                     MATRIX_ALONG_K(bits, 1));
         break;
     case OP_MBAR_INIT:
-        text_printf(out, " {count=%lld}", bits);
+        text_printf(out, " {count=%d", MBAR_COUNT(bits));
+        put_cluster(out, MBAR_CLUSTER(bits));
         break;
     case OP_MBAR_ARRIVE:
         text_printf(out, " {nbytes=%lld}", bits);
         break;
     case OP_BULK:
-        text_printf(out, " {swizzle=%lld}", bits);
+        text_printf(out, " {swizzle=%lld", (long long)BULK_SWIZZLE(bits));
+        if (BULK_CLUSTER(bits) > 1)
+            text_printf(out, ", of=%d", BULK_DIMENSION(bits));
+        put_cluster(out, BULK_CLUSTER(bits));
         break;
     case OP_COPY: case OP_PUT:
         text_printf(out, " {lanes=%d}", COPY_LANES(bits));
         break;
     case OP_MBAR_RELEASE:
-        text_printf(out, " {lanes=%d, n=%d}", RELEASE_LANES(bits), RELEASE_GROUPS(bits));
+        text_printf(out, " {lanes=%d, n=%d", RELEASE_LANES(bits), RELEASE_GROUPS(bits));
+        put_cluster(out, RELEASE_CLUSTER(bits));
         break;
     case OP_WAIT: case OP_MATRIX_WAIT:
         text_printf(out, " {id=%d, n=%d}", WAIT_ID(bits), WAIT_GROUPS(bits));
         break;
     case OP_ACC:
     case OP_GUARD:
-    case OP_BARRIER:
+    case OP_BARRIER: case OP_CLUSTER_BARRIER:
     case OP_COMMIT:
     case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT:
         text_printf(out, " {id=%lld}", bits);
@@ -335,6 +348,8 @@ static void print_memory(struct printer *p, const struct buffer *b)
         text_printf(p->out, " panels %lld", (long long)b->panel);
     if (b->ring)
         text_printf(p->out, " ring %d %s", b->ring, transfer_name(b->transfer));
+    if (b->cluster)
+        text_printf(p->out, " cluster %d of %d", b->cluster, b->cluster_of);
     if (b->is_register)
         text_puts(p->out, " registers");
     if (b->kind == BUFFER_WEIGHT && b->storage)

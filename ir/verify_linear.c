@@ -505,7 +505,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
             require(&l->v, u, u->src[k]->op == OP_ACC, "of what are no sums");
         check_meeting(l, u);
         return;
-    case OP_BARRIER: case OP_PUBLISH: case OP_MATRIX_COMMIT:
+    case OP_BARRIER: case OP_CLUSTER_BARRIER: case OP_PUBLISH: case OP_MATRIX_COMMIT:
         check_meeting(l, u);
         return;
     case OP_MBAR_RELEASE:

@@ -30,7 +30,18 @@ static inline void mbar_init(uint64_t *bar, int n, unsigned count)
         return;
     for (int i = 0; i < n; i++)
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar + i)), "r"(count) : "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+//@ cuda_cluster_barrier
+/* Threads go on when all those of the cluster's blocks have come here. */
+static inline void cluster_barrier()
+{
+#ifdef TGC_BULK_MODEL
+    TGC_BULK_MODEL(meet);
+#else
+    asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
 
@@ -47,15 +58,19 @@ static inline void mbar_arrive(uint64_t *bar, unsigned nbytes)
 }
 
 //@ cuda_mbar_release cuda_shared_address
-/* Behind what all threads of a warp have done one of them arrives. */
-static inline void mbar_release(uint64_t *bar)
+/* Behind what all threads of a warp have done one of them arrives, at this barrier of each of the cluster's blocks. */
+template <int blocks> static inline void mbar_release(uint64_t *bar)
 {
 #ifdef TGC_BULK_MODEL
-    TGC_BULK_MODEL(release, bar);
+    TGC_BULK_MODEL(release, bar, blocks);
 #else
+    const unsigned lane = threadIdx.x % 32;
     __syncwarp();
-    if (threadIdx.x % 32 == 0)
+    if (blocks == 1 && lane == 0)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+    if (blocks > 1 && lane < blocks)
+        asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [a]; }"
+                     ::"r"(shared_address(bar)), "r"(lane) : "memory");
 #endif
 }
 
@@ -106,4 +121,37 @@ static inline void bulk_copy(void *to, const tensor_map *map, uint64_t *bar, int
     asm volatile(BULK_COPY("5d", "%3, %4, %5, %6, %7"), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e) : "memory");
 }
 #undef BULK_COPY
+#endif
+
+//@ cuda_bulk_copy_part cuda_bulk_copy
+/* Starts a copy of this block's part of a box, of so many rows of the axis, to the same place of all of the cluster's blocks, whose
+ * barriers expect its bytes. */
+#ifdef TGC_BULK_MODEL
+template <int blocks, int axis, int rows, int nbytes, class... T> static inline void bulk_copy_part(void *to, const tensor_map *map, uint64_t *bar, T... at)
+{
+    const int x[] = {(int)at...};
+    TGC_BULK_MODEL(copy_part, to, map, bar, (int)sizeof...(at), x, blocks, axis, rows, nbytes);
+}
+#else
+#define BULK_COPY_PART(rank, at) \
+    "cp.async.bulk.tensor." rank ".shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {" at "}], [%2], %3;" \
+        ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "h"(all)
+template <int blocks, int axis, int rows, int nbytes, class... T> static inline void bulk_copy_part(void *first, const tensor_map *map, uint64_t *bar, T... at)
+{
+    uint32_t block;
+    int x[5] = {at...};
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
+    const uint16_t all = (1 << blocks) - 1;
+    void *to = (char *)first + block * nbytes;
+    x[axis] += block * rows;
+    if (sizeof...(at) == 2)
+        asm volatile(BULK_COPY_PART("2d", "%4, %5"), "r"(x[0]), "r"(x[1]) : "memory");
+    if (sizeof...(at) == 3)
+        asm volatile(BULK_COPY_PART("3d", "%4, %5, %6"), "r"(x[0]), "r"(x[1]), "r"(x[2]) : "memory");
+    if (sizeof...(at) == 4)
+        asm volatile(BULK_COPY_PART("4d", "%4, %5, %6, %7"), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+    if (sizeof...(at) == 5)
+        asm volatile(BULK_COPY_PART("5d", "%4, %5, %6, %7, %8"), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]) : "memory");
+}
+#undef BULK_COPY_PART
 #endif

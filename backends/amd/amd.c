@@ -17,9 +17,9 @@ struct amd_images { struct amd_code code[MOST_IMAGES]; int n; };
 
 /* ---------------------------------------------------------------------------------- the language */
 
-static void amd_head(const struct kernel *k, const int block[GRID_RANK], struct text *out)
+static void amd_head(struct program *p, const struct kernel *k, const int block[GRID_RANK], struct text *out)
 {
-    (void)k;
+    (void)p, (void)k;
     text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d)\n", block[0] * block[1] * block[2]);
 }
 

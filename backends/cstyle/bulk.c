@@ -3,7 +3,7 @@
  *      mbar_arrive(&bar[0], 16384);
  *      bulk_copy(&tile[at], &map, &bar[0], column, row);
  *      mbar_wait(&bar[0], 0);
- *      mbar_release(&empty[0]);
+ *      mbar_release<1>(&empty[0]);
  *
  * The functions are pieces of runtime/ in the device's language. What is copied says a tensor map, a parameter.
  */
@@ -24,21 +24,30 @@ static const char *map_of(const struct writer *w, const struct uop *u)
     TGC_BUG(w->t, "kernel %s: a bulk copy without a tensor map", w->f->k->name);
 }
 
-static void call(struct writer *w, const char *function, const char *args)
+/* of: behind the function's name. */
+static void call_of(struct writer *w, const char *function, const char *of, const char *args)
 {
-    writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);
+    (void)expr_call(w->p, function, args, 'I');
+    writer_put(w, mem_printf(w->t, "%s%s(%s);", function, of, args), false);
 }
+
+static void call(struct writer *w, const char *function, const char *args) { call_of(w, function, "", args); }
 
 static void write_copy(struct writer *w, const struct uop *u)
 {
     struct expr src[BULK_AXES + BULK_AXIS * BULK_RANK];
     struct text args = {.t = w->t};
     writer_operands(w, u, u->nsrc, src);
+    const int cluster = BULK_CLUSTER(u->arg.i), part = bulk_part_axis(u);
     text_printf(&args, "%s, &%s, ", element_at(w, u->src[BULK_TO], src[BULK_OFFSET].s), map_of(w, u));
     text_puts(&args, element_at(w, u->src[BULK_BARRIERS], src[BULK_NUMBER].s));
     for (int a = 0; a < bulk_rank(u); a++)
         text_printf(&args, ", %s", src[BULK_AXES + a * BULK_AXIS].s);
-    call(w, "bulk_copy", args.s);
+    if (cluster == 1)
+        call(w, "bulk_copy", args.s);
+    else
+        call_of(w, "bulk_copy_part", mem_printf(w->t, "<%d, %d, %lld, %lld>", cluster, part, (long long)bulk_part_extent(u, part),
+                (long long)(bulk_nelem(u) / cluster * (int64_t)dtype_nbytes(uop_buffer_of(u->src[BULK_TO])->dtype))), args.s);
 }
 
 void bulk_write(struct writer *w, const struct uop *u)
@@ -48,15 +57,19 @@ void bulk_write(struct writer *w, const struct uop *u)
         write_copy(w, u);
         return;
     }
+    if (u->op == OP_CLUSTER_BARRIER) {
+        call(w, "cluster_barrier", "");
+        return;
+    }
     writer_operands(w, u, u->nsrc, src);
     const char *at = element_at(w, u->src[0], u->op == OP_MBAR_INIT ? "0" : src[1].s);
     const struct buffer *b = uop_buffer_of(u->src[0]);
     if (u->op == OP_MBAR_INIT)
-        call(w, "mbar_init", mem_printf(w->t, "%s, %lld, %lld", at, (long long)b->dim[0]->vmax, (long long)u->arg.i));
+        call(w, "mbar_init", mem_printf(w->t, "%s, %lld, %lld", at, (long long)b->dim[0]->vmax, (long long)MBAR_COUNT(u->arg.i) * MBAR_CLUSTER(u->arg.i)));
     else if (u->op == OP_MBAR_ARRIVE)
         call(w, "mbar_arrive", mem_printf(w->t, "%s, %lld", at, (long long)u->arg.i));
     else if (u->op == OP_MBAR_RELEASE && RELEASE_LANES(u->arg.i) > 1)
-        call(w, "mbar_release", at);
+        call_of(w, "mbar_release", mem_printf(w->t, "<%d>", RELEASE_CLUSTER(u->arg.i)), at);
     else if (u->op == OP_MBAR_RELEASE)
         call(w, "mbar_arrive", mem_printf(w->t, "%s, 0", at));
     else

@@ -37,9 +37,16 @@ static bool has_local(const struct kernel *k)
 
 /* A block that copies to local memory has registers for what comes: without the bound of one block ptxas moves some to memory for
  * another block of the unit. Others hide the memory's latency by as many blocks as there may be. */
-static void cuda_head(const struct kernel *k, const int block[GRID_RANK], struct text *out)
+static void cuda_head(struct program *p, const struct kernel *k, const int block[GRID_RANK], struct text *out)
 {
-    text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d%s)\n", block[0] * block[1] * block[2],
+    int cluster[GRID_RANK] = {1, 1, 1}, most = 1;
+    for (int i = 0; i < k->nscratch; i++)
+        if (k->scratch[i]->cluster > 1)
+            most = cluster[device_axis(p, k, k->scratch[i]->cluster_of)] = k->scratch[i]->cluster;
+    text_puts(out, "extern \"C\" ");
+    if (most > 1)
+        text_printf(out, "__cluster_dims__(%d, %d, %d) ", cluster[0], cluster[1], cluster[2]);
+    text_printf(out, "__global__ void __launch_bounds__(%d%s)\n", block[0] * block[1] * block[2],
                 has_local(k) ? ", 1" : "");
 }
 

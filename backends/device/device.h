@@ -11,7 +11,7 @@
  * runtime/device.c names, NAME_PIECE the language's versions of others, NAME_language its head. */
 struct driver {
     /* What stands before the kernel's name; its blocks have so many threads. */
-    void (*head)(const struct kernel *k, const int block[GRID_RANK], struct text *out);
+    void (*head)(struct program *p, const struct kernel *k, const int block[GRID_RANK], struct text *out);
     /* With a blank behind, or "": before the type of what lies in global memory, or in local memory;
      * after the asterisk of a pointer that no other one aliases. */
     const char *global, *local, *restrict_;

@@ -78,7 +78,7 @@ static void write_signature(struct signature *s, struct text *out)
     struct text_list list = {.out = out, .separator = ",", .line = out->n, .tail = strlen(")")};
     int block[GRID_RANK];
     device_block(s->f.k, block);
-    s->d->head(s->f.k, block, out);
+    s->d->head(p, s->f.k, block, out);
     for (size_t i = list.line; i < out->n; i++)
         if (out->s[i] == '\n')
             list.line = i + 1;

@@ -25,8 +25,8 @@ static void write_map(const struct uop *u, int argument, struct text *out)
         text_printf(out, "%s%lld", a > 1 ? ", " : "", (long long)(bulk_axis(u, a).stride * nbytes));
     text_puts(out, rank > 1 ? "}, {" : "0}, {");
     for (int a = 0; a < rank; a++)
-        text_printf(out, "%s%lld", a ? ", " : "", (long long)bulk_axis(u, a).extent);
-    text_printf(out, "}, %d},\n", u->arg.i ? log2_of(u->arg.i / 16) : 0);
+        text_printf(out, "%s%lld", a ? ", " : "", (long long)bulk_part_extent(u, a));
+    text_printf(out, "}, %d},\n", BULK_SWIZZLE(u->arg.i) ? log2_of(BULK_SWIZZLE(u->arg.i) / 16) : 0);
 }
 
 int device_write_maps(struct program *p, struct text *out)

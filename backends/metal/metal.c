@@ -13,9 +13,9 @@ enum { MOST_BUFFERS = 31 };      /* of an argument buffer, on devices of the fir
 
 /* ---------------------------------------------------------------------------------- the language */
 
-static void metal_head(const struct kernel *k, const int block[GRID_RANK], struct text *out)
+static void metal_head(struct program *p, const struct kernel *k, const int block[GRID_RANK], struct text *out)
 {
-    (void)k;
+    (void)p, (void)k;
     text_printf(out, "[[max_total_threads_per_threadgroup(%d)]]\nkernel void ", block[0] * block[1] * block[2]);
 }
 

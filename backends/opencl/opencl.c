@@ -2,9 +2,9 @@
  * compiles, from strings in NAME.c. */
 #include "backends/opencl/opencl.h"
 
-static void opencl_head(const struct kernel *k, const int block[GRID_RANK], struct text *out)
+static void opencl_head(struct program *p, const struct kernel *k, const int block[GRID_RANK], struct text *out)
 {
-    (void)k;
+    (void)p, (void)k;
     if (block[0] * block[1] * block[2] > 1)
         text_printf(out, "__attribute__((reqd_work_group_size(%d, %d, %d)))\n", block[0], block[1], block[2]);
     text_puts(out, "kernel void ");

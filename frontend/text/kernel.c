@@ -442,6 +442,26 @@ static bool read_elements(struct kernel_reader *k, struct buffer *b)
     return true;
 }
 
+/* "cluster 2 of 1" */
+static bool read_cluster(struct kernel_reader *k, struct buffer *b)
+{
+    int64_t n, of;
+    if (b->transfer != TRANSFER_BULK || !accept_word(&k->r, "cluster"))
+        return true;
+    struct token at = k->r.token;
+    if (!read_int(k, &n))
+        return false;
+    if (!accept_word(&k->r, "of"))
+        return found(k, "of and a dimension of the grid");
+    if (!read_int(k, &of))
+        return false;
+    if (n < 2 || n > CLUSTER_MOST || of < 0 || of >= GRID_RANK)
+        return read_error(&k->r, &at, "a cluster of %lld blocks of dimension %lld; it has 2 to %d of 0 to %d", (long long)n, (long long)of, CLUSTER_MOST, GRID_RANK - 1);
+    b->cluster = (int)n;
+    b->cluster_of = (int)of;
+    return true;
+}
+
 /* "ring 3 async" */
 static bool read_ring(struct kernel_reader *k, struct buffer *b)
 {
@@ -457,7 +477,7 @@ static bool read_ring(struct kernel_reader *k, struct buffer *b)
     for (int i = 0; i < TRANSFER_COUNT; i++)
         if (accept_word(&k->r, transfer_name((enum transfer)i))) {
             b->transfer = (enum transfer)i;
-            return true;
+            return read_cluster(k, b);
         }
     return found(k, "a transfer of transfers.def");
 }
@@ -566,7 +586,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle;
+    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle, cluster, of;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -589,6 +609,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
                  {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain}, {"count", &a->count}, {"nbytes", &a->nbytes}, {"swizzle", &a->swizzle},
+                 {"cluster", &a->cluster}, {"of", &a->of},
                  {"n", &a->n}, {"a", &a->a}, {"b", &a->b}, {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
@@ -643,6 +664,7 @@ static bool pack_params(const struct arguments *a, int64_t *bits)
 /* The argument of an op, as the IR packs it. */
 static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
 {
+    const int64_t cluster = a->cluster ? a->cluster : 1;
     enum { TILE_SUMS_MAX = TILE_ROWS_MAX * TILE_ROW_NBYTES / (int)sizeof(int32_t) };
     bool folds = a->op == OP_ADD || a->op == OP_MUL || a->op == OP_MAX || a->op == OP_MIN ||
                  a->op == OP_AND || a->op == OP_OR || a->op == OP_XOR;
@@ -686,26 +708,27 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_INTRINSIC:
         return pack_params(a, bits);
     case OP_MBAR_INIT:
-        *bits = a->count;
-        return is_between(a->count, 1, 1024);
+        *bits = MBAR_BITS(a->count, cluster);
+        return is_between(a->count, 1, 1024) && is_between(a->cluster, 0, CLUSTER_MOST);
     case OP_MBAR_ARRIVE:
         *bits = a->nbytes;
         return is_between(a->nbytes, 0, 1 << 20);
     case OP_BULK:
-        *bits = a->swizzle;
-        return a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128;
+        *bits = BULK_BITS(a->swizzle, cluster, a->of);
+        return is_between(a->cluster, 0, CLUSTER_MOST) && is_between(a->of, 0, GRID_RANK - 1) &&
+               (a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128);
     case OP_COPY: case OP_PUT:
         *bits = a->lanes;
         return is_between(a->lanes, 1, COPY_NBYTES_MOST);
     case OP_MBAR_RELEASE:
-        *bits = RELEASE_BITS(a->n, a->lanes);
-        return is_between(a->n, 0, RING_MAX) && is_between(a->lanes, 1, 1024);
+        *bits = RELEASE_BITS(a->n, a->lanes, cluster);
+        return is_between(a->cluster, 0, CLUSTER_MOST) && is_between(a->n, 0, RING_MAX) && is_between(a->lanes, 1, 1024);
     case OP_WAIT: case OP_MATRIX_WAIT:
         *bits = WAIT_BITS(a->n, a->id);
         return is_between(a->n, 0, RING_MAX) && is_between(a->id, 0, ID_MAX);
     case OP_ACC:
     case OP_GUARD:
-    case OP_BARRIER:
+    case OP_BARRIER: case OP_CLUSTER_BARRIER:
     case OP_COMMIT:
     case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT:
         *bits = a->id;

@@ -32,6 +32,17 @@ static bool may_be_placed(struct work *w)
 }
 
 /* GRID and ITEM. */
+/* Whether copies are shared by clusters of blocks, which know the grid's dimensions. */
+static bool has_clusters(struct work *w, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(w->t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_STAGE && uop_buffer_of(order[i])->cluster)
+            return true;
+    return false;
+}
+
 bool apply_place(struct work *w, const struct opt *opt)
 {
     struct open *o = &w->open;
@@ -41,6 +52,8 @@ bool apply_place(struct work *w, const struct opt *opt)
         return false;
     if (o->stage)
         return work_refuse(w, "a stage is each thread's own");
+    if (worker == WORKER_GRID && has_clusters(w, o->store))
+        return work_refuse(w, "blocks of clusters have their grid");
     if (opt->axis < 0 || opt->axis >= work_loops_before_lanes(o) ||
         (opt->op == OPT_ITEM && range_is(o->range[opt->axis], AXIS_BAND)))
         return work_refuse(w, "the nest has no such loop outside of its lanes");

@@ -113,6 +113,15 @@ bool device_copies_boxes(const struct tgc *t)
     return t->device && t->device->bulk && !t->by_llvm;
 }
 
+int device_cluster(const struct tgc *t)
+{
+    int least = t->device && device_copies_boxes(t) ? t->device->cluster : 0;
+    const char *s = t->architectures;
+    for (const struct device_row *d; (d = next_row(&s));)
+        least = d->cluster < least ? d->cluster : least;
+    return least;
+}
+
 /* What LLVM's PTX lacks: its versions have neither sm_90a's instructions nor, before PTX 8.4, those of floats of 8 bits. */
 static bool is_beyond_llvm(const struct matrix_row *r)
 {

@@ -127,6 +127,7 @@ struct device_row {
     int store;                   /* bytes that a thread stores as they are by one instruction, at most (PUT); 0: its elements one by one */
     bool by_rows;                /* an instruction loads rows of 16 bytes of tiles for a wave, see TILE_BY_ROWS */
     bool bulk;                   /* an engine copies boxes of tensors to local memory */
+    int cluster;                 /* blocks that run at once, and to whose local memory it copies the same box, at most; 0: none */
     int64_t local_nbytes;        /* of a work-group; 0: local memory is not worth using */
     int64_t unit_local_nbytes;   /* of a compute unit, whose work-groups share it */
     int unit_threads;            /* work-items that a compute unit holds at once, at most */
@@ -160,6 +161,8 @@ bool device_loads_rows(const struct tgc *t);
 /* Whether they have an engine that copies boxes, and kernels are none of LLVM's: it copies a tensor's map, an argument, to a
  * thread's own memory, where no engine reads it. */
 bool device_copies_boxes(const struct tgc *t);
+/* Blocks of a cluster, at most, of that device and of every architecture that t's kernels are compiled for besides; 0: it has none. */
+int device_cluster(const struct tgc *t);
 /* With --image: log2 of the pixels, of four elements, in a row of a tensor of that many elements, a
  * multiple of the device's pitch; -1: it has too many for an image. */
 int device_image_shift(const struct tgc *t, size_t nelem);

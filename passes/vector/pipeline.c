@@ -16,7 +16,7 @@
  *                                               commit
  *                                               sum += copy[k % n] ...
  *
- *      in bulk:                               thread 0: of steps 0 .. n - 2: expect their bytes, copy boxes
+ *      in bulk, see also opts_cluster.c:      thread 0: of steps 0 .. n - 2: expect their bytes, copy boxes
  *                                             for k
  *                                               wait until the bytes of part k % n are there: it is full
  *                                               sum += copy[k % n] ...
@@ -56,6 +56,7 @@ struct steps {
     int first, begin, end, second;
     int64_t count;
     int parts; enum transfer how;
+    int cluster;                 /* blocks that share copies; 1: each has its own */
     struct uop_map now;          /* of the program -> of the new one */
     struct uop *thread;          /* number in its block */
     struct of_step { struct uop *store, *acc, *at, *turn[LOOPS], *own[LOOPS], *thread; int nturn; } copy[LOOPS];
@@ -97,6 +98,8 @@ static void find_copies(struct steps *s)
         *c = (struct of_step){.store = u};
         s->parts = uop_buffer_of(u->src[0])->ring;
         s->how = uop_buffer_of(u->src[0])->transfer;
+        if (uop_buffer_of(u->src[0])->cluster > s->cluster)
+            s->cluster = uop_buffer_of(u->src[0])->cluster;
         for (int k = 0; k < depth; k++)
             if (range_is_of_block(open[k]))
                 c->thread = open[k];
@@ -367,7 +370,7 @@ static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, i
     }
     src[BULK_AXES] = sym_addi(t, src[BULK_AXES], panel * row);
     src[BULK_AXES + 3] = uop_int(t, row);
-    push_statement(s->e, OP_BULK, src, BULK_AXES + b->rank * BULK_AXIS, to->panel ? PANEL_ROW_NBYTES : 0);
+    push_statement(s->e, OP_BULK, src, BULK_AXES + b->rank * BULK_AXIS, BULK_BITS(to->panel ? PANEL_ROW_NBYTES : 0, to->cluster ? to->cluster : 1, to->cluster_of));
 }
 
 static void write_boxes(struct steps *s, struct uop *n, struct uop *part)
@@ -424,9 +427,11 @@ static int begin_barriers(struct steps *s)
     lanes = threads % lanes ? 1 : lanes;
     s->full = new_barriers(s);
     s->empty = new_barriers(s);
-    push_statement(e, OP_MBAR_INIT, &s->full, 1, 1);
-    push_statement(e, OP_MBAR_INIT, &s->empty, 1, threads / lanes);
+    push_statement(e, OP_MBAR_INIT, &s->full, 1, MBAR_BITS(1, 1));
+    push_statement(e, OP_MBAR_INIT, &s->empty, 1, MBAR_BITS(threads / lanes, s->cluster));
     push_id(e, OP_BARRIER, e->next_acc++);
+    if (s->cluster > 1)
+        push_id(e, OP_CLUSTER_BARRIER, e->next_acc++);
     return (int)lanes;
 }
 
@@ -449,7 +454,7 @@ static void write_in_bulk(struct steps *s)
     push_statement(e, OP_MBAR_WAIT, until_full, 3, 0);
     for (int i = s->second + 1; i < s->end; i++)
         write_other(s, e->in[i], part);
-    push_statement(e, OP_MBAR_RELEASE, until_empty, 2, RELEASE_BITS(1, lanes));
+    push_statement(e, OP_MBAR_RELEASE, until_empty, 2, RELEASE_BITS(1, lanes, s->cluster));
     guard = open_guard(e, sym_and(t, first, sym_lt(t, ahead, uop_int(t, s->count))));
     push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
     write_boxes(s, ahead, other);
@@ -581,6 +586,7 @@ static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop **
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
     bool changed = false;
+    int last = -1;               /* where the loops end whose copies blocks share */
     *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < e->nin; i++)                 /* registers are behind all sums */
@@ -588,16 +594,20 @@ static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop **
             e->next_acc = (int)e->in[i]->arg.i + 1;
     for (int i = 0; i < e->nin; i++) {
         struct steps *s = scratch_array(t, 1, sizeof *s);
-        *s = (struct steps){.e = e, .kernel = kernel, .now = {.t = t, .scratch = true}};
+        *s = (struct steps){.e = e, .kernel = kernel, .cluster = 1, .now = {.t = t, .scratch = true}};
         if (is_step(e->in[i]) && find_bands(s, i)) {
             write_bands(s);
             i = s->end;
             changed = true;
         } else if (is_step(e->in[i]) && find_steps(s, i)) {
+            if (s->cluster > 1)
+                last = expand_find_end(e, i);
             i = write_steps(s);
             changed = true;
         }
         copy(e, e->in[i]);
+        if (i == last)                               /* nobody copies to a block that has ended, nor tells its barriers */
+            push_id(e, OP_CLUSTER_BARRIER, e->next_acc++);
     }
     if (changed) {
         *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);

@@ -8,6 +8,8 @@
  *
  * A copy is a write of who starts it, so one that nothing orders with who reads is a race. What orders them: a wave arrives
  * behind its own barrier, its number tells what it had done, and who waits for the phase knows that from then on.
+ *
+ * Blocks run one by one: of a cluster each one copies the other blocks' parts of its boxes itself, and arrives for them.
  */
 #include "emulator.h"
 
@@ -32,7 +34,9 @@ static uint32_t known[MOST_ITEMS][MOST_WAVES]; /* by work-item, of each wave: wh
 
 API void emulator_bulk_init(uint64_t *at, int n, unsigned count);
 API void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
-API void emulator_bulk_release(uint64_t *at);
+API void emulator_bulk_release(uint64_t *at, int blocks);
+API void emulator_bulk_meet(void);
+API void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes);
 API void emulator_bulk_wait(uint64_t *at, unsigned parity);
 API void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 
@@ -137,7 +141,7 @@ void emulator_bulk_arrive(uint64_t *at, unsigned nbytes)
     tell(b->arrived, known[launch_now()->now->in_block % MOST_ITEMS]);
 }
 
-void emulator_bulk_release(uint64_t *at)
+void emulator_bulk_release(uint64_t *at, int blocks)
 {
     const struct item *item = launch_now()->now;
     const uint32_t wave = item->in_block / launch_now()->nsubgroup;
@@ -146,8 +150,11 @@ void emulator_bulk_release(uint64_t *at)
         return;
     if (wave < MOST_WAVES)
         known[item->in_block % MOST_ITEMS][wave] = item->subphase;
-    emulator_bulk_arrive(at, 0);
+    for (int i = 0; i < blocks; i++)
+        emulator_bulk_arrive(at, 0);
 }
+
+void emulator_bulk_meet(void) { item_wait(false, 3, NULL); }
 
 bool bulk_orders(const struct item *item, uint32_t wave, uint32_t subphase)
 {
@@ -252,4 +259,15 @@ void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const
     memset(to, 0xa5, nbytes);
     b->sent[b->nsent++] = (struct sent){to, bytes, nbytes, memory};
     b->expected -= (int64_t)nbytes;
+}
+
+void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes)
+{
+    const struct tensor_map *m = map;
+    int from[5] = {0};
+    if (m->magic != TENSOR_MAP || rank > 5 || axis >= rank || m->extent[axis] != (uint32_t)rows)
+        fail("a part of a box that its tensor map does not have");
+    memcpy(from, x, (size_t)rank * sizeof *x);
+    for (int i = 0; i < blocks; i++, from[axis] += rows)
+        emulator_bulk_copy((unsigned char *)to + (size_t)i * (size_t)nbytes, map, at, rank, from);
 }

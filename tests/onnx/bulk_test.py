@@ -63,6 +63,8 @@ local 0.sum0 axis=0 n=0 to=0 operand=1
 swizzle 0.sum0 n=64 operand=0
 swizzle 0.sum0 n=64 operand=1
 """
+# Two blocks of rows copy the columns' factor together.
+CLUSTER = "cluster 0.sum0 axis=0 n=2\n"
 SIZES = [(200, 136, 152), (65, 40, 264), (130, 72, 136), (96, 40, 1032)]
 
 
@@ -73,10 +75,10 @@ def tgtool(folder, opts, model, device):
                           capture_output=True, text=True, timeout=120)
 
 
-def emit(folder, m, n, k, parts, device="sm_90a", opts=TILE):
+def emit(folder, m, n, k, parts, device="sm_90a", opts=TILE, more=""):
     T.scratch(folder)
     cuda.need_nvrtc()
-    done = tgtool(folder, opts.format(step=64) + f"pipeline 0.sum0 n={parts} how=bulk\n", GEMM.format(m=m, n=n, k=k), device)
+    done = tgtool(folder, opts.format(step=64) + f"pipeline 0.sum0 n={parts} how=bulk\n" + more, GEMM.format(m=m, n=n, k=k), device)
     expect(done.returncode == 0, done.stderr)
     return (folder / "net.cu").read_text()
 
@@ -97,26 +99,26 @@ def run(device, folder, m, n, k, status=0):
     expect(status or np.allclose(got, a.astype(np.float32) @ b.astype(np.float32), rtol=2e-3, atol=2e-2), "another product")
 
 
-def gemm(device, folder, m, n, k, parts, opts=TILE):
+def gemm(device, folder, m, n, k, parts, opts=TILE, more=""):
     """Rows, columns and terms beyond the product are zeros of the engine's: no condition is left around a copy."""
-    text = emit(folder, m, n, k, parts, opts=opts)
-    expect("bulk_copy(" in text and "mbar_wait(" in text, "no bulk copies")
+    text = emit(folder, m, n, k, parts, opts=opts, more=more)
+    expect("bulk_copy(" in text and ("__cluster_dims__(1, 2, 1)" in text) == ("bulk_copy_part<2, 1, 32, 4096>(" in text) == (more == CLUSTER) and "mbar_wait(" in text, "no bulk copies")
     build(folder)
     with device.watch("arch=90"):
         run(device, folder, m, n, k)
         gc.collect()
 
 
-def assembled(folder, arch, opts=TILE):
+def assembled(folder, arch, opts=TILE, more="", words=()):
     """The copies' and barriers' instructions, no register in memory."""
-    emit(folder, 200, 136, 264, 3, arch, opts)
+    emit(folder, 256, 136, 264, 3, arch, opts, more)
     said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", "net.ptx", "-o", "net.cubin"], cwd=folder, timeout=300))
     text = said.out.decode() + said.err
     found = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", text)
     expect(found and all(pair == ("0", "0") for pair in found) and not re.search("serialized|injected", text), text)
     ptx = (folder / "net.ptx").read_text()
     for word in ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes", "mbarrier.try_wait.parity", "mbarrier.arrive.expect_tx",
-                 "fence.proxy.async"):
+                 "fence.proxy.async", *words):
         expect(word in ptx, f"no {word}")
 
 
@@ -225,6 +227,9 @@ def main():
     for arch in DEVICES:
         suite.add(f"ptxas: {arch}", assembled, scratch / f"ptx-{arch}", arch)
     suite.add("ptxas: panels", assembled, scratch / "ptx-panels", "sm_90a", PANELS)
+    suite.add("product in panels, by clusters", gemm, device, scratch / "clusters", 256, 72, 264, 3, PANELS, CLUSTER)
+    suite.add("ptxas: clusters", assembled, scratch / "ptx-clusters", "sm_90a", PANELS, CLUSTER,
+              (".multicast::cluster", "mapa.shared::cluster", "barrier.cluster.arrive", ".reqnctapercluster 1, 2, 1"))
     for number, (name, pattern, by, words) in enumerate(BROKEN):
         suite.add(f"broken: {name}", broken, device, scratch / f"broken{number}", pattern, by, words)
     for number, (name, pattern, by, words) in enumerate(BROKEN_PRODUCTS):

@@ -11,6 +11,7 @@
 #define __device__
 #define __shared__ static
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 
 extern "C" {
 __attribute__((const)) uint64_t emulator_place(uint32_t what, uint32_t d);
@@ -22,8 +23,10 @@ __attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, v
 void *emulator_local(uint32_t at);
 void emulator_bulk_init(uint64_t *at, int n, unsigned count);
 void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
-__attribute__((convergent, noduplicate)) void emulator_bulk_release(uint64_t *at);
+__attribute__((convergent, noduplicate)) void emulator_bulk_release(uint64_t *at, int blocks);
+__attribute__((convergent, noduplicate)) void emulator_bulk_meet(void);
 __attribute__((noduplicate)) void emulator_bulk_wait(uint64_t *at, unsigned parity);
+void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes);
 void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 }
 #define TGC_MATRIX_MODEL emulator_matrix
