@@ -127,8 +127,8 @@ BROKEN = [("no wait", r" mbar_wait\([^;{]*\);", " ;", "which nobody has written"
           ("more bytes expected", r"(mbar_arrive\([^,]*, )12288\)", r"\g<1>12304)", "waits for the end of a phase, for which 0 threads and 16 bytes are missing"),
           ("no bytes expected", r" mbar_arrive\(&[^;{]*\);", " ;", "waits for the end of a phase, for which 1 threads and -12288 bytes are missing"),
           ("no wait for an empty part", r"mbar_wait\(&[^;]*;(\s*mbar_arrive)", r"\1", "race: work-item 0 of block 0 writes"),
-          ("no part is released", r" mbar_release\(&[^;{]*\);", " ;", "waits for the end of a phase, for which 8 threads and 0 bytes are missing"),
-          ("another part is released", r"(mbar_release\(&\w+\[)", r"\g<1>2 - ", "waits for the end of a phase, for which"),
+          ("no part is released", r" mbar_release<1>\(&[^;{]*\);", " ;", "waits for the end of a phase, for which 8 threads and 0 bytes are missing"),
+          ("another part is released", r"(mbar_release<1>\(&\w+\[)", r"\g<1>2 - ", "waits for the end of a phase, for which"),
           ("nothing begins", r" mbar_init\(&[^;{]*\);", " ;", "a barrier in memory that has not begun"),
           ("all threads copy", r"const bool inside = [^;]*;", "const bool inside = true;", "the next phase of a barrier begins, and nobody has waited for the copies of this one"),
           ("another place", r"bulk_copy\(&tile\[0\]", "bulk_copy(&tile[8]", "a box begins at no multiple of 128 bytes")]
