@@ -36,7 +36,7 @@ static void check_row(const struct machine *m)
 /* Each element of a matrix is held by some lane, and by one alone but for bits of the lane that are of no coordinate. */
 static void check_fragment(const struct matrix_row *r, enum matrix_part part)
 {
-    enum { MOST = 64 * 128 };
+    enum { MOST = 64 * 256 };
     static const enum matrix_coordinate side[3][2] = {
         {MATRIX_M, MATRIX_K}, {MATRIX_K, MATRIX_N}, {MATRIX_M, MATRIX_N}};
     unsigned char held[MOST] = {0};
