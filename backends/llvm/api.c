@@ -4,8 +4,11 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { NEWEST = 19, OLDEST = 14 };
+/* Addresses that the largest of them and what it needs take when they are loaded, rounded up. */
+enum { LOADED_MB = 192 };
 
 /* Debian's names for version 19; its packages' others follow the same pattern. */
 static void *open_version(struct tgc *t, int version)
@@ -71,11 +74,23 @@ static void close_library(void *what)
         dlclose(l->library);
 }
 
+/* Asked for before it is loaded: where memory ends while its constructors run, the process does, since nobody is told yet. */
+static bool has_room(void)
+{
+    size_t nbytes = (size_t)LOADED_MB << 20;
+    void *room = mmap(NULL, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return room != MAP_FAILED && munmap(room, nbytes) == 0;
+}
+
 struct llvm *llvm_open(struct tgc *t)
 {
     struct llvm *l = MEM_NEW(t, struct llvm);
     l->t = t;
     held_add(t, close_library, l);
+    if (!has_room()) {
+        diag_error(t, NULL, "out of memory: libLLVM takes %d MB of addresses, more than the process's limit leaves (ulimit -v)", LOADED_MB);
+        return NULL;
+    }
     l->library = find_library(t, &l->version);
     if (!l->library) {
         diag_error(t, NULL,

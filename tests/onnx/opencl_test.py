@@ -148,8 +148,8 @@ def check_table(tgc, folder):
 
 # Two kernels. The first one's blocks reach beyond the rows that they compute by tiles in local memory, since the border takes more of them.
 BORDER = """tg 1
-input %x : f32[1, 8, 12, 96]
-weight %v : f32[24, 8, 1, 1] = normal(seed=1)
+input %x : f32[1, 12, 12, 96]
+weight %v : f32[24, 12, 1, 1] = normal(seed=1)
 weight %w : f32[24, 1, 3, 3] = normal(seed=2)
 %a0 = conv2d(%x, %v)
 %a = relu(%a0)
