@@ -25,6 +25,7 @@ from suite import Failure, Suite, expect
 EVERY = 7
 OPTIONS = ("--target=opencl",)
 DEVICES = ("generic-gpu", "pocl", "adreno630")
+WAYS = [*((row, ()) for row in DEVICES), ("adreno630", ("--image",))]       # images that are copies, by PoCL
 STRING = onnx.TensorProto.STRING
 
 
@@ -94,16 +95,16 @@ def run_case(tgc, case, folder, told, device="generic-gpu", options=()):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_case(tgc, case, folder, told, device):
+def check_case(tgc, case, folder, told, device, options):
     keep_context()
-    run_case(tgc, case, folder, told, device=device)
+    run_case(tgc, case, folder, told, device, options)
 
 
-def check_model(tgc, path, folder, device):
+def check_model(tgc, path, folder, device, options):
     """The program's own check of its reference vectors."""
     need_device()
     T.scratch(folder)
-    T.must(T.run([tgc, path, "-o", "m.c", *OPTIONS, f"--cpu={device}"], cwd=folder))
+    T.must(T.run([tgc, path, "-o", "m.c", *OPTIONS, f"--cpu={device}", *options], cwd=folder))
     T.build(folder / "m.c", folder / "m")
     done = T.run([folder / "m", "--selftest"], cwd=folder, timeout=120)
     if done.status == 0:
@@ -162,7 +163,7 @@ def check_border(tgc, folder, device):
     """No condition stands around a barrier: PoCL 3.1 forgets those of threads behind it."""
     T.scratch(folder)
     (folder / "border.tg").write_text(BORDER)
-    check_model(tgc, folder / "border.tg", folder / "run", device)
+    check_model(tgc, folder / "border.tg", folder / "run", device, ())
     T.must(T.run([tgc, "border.tg", "-o", "border.cl", *OPTIONS, f"--cpu={device}"], cwd=folder))
     text = (folder / "border.cl").read_text()
     expect("barrier(" in text and "< 12; oy +=" in text, "the first kernel has another form than this test is about")
@@ -184,9 +185,10 @@ def main():
     options = suite.parse()
     tgc = T.find_tgc(options.build)
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "opencl")
-    for path in sorted((ROOT / "models").glob("*.tg")):
-        for device in DEVICES:
-            suite.add(f"{path.name}, {device}", check_model, tgc, path, scratch / f"{path.stem}-{device}", device)
+    for number, path in enumerate(sorted((ROOT / "models").glob("*.tg"))):
+        for device, how in WAYS:
+            suite.add(f"{path.name}, {' '.join((device, *how))}", check_model, tgc, path, scratch / f"{path.stem}-{device}{''.join(how)}", device, how,
+                      slow=bool(how) and number % 4 != 0)
     suite.add("table of bytes, pocl", check_table, tgc, scratch / "table")
     suite.add("parts, pocl", check_parts, tgc, scratch / "parts")
     for device in ("generic-gpu", "intel-xe"):
@@ -195,9 +197,9 @@ def main():
     cases = N.load_cases(options.build)
     passing, _ = N.read_lists()
     for number, (name, told) in enumerate(passing.items()):
-        for which, device in enumerate(DEVICES if name in cases else ()):
-            suite.add(f"{name}, {device}", check_case, tgc, cases[name], scratch / f"{N.flat(name)}-{device}", told, device,
-                      slow=number % EVERY != 0 or number // EVERY % len(DEVICES) != which)
+        for which, (device, how) in enumerate(WAYS if name in cases else ()):
+            suite.add(f"{name}, {' '.join((device, *how))}", check_case, tgc, cases[name], scratch / f"{N.flat(name)}-{device}{''.join(how)}", told,
+                      device, how, slow=number % EVERY != 0 or number // EVERY % len(WAYS) != which)
     suite.main()
 
 
