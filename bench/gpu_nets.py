@@ -212,8 +212,8 @@ class Case:
 
 
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1, "tf32": 4}
-# dtype: that of the tensors, options, how the result is made
-KINDS = {"f32": ("f32", ()), "f16": ("f16", ()), "bf16": ("bf16", ()), "i8": ("i8", ()),
+# dtype: that of the tensors, options, how the result is made; of bf16 the peers, too, keep attention's softmax in f32
+KINDS = {"f32": ("f32", ()), "f16": ("f16", ()), "bf16": ("bf16", ("--math=bf16",)), "i8": ("i8", ()),
          "tf32": ("f32", ("--math=tf32",)), "f32 by bf16": ("f32", ("--math=bf16",)), "f32 by f16": ("f32", ("--math=f16",)), "f8": ("f8e4m3fn", ())}
 
 

@@ -7,8 +7,8 @@
  * which take half the memory traffic, inputs, carried values of loops. C calls this excess
  * precision: results are nearer to the exact ones than those of the model's own ops. As in C, it
  * ends where the model asks for a half, by a Cast: values rounded there stay rounded, unless
- * --fast-math allows otherwise. (Not for bf16, since onnx's tests expect the rounding of each op; but for attention's
- * softmax on a device that multiplies matrices of bf16, whose kernel keeps its scores in f32.)
+ * --fast-math allows otherwise. (Not for bf16, since onnx's tests expect the rounding of each op; but by --math=bf16 for
+ * attention's softmax on a device that multiplies matrices of bf16, whose kernel keeps its scores in f32.)
  *
  * Weights that a sum of products reuses are stored as f32: there the products take the time, and
  * Winograd's transforms and lookup tables need floats. For a device with an instruction for products of
@@ -307,10 +307,11 @@ static void add_softmax(struct excess *e, struct uop *u)
     }
 }
 
-/* Attention's softmaxes of bf16, between two sums of products that an instruction computes. */
+/* Attention's softmaxes of bf16, between two sums of products that an instruction computes: there --math=bf16 lets factors alone be
+ * rounded. */
 static void find_softmaxes(struct excess *e, int n)
 {
-    for (int i = 0; i < n && device_multiplies(e->t, DTYPE_BF16); i++)
+    for (int i = 0; i < n && e->t->math == DTYPE_BF16 && device_multiplies(e->t, DTYPE_BF16); i++)
         for (int k = 0; k < 2; k++) {
             const struct uop *product = summed_product(e->order[i]);
             if (product && softmax_is_weight(product->src[k]))
