@@ -8,7 +8,7 @@
  *
  *      a barrier's u64, as the interpreter keeps it:  expected bytes : 32 | count : 15 | missing : 15 | phase : 1
  */
-#include "ir/ir.h"
+#include "ir/device_ops.h"
 
 enum { COUNT_MOST = (1 << 15) - 1 };
 

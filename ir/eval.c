@@ -26,7 +26,7 @@ enum {
 
 bool eval_push_task(struct eval *e, struct node *n)
 {
-    if (!eval_reserve(e, &e->task, &e->cap_task, (size_t)e->ntask + 1, sizeof *e->task))
+    if (!eval_reserve(&e->failed, &e->task, &e->cap_task, (size_t)e->ntask + 1, sizeof *e->task))
         return false;
     e->task[e->ntask++] = n;
     return true;
@@ -53,7 +53,7 @@ enum status eval_dim_value(struct eval *e, struct node *root)
 {
     int bottom = e->nwalk;
     if (!root->has_scalar &&
-        eval_reserve(e, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1, sizeof *e->walk))
+        eval_reserve(&e->failed, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1, sizeof *e->walk))
         e->walk[e->nwalk++] = root;
     while (!e->failed && e->nwalk > bottom) {
         struct node *n = e->walk[e->nwalk - 1], *missing = NULL;
@@ -67,7 +67,7 @@ enum status eval_dim_value(struct eval *e, struct node *root)
                 v[k].i = c->scalar;
         }
         if (missing) {
-            if (eval_reserve(e, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1, sizeof *e->walk))
+            if (eval_reserve(&e->failed, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1, sizeof *e->walk))
                 e->walk[e->nwalk++] = missing;
             continue;
         }
@@ -149,7 +149,7 @@ bool eval_walk_push(struct eval *e, struct node *n)
     if (n->mark == e->mark)
         return true;
     n->mark = e->mark;
-    if (!eval_reserve(e, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1, sizeof *e->walk))
+    if (!eval_reserve(&e->failed, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1, sizeof *e->walk))
         return false;
     e->walk[e->nwalk++] = n;
     return true;
@@ -175,7 +175,7 @@ enum status eval_need_more(struct eval *e, struct uop *u, bool body)
                 if ((s = eval_find_dims(e, eval_node(e, n->u->src[k]))) != STATUS_READY)
                     break;
             if (s == STATUS_READY && !eval_is_inline(e, n)) {
-                if (!eval_reserve(e, &e->read, &e->cap_read, (size_t)e->nread + 1, sizeof *e->read))
+                if (!eval_reserve(&e->failed, &e->read, &e->cap_read, (size_t)e->nread + 1, sizeof *e->read))
                     return STATUS_FAIL;
                 e->read[e->nread++] = n;
                 if (n->value)

@@ -18,7 +18,7 @@
 #ifndef TGC_EVAL_H
 #define TGC_EVAL_H
 
-#include "ir/ir.h"
+#include "ir/device_ops.h"
 
 enum { LANES = 512 };            /* elements computed by one instruction */
 
@@ -169,7 +169,7 @@ enum status { STATUS_FAIL, STATUS_WAIT, STATUS_READY };
 
 /* eval_plan.c */
 /* grows a heap array; sets failed if it cannot */
-bool eval_reserve(struct eval *e, void *array, size_t *cap, size_t n, size_t size);
+bool eval_reserve(bool *failed, void *array, size_t *cap, size_t n, size_t size);
 struct node *eval_node(struct eval *e, const struct uop *u);
 bool eval_is_memory(enum op op);
 /* false: source k is a size, which is known from the dims */

@@ -8,22 +8,6 @@
 
 /* ------------------------------------------------------------------------------------ registers */
 
-static bool reserve(struct linear_eval *e, void *array, size_t *cap, size_t n, size_t size)
-{
-    void **a = array;
-    if (n <= *cap)
-        return true;
-    size_t want = n < 32 ? 64 : 2 * n, nbytes;
-    void *grown = size_mul(want, size, &nbytes) ? realloc(*a, nbytes) : NULL;
-    if (!grown) {
-        e->failed = true;
-        return false;
-    }
-    *a = grown;
-    *cap = want;
-    return true;
-}
-
 static struct slot *find_slot(const struct linear_eval *e, const struct uop *u)
 {
     size_t i = (u->id * 0x9E3779B9u) & (e->table_size - 1);
@@ -61,9 +45,9 @@ static int reg_of(struct linear_eval *e, const struct uop *u)
     if (s->u)
         return s->reg;
     size_t n = (size_t)e->nreg + (size_t)u->lanes, cap = e->cap_reg, cap_set = e->cap_reg;
-    if (!reserve(e, &e->of, &e->cap_of, n, sizeof *e->of) ||
-        !reserve(e, &e->set, &cap_set, n, sizeof *e->set) ||
-        !reserve(e, &e->reg, &cap, n, sizeof *e->reg))
+    if (!eval_reserve(&e->failed, &e->of, &e->cap_of, n, sizeof *e->of) ||
+        !eval_reserve(&e->failed, &e->set, &cap_set, n, sizeof *e->set) ||
+        !eval_reserve(&e->failed, &e->reg, &cap, n, sizeof *e->reg))
         return -1;
     e->cap_reg = cap;
     int r = e->nreg;
@@ -95,7 +79,7 @@ static int memory_of(struct linear_eval *e, const struct uop *u)
 
 static void append(struct linear_eval *e, struct linstr in)
 {
-    if (reserve(e, &e->code, &e->cap_code, (size_t)e->ncode + 1, sizeof *e->code))
+    if (eval_reserve(&e->failed, &e->code, &e->cap_code, (size_t)e->ncode + 1, sizeof *e->code))
         e->code[e->ncode++] = in;
 }
 
@@ -111,7 +95,7 @@ static void declare_lanes(struct linear_eval *e, const struct uop *u)
 {
     struct lanes l = {.acc = u, .n = u->nsrc - 1, .nelem = 1};
     if (l.n > LANES_RANK ||
-        !reserve(e, &e->lanes, &e->cap_lanes, (size_t)e->nlanes + 1, sizeof *e->lanes)) {
+        !eval_reserve(&e->failed, &e->lanes, &e->cap_lanes, (size_t)e->nlanes + 1, sizeof *e->lanes)) {
         e->failed = true;
         return;
     }
@@ -132,7 +116,7 @@ static int meaning_of(struct linear_eval *e, const struct uop *u)
     struct meaning m = {.n = u->nsrc};
     struct uop *in[INTRINSIC_OPERANDS], *dim[MAX_RANK];
     struct tgc *t = e->t;
-    if (!reserve(e, &e->meaning, &e->cap_meaning, (size_t)e->nmeaning + 1, sizeof *e->meaning))
+    if (!eval_reserve(&e->failed, &e->meaning, &e->cap_meaning, (size_t)e->nmeaning + 1, sizeof *e->meaning))
         return 0;
     for (int k = 0; k < m.n; k++) {
         struct intrinsic_shape shape = intrinsic_shape(u->arg.i, k);
@@ -185,7 +169,7 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
 
 static void open_region(struct linear_eval *e)
 {
-    if (reserve(e, &e->open, &e->cap_open, (size_t)e->nopen + 1, sizeof *e->open))
+    if (eval_reserve(&e->failed, &e->open, &e->cap_open, (size_t)e->nopen + 1, sizeof *e->open))
         e->open[e->nopen++] = e->ncode - 1;
 }
 
@@ -306,7 +290,7 @@ static void compile_bulk(struct linear_eval *e, const struct uop *u)
     b.from = eval_memory_of(&e->memory, uop_buffer_of(u->src[BULK_FROM]));
     for (int a = 0; a < bulk_rank(u); a++)
         b.coordinate[a] = reg_of(e, bulk_axis(u, a).coordinate);
-    if (reserve(e, &e->bulk, &e->cap_bulk, (size_t)e->nbulk + 1, sizeof *e->bulk))
+    if (eval_reserve(&e->failed, &e->bulk, &e->cap_bulk, (size_t)e->nbulk + 1, sizeof *e->bulk))
         e->bulk[e->nbulk] = b;
     append(e, (struct linstr){.code = CODE_BULK, .target = e->nbulk++, .dst = reg_of(e, u)});
 }

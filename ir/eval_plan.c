@@ -9,7 +9,7 @@
 
 #include "ir/eval.h"
 
-bool eval_reserve(struct eval *e, void *array, size_t *cap, size_t n, size_t size)
+bool eval_reserve(bool *failed, void *array, size_t *cap, size_t n, size_t size)
 {
     void **a = array;
     if (n <= *cap)
@@ -17,7 +17,7 @@ bool eval_reserve(struct eval *e, void *array, size_t *cap, size_t n, size_t siz
     size_t want = n < 32 ? 64 : 2 * n, nbytes;
     void *grown = size_mul(want, size, &nbytes) ? realloc(*a, nbytes) : NULL;
     if (!grown) {
-        e->failed = true;
+        *failed = true;
         return false;
     }
     *a = grown;
@@ -43,7 +43,7 @@ struct node *eval_node(struct eval *e, const struct uop *u)
 
 static bool node_add(struct eval *e, struct uop *u)
 {
-    if (!eval_reserve(e, &e->node, &e->cap_node, (size_t)e->nnode + 1, sizeof *e->node))
+    if (!eval_reserve(&e->failed, &e->node, &e->cap_node, (size_t)e->nnode + 1, sizeof *e->node))
         return false;
     e->node[e->nnode++] = (struct node){
         .u = u, .scope = -1, .next_in_scope = -1, .last_reader = -1};
@@ -91,7 +91,7 @@ static bool add_reachable(struct eval *e, struct uop *root)
     size_t cap = 0;
     int depth = 0;
     uint32_t mark = e->t->mark;
-    bool ok = eval_reserve(e, &stack, &cap, 1, sizeof *stack);
+    bool ok = eval_reserve(&e->failed, &stack, &cap, 1, sizeof *stack);
     if (ok && root->mark != mark) {
         root->mark = mark;
         stack[depth++] = (struct frame){root, 0};
@@ -104,7 +104,7 @@ static bool add_reachable(struct eval *e, struct uop *root)
             depth--;
         } else if (c->mark != mark) {
             c->mark = mark;
-            if ((ok = eval_reserve(e, &stack, &cap, (size_t)depth + 1, sizeof *stack)))
+            if ((ok = eval_reserve(&e->failed, &stack, &cap, (size_t)depth + 1, sizeof *stack)))
                 stack[depth++] = (struct frame){c, 0};
         }
     }
@@ -159,7 +159,7 @@ static bool find_hosts(struct eval *e)
     for (int i = 0; i < e->nnode; i++) {
         if (e->node[i].u->op != OP_HOST)
             continue;
-        if (!eval_reserve(e, &e->host, &e->cap_host, (size_t)e->nhost + 1, sizeof *e->host))
+        if (!eval_reserve(&e->failed, &e->host, &e->cap_host, (size_t)e->nhost + 1, sizeof *e->host))
             return false;
         struct host_call *h = (struct host_call *)(uintptr_t)e->node[i].u->arg.p;
         struct host_state s = {
@@ -181,7 +181,7 @@ static bool find_loops(struct eval *e)
     for (int i = 0; i < e->nnode; i++) {
         if (e->node[i].u->op != OP_LOOP)
             continue;
-        if (!eval_reserve(e, &e->loop, &e->cap_loop, (size_t)e->nloop + 1, sizeof *e->loop))
+        if (!eval_reserve(&e->failed, &e->loop, &e->cap_loop, (size_t)e->nloop + 1, sizeof *e->loop))
             return false;
         struct loop *l = (struct loop *)(uintptr_t)e->node[i].u->arg.p;
         struct loop_state s = {.loop = l, .node = &e->node[i], .first_in_scope = -1};

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/device_ops.h"
 
 static const struct matrix_row rows[MATRIX_COUNT] = {
 #define MATRIX(name, text, lanes, m, n, k, a, b, sum, of_a, of_b, of_sum)                          \

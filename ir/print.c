@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ir/print.h"
+#include "ir/device_ops.h"
 
 enum { PRINT_DEPTH = 40 };
 

@@ -20,6 +20,7 @@
  * `local`. Not in the text: origins and titles.
  */
 #include "ir/print.h"
+#include "ir/device_ops.h"
 
 enum { INLINE_OPS = 12, WEIGHT_NELEM = 256 };       /* a table of bytes is read again */
 

@@ -5,7 +5,7 @@
  * asks the fold hook what the uop simplifies to, once; so whatever a builder hands out is in normal
  * form, as in LuaJIT's fold engine.
  */
-#include "ir/ir.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 

@@ -16,6 +16,7 @@
  *   - Scratch is loaded only after it was stored to; verify_scratch.c proves it element by element.
  */
 #include "ir/verify.h"
+#include "ir/device_ops.h"
 
 /* A loop or guard, opened at u[at]; 0 is the whole program. */
 struct region { const struct uop *opener; int parent; bool open; int at; };

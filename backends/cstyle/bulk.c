@@ -8,6 +8,7 @@
  * The functions are pieces of runtime/ in the device's language. What is copied says a tensor map, a parameter.
  */
 #include "backends/cstyle/writer.h"
+#include "ir/device_ops.h"
 
 static const char *element_at(struct writer *w, const struct uop *memory, const char *i)
 {

@@ -2,6 +2,7 @@
  * their names, and the comment above the function.
  */
 #include "backends/cstyle/cstyle.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 

@@ -14,6 +14,7 @@
  * a load the factor's and the row's.
  */
 #include "backends/cstyle/writer.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 

@@ -10,6 +10,7 @@
  *      kernel void NAME_conv1(constant arguments_NAME_conv1 &arguments [[buffer(0)]])
  */
 #include "backends/device/device.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 

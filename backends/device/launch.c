@@ -9,6 +9,7 @@
  *      status = run_part(self, 0, 12);                      twelve kernels, as they were recorded, or told
  */
 #include "backends/device/device.h"
+#include "ir/device_ops.h"
 
 static int position_of(struct buffer *const *b, int n, const struct buffer *of)
 {

@@ -3,6 +3,7 @@
  * address that it is made of.
  */
 #include "backends/device/device.h"
+#include "ir/device_ops.h"
 
 static int log2_of(int64_t n)
 {

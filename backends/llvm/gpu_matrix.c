@@ -7,6 +7,7 @@
  * gpu_matrix.def's rows are written here, for intrinsics that take all of a fragment at once.
  */
 #include "backends/llvm/emit.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
  * so programs that multiply such need macOS 14; the text's first line says which version it is of.
  */
 #include "backends/device/device.h"
+#include "ir/device_ops.h"
 
 /* Of the language, as MTLCompileOptions has it: the major and the minor one. */
 enum { VERSION = 2 << 16 | 4, VERSION_OF_BF16 = 3 << 16 | 1 };

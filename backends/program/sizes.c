@@ -9,6 +9,7 @@
  * passes/place/stack.c estimates the upper bound for kernels.
  */
 #include "backends/program/program.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 

@@ -22,6 +22,7 @@
  * reported at the place where the range is written.
  */
 #include "frontend/text/reader.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef TGC_BANKS_H
 #define TGC_BANKS_H
 
-#include "ir/ir.h"
+#include "ir/device_ops.h"
 
 /* The turns that a wave's load of the row's factor takes beyond the least: a tile of rows along k or along the other
  * coordinate, `stride` elements apart, the first at a multiple of 128 bytes; by an instruction that loads rows, or lane by lane. */

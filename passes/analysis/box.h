@@ -3,6 +3,7 @@
 #define TGC_BOX_H
 
 #include "passes/analysis/access.h"
+#include "ir/device_ops.h"
 
 /* A box of the tensor that begins at element `first` of a buffer: axes innermost first, their strides ascending.
  * What is beyond a size is 0. */

@@ -8,6 +8,7 @@
 #include "passes/analysis/footprint.h"
 #include "passes/analysis/kernel_cost.h"
 #include "passes/target/cost.h"
+#include "ir/device_ops.h"
 
 enum { DEPTH_MAX = 128 };
 

@@ -23,6 +23,7 @@
 #include "passes/analysis/linear.h"
 #include "passes/analysis/matrix.h"
 #include "passes/passes.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 

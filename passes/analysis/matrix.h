@@ -3,6 +3,7 @@
 #define TGC_MATRIX_H
 
 #include "passes/analysis/access.h"
+#include "ir/device_ops.h"
 
 /* One of a wave's matrices: its coordinates m, n and k are sums of these ranges, each times a scale.
  * lane: the block's threads within the wave, the innermost of the store's items; element: what a

@@ -16,6 +16,7 @@
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/grid_attention.h"
 #include "passes/target/target.h"
+#include "ir/device_ops.h"
 
 enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, PAD_NBYTES = 16, REGISTERS_MOST = 240, REGISTERS_BESIDE = 40 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };

@@ -25,6 +25,7 @@
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
+#include "ir/device_ops.h"
 
 enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, JOINED_MAX = 4, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES, LOOP_GROUPS };

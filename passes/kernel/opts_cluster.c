@@ -11,6 +11,7 @@
 #include "passes/analysis/box.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
+#include "ir/device_ops.h"
 
 /* The loop of the store that is number `axis`; NULL: it has no such loop over the grid. */
 static struct uop *grid_loop(const struct uop *store, int axis)

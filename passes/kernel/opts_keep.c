@@ -17,6 +17,7 @@
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
+#include "ir/device_ops.h"
 
 enum { DIGITS_MAX = 16 };
 

@@ -14,6 +14,7 @@
 #include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
+#include "ir/device_ops.h"
 
 static int64_t threads_of(const struct uop *store)
 {

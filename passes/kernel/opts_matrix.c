@@ -16,6 +16,7 @@
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
+#include "ir/device_ops.h"
 
 static bool device_has(const struct work *w, enum matrix_unit of)
 {

@@ -22,6 +22,7 @@
 #include "passes/analysis/copied.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
+#include "ir/device_ops.h"
 
 /* Elements of a part: a multiple of 16 bytes, or of those after which the order of panels repeats, or of where boxes begin. */
 static int64_t part_of(const struct buffer *b, enum transfer how)

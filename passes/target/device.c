@@ -1,5 +1,6 @@
 /* device.c - the rows of devices.def. */
 #include "passes/target/cost.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 
@@ -77,50 +78,27 @@ static bool all_have(const struct tgc *t, enum matrix_unit of)
     return true;
 }
 
-bool device_loads_rows(const struct tgc *t)
+static int by_rows(const struct device_row *d) { return d->by_rows; }
+static int copied(const struct device_row *d) { return d->async; }
+static int stored(const struct device_row *d) { return d->store; }
+static int copies_boxes(const struct device_row *d) { return d->bulk; }
+static int cluster(const struct device_row *d) { return d->cluster; }
+
+/* The least that the device and all these architectures have; 0: there is no device. */
+static int least_of(const struct tgc *t, int (*column)(const struct device_row *))
 {
     const char *s = t->architectures;
+    int n = t->device ? column(t->device) : 0;
     for (const struct device_row *d; (d = next_row(&s));)
-        if (!d->by_rows)
-            return false;
-    return t->device && t->device->by_rows;
+        n = column(d) < n ? column(d) : n;
+    return n;
 }
 
-bool device_copies(const struct tgc *t, int64_t nbytes)
-{
-    const char *s = t->architectures;
-    for (const struct device_row *d; (d = next_row(&s));)
-        if (d->async < nbytes)
-            return false;
-    return t->device && t->device->async >= nbytes;
-}
-
-bool device_stores(const struct tgc *t, int64_t nbytes)
-{
-    const char *s = t->architectures;
-    for (const struct device_row *d; (d = next_row(&s));)
-        if (d->store < nbytes)
-            return false;
-    return t->device && t->device->store >= nbytes;
-}
-
-bool device_copies_boxes(const struct tgc *t)
-{
-    const char *s = t->architectures;
-    for (const struct device_row *d; (d = next_row(&s));)
-        if (!d->bulk)
-            return false;
-    return t->device && t->device->bulk && !t->by_llvm;
-}
-
-int device_cluster(const struct tgc *t)
-{
-    int least = t->device && device_copies_boxes(t) ? t->device->cluster : 0;
-    const char *s = t->architectures;
-    for (const struct device_row *d; (d = next_row(&s));)
-        least = d->cluster < least ? d->cluster : least;
-    return least;
-}
+bool device_loads_rows(const struct tgc *t) { return least_of(t, by_rows) > 0; }
+bool device_copies(const struct tgc *t, int64_t nbytes) { return t->device && least_of(t, copied) >= nbytes; }
+bool device_stores(const struct tgc *t, int64_t nbytes) { return t->device && least_of(t, stored) >= nbytes; }
+bool device_copies_boxes(const struct tgc *t) { return least_of(t, copies_boxes) > 0 && !t->by_llvm; }
+int device_cluster(const struct tgc *t) { return device_copies_boxes(t) ? least_of(t, cluster) : 0; }
 
 /* What LLVM's PTX lacks: its versions have neither sm_90a's instructions nor, before PTX 8.4, those of floats of 8 bits. */
 static bool is_beyond_llvm(const struct matrix_row *r)

@@ -5,6 +5,7 @@
  *      divide 0.sum0 axis=0 n=8; decide 0
  */
 #include "passes/opts.h"
+#include "ir/device_ops.h"
 
 #include <stdlib.h>
 #include <string.h>

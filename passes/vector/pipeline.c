@@ -45,6 +45,7 @@
 #include "passes/analysis/copied.h"
 #include "passes/analysis/nest.h"
 #include "passes/vector/expand.h"
+#include "ir/device_ops.h"
 
 enum { LOOPS = 8 };
 

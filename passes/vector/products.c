@@ -27,6 +27,7 @@
  */
 #include "passes/analysis/nest.h"
 #include "passes/passes.h"
+#include "ir/device_ops.h"
 
 struct products {
     struct tgc *t;

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "passes/target/cost.h"
+#include "ir/device_ops.h"
 
 static bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
