@@ -1,0 +1,47 @@
+/* pipeline.h - private to pipeline.c and pipeline_bulk.c: a loop over steps whose copies have several parts, and what
+ * both write of it. */
+#ifndef TGC_PIPELINE_H
+#define TGC_PIPELINE_H
+
+#include "passes/analysis/box.h"
+#include "passes/vector/expand.h"
+
+enum { STEP_LOOPS = 8 };
+
+/* A loop over steps in e->in: of `loop`, outermost first, the body from `begin` to `end`, the copies up
+ * to `second`, the second barrier. */
+struct steps {
+    struct expander *e;
+    struct uop *loop[STEP_LOOPS]; int nloop;
+    int first, begin, end, second;
+    int64_t count;
+    int parts; enum transfer how;
+    int cluster;                 /* blocks that share copies; 1: each has its own */
+    struct uop_map now;          /* of the program -> of the new one */
+    struct uop *thread;          /* number in its block */
+    struct of_step { struct uop *store, *acc, *at, *turn[STEP_LOOPS], *own[STEP_LOOPS], *thread; int nturn; } copy[STEP_LOOPS];
+    int ncopy;
+    struct kernel *kernel;
+    struct uop *full, *empty;    /* in bulk: barriers of each part: its bytes are there; all waves have read it */
+    struct box box[STEP_LOOPS];       /* by copy */
+};
+
+/* Elements of a part of the memory. */
+int64_t steps_part(const struct uop *memory);
+/* The number of the step: through all loops. */
+struct uop *steps_number(const struct steps *s);
+/* Maps the loops' variables to those of step number n. */
+void steps_map(const struct steps *s, struct uop_map *by, struct uop *n);
+/* Appends u of the program; coordinates and conditions may be known already, from a copy's. */
+void steps_copy(struct expander *e, struct uop *u);
+/* The same with operands as they are now; a load from a copy is of this step's part. */
+void steps_write(struct steps *s, struct uop *u, struct uop *part);
+/* Appends a statement that has no operands. */
+void steps_push(struct expander *e, enum op op, int64_t bits);
+/* What follows is done where the condition holds, until steps_close. */
+struct uop *steps_open(struct expander *e, struct uop *condition);
+void steps_close(struct expander *e, struct uop *guard);
+/* pipeline_bulk.c: writes the steps of s, whose copies come in bulk. */
+void steps_in_bulk(struct steps *s);
+
+#endif
