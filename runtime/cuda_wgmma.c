@@ -50,11 +50,17 @@ static inline uint32_t panel_word(panel_tile<1> t, int x, int byte)
 
 //@ cuda_by_warps cuda_panel_word cuda_words
 /* Each warp's rows of the product, eight columns at a time. */
-template <class T, class A, class B> static inline void by_warps(void product(T *, words<4>, words<2>), T *sum, A a, B b, int columns)
+template <int across> static inline words<4> rows_of_warp(panel_tile<across> a)
 {
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4, byte = lane % 4 * 4;
-    const words<4> f = {panel_word(a, row, byte), panel_word(a, row + 8, byte), panel_word(a, row, byte + 16),
-                      panel_word(a, row + 8, byte + 16)};
+    return {panel_word(a, row, byte), panel_word(a, row + 8, byte), panel_word(a, row, byte + 16), panel_word(a, row + 8, byte + 16)};
+}
+static inline words<4> rows_of_warp(words<4> a) { return a; }
+
+template <class T, class A, class B> static inline void by_warps(void product(T *, words<4>, words<2>), T *sum, A a, B b, int columns)
+{
+    const int lane = threadIdx.x % 32, byte = lane % 4 * 4;
+    const words<4> f = rows_of_warp(a);
 #pragma unroll
     for (int n = 0; n < columns; n += 8) {
         const words<2> g = {panel_word(b, n + lane / 4, byte), panel_word(b, n + lane / 4, byte + 16)};
@@ -160,6 +166,29 @@ template <int n, class... T> static inline void matrix_wait(T &...sum)
 #define PRODUCTS(row, head, T, kind, n, text, e, operands, inputs, by)                             \
     head static inline void row(T *sum, panel_tile<A> a, panel_tile<B> b) { by_warps(by, sum, a, b, n); }
 #endif
+/* The same with a in registers, which are there before the instruction reads them. */
+#ifdef TGC_PRODUCTS_MODEL
+#define OWN_PRODUCTS(row, n, text, e, operands, by)                                                \
+    template <int B> static inline void row(float *sum, words<4> a, panel_tile<B> b)               \
+    {                                                                                              \
+        const uint64_t of_b[2] = {b.bits, B};                                                      \
+        TGC_PRODUCTS_MODEL(#row, sum, &a, of_b);                                                   \
+    }
+#elif defined __CUDA_ARCH_FEAT_SM90_ALL
+#define OWN_PRODUCTS(row, n, text, e, operands, by)                                                \
+    template <int B> static inline void row(float *sum, words<4> a, panel_tile<B> b)               \
+    {                                                                                              \
+        asm volatile("{.reg .pred add;\nsetp.eq.u32 add, 0, 0;\n"                                  \
+                     "wgmma.fence.sync.aligned;\n"                                                 \
+                     "wgmma.mma_async.sync.aligned." text " {" SUMS_##e "}, " operands ";\n}"      \
+                     : TAKE_##e("+f", sum)                                                         \
+                     : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "l"(b.bits), "n"(B)     \
+                     : "memory");                                                                  \
+    }
+#else
+#define OWN_PRODUCTS(row, n, text, e, operands, by)                                                \
+    template <int B> static inline void row(float *sum, words<4> a, panel_tile<B> b) { by_warps(by, sum, a, b, n); }
+#endif
 /* Of halves, each of the factors along k or across it; of others, along k. */
 #define HALVES template <int A, int B>
 #define ALONG template <int A = 0, int B = 0>
@@ -261,3 +290,31 @@ PRODUCTS(m64n256k32_e4m3, ALONG, float, "+f", 256, "m64n256k32.f32.e4m3.e4m3", 1
 
 //@ cuda_m64n256k32_e5m2 cuda_products cuda_m16n8k32_e5m2
 PRODUCTS(m64n256k32_e5m2, ALONG, float, "+f", 256, "m64n256k32.f32.e5m2.e5m2", 128, "%128, %129, add, 1, 1", TILES, m16n8k32_e5m2)
+
+//@ cuda_m64n64k16_f16_own cuda_products cuda_m16n8k16_f16
+OWN_PRODUCTS(m64n64k16_f16_own, 64, "m64n64k16.f32.f16.f16", 32, "{%32, %33, %34, %35}, %36, add, 1, 1, %37", m16n8k16_f16)
+
+//@ cuda_m64n64k16_bf16_own cuda_products cuda_m16n8k16_bf16
+OWN_PRODUCTS(m64n64k16_bf16_own, 64, "m64n64k16.f32.bf16.bf16", 32, "{%32, %33, %34, %35}, %36, add, 1, 1, %37", m16n8k16_bf16)
+
+//@ cuda_m64n128k16_f16_own cuda_products cuda_m16n8k16_f16
+OWN_PRODUCTS(m64n128k16_f16_own, 128, "m64n128k16.f32.f16.f16", 64, "{%64, %65, %66, %67}, %68, add, 1, 1, %69", m16n8k16_f16)
+
+//@ cuda_m64n128k16_bf16_own cuda_products cuda_m16n8k16_bf16
+OWN_PRODUCTS(m64n128k16_bf16_own, 128, "m64n128k16.f32.bf16.bf16", 64, "{%64, %65, %66, %67}, %68, add, 1, 1, %69", m16n8k16_bf16)
+
+//@ cuda_m64n256k16_f16_own cuda_products cuda_m16n8k16_f16
+OWN_PRODUCTS(m64n256k16_f16_own, 256, "m64n256k16.f32.f16.f16", 128, "{%128, %129, %130, %131}, %132, add, 1, 1, %133", m16n8k16_f16)
+
+//@ cuda_m64n256k16_bf16_own cuda_products cuda_m16n8k16_bf16
+OWN_PRODUCTS(m64n256k16_bf16_own, 256, "m64n256k16.f32.bf16.bf16", 128, "{%128, %129, %130, %131}, %132, add, 1, 1, %133", m16n8k16_bf16)
+
+//@for m64n64k16_f16_own: m64n128k16_f16_own: m64n256k16_f16_own:
+
+//@ cuda_a_own_T cuda_a_own_m16n8k16_f16
+#define a_own_T(p, stride) a_own_m16n8k16_f16(p, stride)
+
+//@for m64n64k16_bf16_own: m64n128k16_bf16_own: m64n256k16_bf16_own:
+
+//@ cuda_a_own_T cuda_a_own_m16n8k16_bf16
+#define a_own_T(p, stride) a_own_m16n8k16_bf16(p, stride)

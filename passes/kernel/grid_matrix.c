@@ -116,7 +116,8 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
     if (!device_matrix(t, i, &c->of, &c->gflops))
         return false;
     c->row = matrix_row(c->of);
-    if (c->row->lanes % t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))
+    bool of_copies = matrix_is_local(c->row, MATRIX_A) == matrix_is_local(c->row, MATRIX_B);
+    if (!of_copies || c->row->lanes % t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))
         return false;
     bool rows = uop_depends_on(t, factor[0], loop[x->row]);
     c->m = rows ? x->row : x->column;

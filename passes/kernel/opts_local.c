@@ -98,7 +98,7 @@ static void order_tile(const struct uop *sum, struct copy *c)
 {
     const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
     order_loops(c, 0);
-    bool of_sum = is_of_sum(sum, c->of[c->ndim - 1]) || (matrix_is_local(row, MATRIX_A) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
+    bool of_sum = is_of_sum(sum, c->of[c->ndim - 1]) || (matrix_is_local(row, MATRIX_B) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
     move_inside(sum, c, of_sum);                     /* pixels of several images lie on both sides of their channels */
     for (c->row = c->ndim; c->row > 0 && is_of_sum(sum, c->of[c->row - 1]) == of_sum; c->row--)
         continue;

@@ -103,7 +103,7 @@ int device_cluster(const struct tgc *t) { return device_copies_boxes(t) ? least_
 /* What LLVM's PTX lacks: its versions have neither sm_90a's instructions nor, before PTX 8.4, those of floats of 8 bits. */
 static bool is_beyond_llvm(const struct matrix_row *r)
 {
-    return matrix_is_local(r, MATRIX_A) || dtype_is_f8(r->dtype[MATRIX_A]);
+    return matrix_is_local(r, MATRIX_B) || dtype_is_f8(r->dtype[MATRIX_A]);
 }
 
 bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops)

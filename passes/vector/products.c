@@ -1,5 +1,5 @@
 /* products.c - where products begin and end that are added behind the threads' backs (rows of ir/matrix.def whose
- * factors are in local memory).
+ * b is in local memory).
  *
  *      for k                                  for k
  *        copy[..] = x                           copy[..] = x
@@ -40,7 +40,7 @@ struct products {
 
 static bool is_product(const struct uop *u)
 {
-    return u->op == OP_MATRIX && matrix_is_local(matrix_row(MATRIX_ROW(u->arg.i)), MATRIX_A);
+    return u->op == OP_MATRIX && matrix_is_local(matrix_row(MATRIX_ROW(u->arg.i)), MATRIX_B);
 }
 
 static bool stores_panels(const struct uop *u)

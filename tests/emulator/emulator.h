@@ -420,7 +420,7 @@ void matrix_add(const struct matrix_row *r, void *sum, int i, double product);
 
 /* The work-item's part of products that are there when they are waited for, of factors that 64 bits tell the place
  * of, and whether k is across their rows: what is a row, or publish, begin, commit, wait. */
-void products_do(const char *what, const struct matrix_row *r, void *sum, const uint64_t *a, const uint64_t *b);
+void products_do(const char *what, const struct matrix_row *r, void *sum, const void *a, const uint64_t *b);
 /* A block begins; the work-item that runs has stored to local memory; the item waits for its block; it ends. */
 void products_reset(struct launch *l);
 void products_stored(struct launch *l, const struct memory *m);

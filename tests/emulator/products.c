@@ -9,7 +9,8 @@
  * the bits of the address above them. The factors are read when a product is issued, and once more when it is waited for:
  * bytes that nobody wrote, or that another work-item writes meanwhile, are found as any. Until then its sums are no
  * numbers. What was stored by work-items must have been published before the barrier, since the unit reads by another
- * way than they store; and an engine must not replace what products read that are under way.
+ * way than they store; and an engine must not replace what products read that are under way. Of a factor in registers each
+ * work-item takes the rows of its sums from those that hold them, when the product is issued.
  */
 #include "emulator.h"
 
@@ -18,10 +19,10 @@
 
 API void *emulator_local(uint32_t at);
 
-enum { MOST = 64, MOST_SUMS = 64, MEMORIES = 8, ADDRESS = 0x3ffff, GROUP = 128 };
+enum { MOST = 64, MOST_SUMS = 64, MEMORIES = 8, ADDRESS = 0x3ffff, GROUP = 128, OWN_ROWS = 2, OWN_TERMS = 16 };
 
 struct factor { uint64_t bits, across; };
-struct product { const struct matrix_row *row; void *sum; struct factor factor[2]; };
+struct product { const struct matrix_row *row; void *sum; struct factor factor[2]; float own[OWN_ROWS][OWN_TERMS]; }; /* own: of a in registers */
 struct products {
     struct product product[MOST];
     int n, group[MOST], ngroup; /* behind the last product of each group that was committed */
@@ -135,10 +136,37 @@ static void read_factor(struct launch *l, const struct product *p, int part)
         }
 }
 
+static bool is_own(const struct matrix_row *r, int part) { return strcmp(r->layout[part], "local") != 0; }
+
+/* Which of its own rows of a the work-item's sums are of: rows are eight apart. */
+static int own_row(int m) { return m / 8 % OWN_ROWS; }
+
+/* What the lanes of the warp hold of the rows of the work-item's own sums. */
+static void take_own(struct launch *l, struct product *p, const void *words)
+{
+    const struct matrix_row *r = p->row;
+    unsigned char of_lane[32];
+    int at[3], mine[3];
+    const int n = matrix_place(r->layout[A], 0, 0, at);
+    const uint32_t nbytes = (uint32_t)n * matrix_nbytes(r->type[A]), warp = l->now->in_block % GROUP / 32 * 32;
+    emulator_give(words, nbytes);
+    (void)matrix_place(r->layout[SUM], l->now->in_block % GROUP, 0, mine);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        emulator_take(of_lane, nbytes, lane);
+        for (int i = 0; i < n; i++) {
+            (void)matrix_place(r->layout[A], warp + lane, i, at);
+            if (at[0] % 8 == mine[0] % 8)
+                p->own[own_row(at[0])][at[2]] = (float)matrix_number(r->type[A], of_lane, i);
+        }
+    }
+}
+
 /* Whether a factor, whose rows are whole eights of 128 bytes, has any of these bytes of local memory. */
 static bool reaches(const struct product *x, int part, uint32_t from, size_t nbytes)
 {
     const struct matrix_row *r = x->row;
+    if (is_own(r, part))
+        return false;
     const struct factor *f = &x->factor[part];
     const uint32_t leading = (uint32_t)(f->bits >> 16 & 0x3fff) << 4, stride = (uint32_t)(f->bits >> 32 & 0x3fff) << 4;
     const unsigned side = (unsigned)r->size[part], lines = f->across ? (unsigned)r->size[2] : side,
@@ -187,27 +215,31 @@ static void save(struct products *p, void *sum, int n)
     memset(sum, 0xff, (size_t)n * sizeof *s->value);
 }
 
-static void issue(struct launch *l, struct products *p, const struct matrix_row *r, void *sum, const uint64_t *a, const uint64_t *b)
+static void issue(struct launch *l, struct products *p, const struct matrix_row *r, void *sum, const void *a, const uint64_t *b)
 {
     int at[3];
-    const struct product new = {r, sum, {{a[0], a[1]}, {b[0], b[1]}}};
+    struct product new = {.row = r, .sum = sum, .factor = {{0}, {b[0], b[1]}}};
+    if (!is_own(r, A))
+        memcpy(&new.factor[A], a, sizeof new.factor[A]);
     if (l->nsubgroup != 32 || l->nitem % GROUP) {
         wrong(l, "is of no four whole warps", r->text);
         launch_abort();
     }
     if (!p->has_begun)
         wrong(l, "adds to sums that were used since, without a begin", r->text);
-    for (int i = 0; i < 2; i++)
+    for (int i = is_own(r, A); i < 2; i++)
         if (new.factor[i].bits >> 62 != 1 || (new.factor[i].bits >> 49 & 7) || (new.factor[i].across && matrix_nbytes(r->type[i]) != 2))
             wrong(l, "tells another order than that of 128 bytes", r->text);
     if (p->n == MOST || p->nsaved == MOST) {
         wrong(l, "issues more products than are emulated", r->text);
         launch_abort();
     }
+    if (is_own(r, A))
+        take_own(l, &new, a);
     p->product[p->n++] = new;
     compare(l, p->issued++, &new);
-    read_factor(l, &new, A);
-    read_factor(l, &new, B);
+    for (int i = is_own(r, A); i < 2; i++)
+        read_factor(l, &new, i);
     save(p, sum, matrix_place(r->layout[SUM], 0, 0, at));
 }
 
@@ -217,14 +249,14 @@ static void add_product(struct launch *l, const struct product *x)
     const struct matrix_row *r = x->row;
     const struct memory *m;
     int at[3];
-    read_factor(l, x, A);
-    read_factor(l, x, B);
+    for (int i = is_own(r, A); i < 2; i++)
+        read_factor(l, x, i);
     for (int i = 0, n = matrix_place(r->layout[SUM], 0, 0, at); i < n; i++) {
         (void)matrix_place(r->layout[SUM], l->now->in_block % GROUP, i, at);
-        for (int k = 0; k < r->size[2]; k++)
-            matrix_add(r, x->sum, i,
-                       matrix_number(r->type[A], element(l, &x->factor[A], matrix_nbytes(r->type[A]), at[0], k, &m), 0) *
-                           matrix_number(r->type[B], element(l, &x->factor[B], matrix_nbytes(r->type[B]), at[1], k, &m), 0));
+        for (int k = 0; k < r->size[2]; k++) {
+            const double of_a = is_own(r, A) ? (double)x->own[own_row(at[0])][k] : matrix_number(r->type[A], element(l, &x->factor[A], matrix_nbytes(r->type[A]), at[0], k, &m), 0);
+            matrix_add(r, x->sum, i, of_a * matrix_number(r->type[B], element(l, &x->factor[B], matrix_nbytes(r->type[B]), at[1], k, &m), 0));
+        }
     }
 }
 
@@ -277,7 +309,7 @@ void *emulator_local(uint32_t at)
     return local_at(launch_now(), at, &m);
 }
 
-void products_do(const char *what, const struct matrix_row *r, void *sum, const uint64_t *a, const uint64_t *b)
+void products_do(const char *what, const struct matrix_row *r, void *sum, const void *a, const uint64_t *b)
 {
     struct launch *l = launch_now();
     struct products *p = own(l);
@@ -288,7 +320,7 @@ void products_do(const char *what, const struct matrix_row *r, void *sum, const 
     else if (!strcmp(what, "commit"))
         commit(l, p);
     else if (!strcmp(what, "wait"))
-        wait_for(l, p, (int)a[0]);
+        wait_for(l, p, (int)*(const uint64_t *)a);
     else
         memset(p->stored, 0, sizeof p->stored);
 }
