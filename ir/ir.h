@@ -379,15 +379,15 @@ enum { ARG_PLAIN = 1 };
  * elements apart. Of a buffer in panels its offset, and all elements', are places before chunks are exchanged; what
  * is behind a panel's row is in the next panel. */
 #define TILE_BITS(rows, columns, stride)                                                           \
-    ((int64_t)(rows) << 8 | (int64_t)(columns) << 16 | (int64_t)(stride) << 28)
+    ((int64_t)(rows) << 8 | (int64_t)(columns) << 20 | (int64_t)(stride) << 32)
 /* Rows of it begin at multiples of 16 bytes, and the device has an instruction with which a wave loads eight of these, each
  * row at once: a lane gets words of several. */
 #define TILE_BY_ROWS ((int64_t)0x80)
 #define TILE_IS_BY_ROWS(bits) (TILE_IS(bits) && ((bits) & TILE_BY_ROWS) != 0)
 #define TILE_IS(bits) ((bits) != 0 && VECTOR_LANES(bits) == 0)
-#define TILE_ROWS(bits) ((int)((bits) >> 8 & 0xff))
-#define TILE_COLUMNS(bits) ((int)((bits) >> 16 & 0xfff))
-#define TILE_STRIDE(bits) ((bits) >> 28)
+#define TILE_ROWS(bits) ((int)((bits) >> 8 & 0xfff))
+#define TILE_COLUMNS(bits) ((int)((bits) >> 20 & 0xfff))
+#define TILE_STRIDE(bits) ((bits) >> 32)
 /* A buffer's panel: rows of so many bytes, in chunks, whose order repeats after so many rows. */
 enum { PANEL_ROW_NBYTES = 128, PANEL_CHUNK_NBYTES = 16, PANEL_ROWS = 8, PANEL_ALIGN = PANEL_ROW_NBYTES * PANEL_ROWS };
 /* What a tile's register holds: rows, and bytes of each; how many there are. */

@@ -687,7 +687,7 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
     case OP_STORE:
         if (a->rows || a->columns) {
             *bits = TILE_BITS(a->rows, a->columns, a->stride) | (a->aligned ? TILE_BY_ROWS : 0);
-            return is_between(a->rows, 1, 255) && a->lanes == 0 &&
+            return is_between(a->rows, 1, 4095) && a->lanes == 0 &&
                    is_between(a->columns, 1, 4095) && is_between(a->stride, 1, 1 << 30);
         }
         if (a->lanes)

@@ -63,6 +63,15 @@ local 0.sum0 axis=0 n=0 to=0 operand=1
 swizzle 0.sum0 n=64 operand=0
 swizzle 0.sum0 n=64 operand=1
 """
+# The same of 256 columns, whose factor is by terms: a tile of 256 rows.
+BY_TERMS = """tg 1
+input %a : f16[{m}, {k}]
+input %b : f16[{n}, {k}]
+%t = transpose(%b) {{perm=[1, 0]}}
+%c = matmul(%a, %t)
+output %c as "c"
+"""
+WIDE = PANELS.replace("cover 0 axis=2 n=64", "cover 0 axis=2 n=256").replace("m64n64k16_f16", "m64n256k16_f16")
 # Two blocks of rows copy the columns' factor together.
 CLUSTER = "cluster 0.sum0 axis=0 n=2\n"
 SIZES = [(200, 136, 152), (65, 40, 264), (130, 72, 136), (96, 40, 1032)]
@@ -75,10 +84,10 @@ def tgtool(folder, opts, model, device):
                           capture_output=True, text=True, timeout=120)
 
 
-def emit(folder, m, n, k, parts, device="sm_90a", opts=TILE, more=""):
+def emit(folder, m, n, k, parts, device="sm_90a", opts=TILE, more="", model=GEMM):
     T.scratch(folder)
     cuda.need_nvrtc()
-    done = tgtool(folder, opts.format(step=64) + f"pipeline 0.sum0 n={parts} how=bulk\n" + more, GEMM.format(m=m, n=n, k=k), device)
+    done = tgtool(folder, opts.format(step=64) + f"pipeline 0.sum0 n={parts} how=bulk\n" + more, model.format(m=m, n=n, k=k), device)
     expect(done.returncode == 0, done.stderr)
     return (folder / "net.cu").read_text()
 
@@ -92,20 +101,20 @@ def factors(m, n, k):
     return random.standard_normal((m, k)).astype(np.float16), random.standard_normal((k, n)).astype(np.float16)
 
 
-def run(device, folder, m, n, k, status=0):
+def run(device, folder, m, n, k, status=0, model=GEMM):
     a, b = factors(m, n, k)
     cuda.text_of(folder / "net.cu")
-    got = Library(folder / "net.so", "net").run({"a": a, "b": b}, {}, status)["c"].astype(np.float32)
+    got = Library(folder / "net.so", "net").run({"a": a, "b": b.T.copy() if model == BY_TERMS else b}, {}, status)["c"].astype(np.float32)
     expect(status or np.allclose(got, a.astype(np.float32) @ b.astype(np.float32), rtol=2e-3, atol=2e-2), "another product")
 
 
-def gemm(device, folder, m, n, k, parts, opts=TILE, more=""):
+def gemm(device, folder, m, n, k, parts, opts=TILE, more="", model=GEMM):
     """Rows, columns and terms beyond the product are zeros of the engine's: no condition is left around a copy."""
-    text = emit(folder, m, n, k, parts, opts=opts, more=more)
+    text = emit(folder, m, n, k, parts, opts=opts, more=more, model=model)
     expect("bulk_copy(" in text and ("__cluster_dims__(1, 2, 1)" in text) == ("bulk_copy_part<2, 1, 32, 4096>(" in text) == (more == CLUSTER) and "mbar_wait(" in text, "no bulk copies")
     build(folder)
     with device.watch("arch=90"):
-        run(device, folder, m, n, k)
+        run(device, folder, m, n, k, model=model)
         gc.collect()
 
 
@@ -224,6 +233,7 @@ def main():
         suite.add(f"product: {m} x {n} x {k}", gemm, device, scratch / f"gemm{number}", m, n, k, 2 + number % 2)
     for parts in (2, 3):
         suite.add(f"product in panels, {parts} parts", gemm, device, scratch / f"panels{parts}", 130, 72, 264, parts, PANELS)
+    suite.add("product in panels, 256 columns by terms", gemm, device, scratch / "wide", 70, 264, 136, 2, WIDE, "", BY_TERMS)
     for arch in DEVICES:
         suite.add(f"ptxas: {arch}", assembled, scratch / f"ptx-{arch}", arch)
     suite.add("ptxas: panels", assembled, scratch / "ptx-panels", "sm_90a", PANELS)
