@@ -6,6 +6,9 @@
  *      item 1     └──┐ barrier       │
  *      item 2        └──┐ barrier ───┘     all wait at one place: the next phase
  *
+ * Blocks of a cluster run in turns, each until none of its work-items can go on; the first begins, or the last. Local memory
+ * is that of the block that runs, at addresses of the kernels' code: a turn begins with what the block has had there.
+ *
  * Who meets whom without a barrier between is found by phases (shadow.c), not by the order in which
  * they run. A work-item that never waits needs no stack beyond the one that the last item left.
  */
@@ -61,13 +64,13 @@ bool item_is_first(void)
     return true;
 }
 
-void item_wait(bool for_subgroup, unsigned flags, const void *site)
+void item_wait(enum wait whom, unsigned flags, const void *site)
 {
     struct item *item = running->now;
-    if (!for_subgroup)
+    if (whom != FOR_SUBGROUP)
         products_barrier(running, item);
     item->state = ITEM_WAITS;
-    item->for_subgroup = for_subgroup;
+    item->waits = whom;
     item->flags = flags;
     item->site = site ? site : item_code();
     fiber_leave(item->fiber);
@@ -123,134 +126,270 @@ static bool step(struct launch *l, struct item *item)
     return goes_on;
 }
 
-/* The items from..to: whether all of them wait, at one place, for the same. If some do not, says
+/* The items from..to of the block: whether all of them wait, at one place, for the same. If some do not, says
  * who. */
-static bool all_wait(const struct launch *l, uint32_t from, uint32_t to, bool for_subgroup,
+static bool all_wait(const struct block *b, uint32_t from, uint32_t to, enum wait whom,
                      uint32_t *at, uint32_t *other)
 {
     const struct item *first = NULL;
     for (uint32_t i = from; i < to; i++)
-        if (l->item[i].state == ITEM_WAITS && l->item[i].for_subgroup == for_subgroup) {
-            first = &l->item[i];
+        if (b->item[i].state == ITEM_WAITS && b->item[i].waits == whom) {
+            first = &b->item[i];
             break;
         }
     if (!first)
         return false;
     *at = first->in_block;
     for (uint32_t i = from; i < to; i++) {
-        const struct item *item = &l->item[i];
+        const struct item *item = &b->item[i];
         *other = i;
-        if (item->state != ITEM_WAITS || item->for_subgroup != for_subgroup ||
-            item->site != first->site)
+        if (item->state != ITEM_WAITS || item->waits != whom || item->site != first->site)
             return false;
     }
     return true;
 }
 
-static void report_divergence(struct launch *l, uint32_t at, uint32_t other, bool for_subgroup)
+static void report_divergence(struct launch *l, const struct item *a, const struct item *b)
 {
-    const struct item *a = &l->item[at], *b = &l->item[other];
-    const uint32_t base = a->number - a->in_block;
+    static const char *const what[] = {"operation of a sub-group", "barrier", "barrier of a cluster"};
     char where[512], there[512];
     snprintf(where, sizeof where, "%s", report_line(l->module, a->site));
     if (b->state == ITEM_WAITS)
         snprintf(there, sizeof there, "waits at %s", report_line(l->module, b->site));
     else
         snprintf(there, sizeof there, "has returned");
-    report("%s: divergent %s: %s waits at %s; %s %s", l->kernel->signature.name,
-           for_subgroup ? "operation of a sub-group" : "barrier", item_name(l, base + at), where,
-           item_name(l, base + other), there);
-    l->has_failed = true;
+    report("%s: divergent %s: %s waits at %s; %s %s", l->kernel->signature.name, what[a->waits],
+           item_name(l, a->number), where, item_name(l, b->number), there);
+}
+
+/* The block's work-items go on behind a barrier of all. */
+static void pass(const struct launch *l, struct block *b)
+{
+    for (int space = 0; space < 2; space++)
+        b->phase[space] += (b->item[0].flags >> space & 1);
+    for (uint32_t i = 0; i < l->nitem; i++)
+        b->item[i].state = ITEM_READY;
 }
 
 /* Lets the work-items go on that wait for each other; false: nobody can. */
 static bool release(struct launch *l)
 {
     const uint32_t size = l->nsubgroup;
+    struct block *b = l->here;
     uint32_t at = 0, other = 0;
-    if (all_wait(l, 0, l->nitem, false, &at, &other)) {
-        const unsigned flags = l->item[0].flags;
-        for (int space = 0; space < 2; space++)
-            l->phase[space] += (flags >> space & 1);
-        for (uint32_t i = 0; i < l->nitem; i++)
-            l->item[i].state = ITEM_READY;
+    if (all_wait(b, 0, l->nitem, FOR_BLOCK, &at, &other)) {
+        pass(l, b);
         return true;
     }
     bool any = false;
     for (uint32_t from = 0; from < l->nitem; from += size) {
         const uint32_t to = from + size < l->nitem ? from + size : l->nitem;
-        if (!all_wait(l, from, to, true, &at, &other))
+        if (!all_wait(b, from, to, FOR_SUBGROUP, &at, &other))
             continue;
         any = true;
         for (uint32_t i = from; i < to; i++) {
-            l->item[i].state = ITEM_READY;
-            l->item[i].subphase += l->item[i].flags != 0;
+            b->item[i].state = ITEM_READY;
+            b->item[i].subphase += b->item[i].flags != 0;
         }
     }
     return any;
 }
 
+/* The same for the cluster's blocks. */
+static bool release_cluster(struct launch *l)
+{
+    uint32_t at = 0, other = 0;
+    for (uint32_t i = 0; i < l->ncluster; i++)
+        if (!all_wait(&l->cluster[i], 0, l->nitem, FOR_CLUSTER, &at, &other))
+            return false;
+    for (uint32_t i = 0; i < l->ncluster; i++) {
+        pass(l, &l->cluster[i]);
+        for (uint32_t k = 0; k < l->nitem; k++)
+            l->cluster[i].item[k].subphase++;
+    }
+    bulk_met(l);
+    return true;
+}
+
+/* Who waits in vain for the cluster, and for whom. */
+static void find_apart(struct launch *l)
+{
+    const struct item *waits = NULL, *other = NULL;
+    for (uint32_t i = 0; i < l->ncluster * l->nitem; i++) {
+        const struct item *item = &l->cluster[i / l->nitem].item[i % l->nitem];
+        const bool meets = item->state == ITEM_WAITS && item->waits == FOR_CLUSTER;
+        *(meets ? &waits : &other) = item;
+    }
+    if (waits && other)
+        report_divergence(l, waits, other);
+}
+
 /* Who waits in vain, and for whom. */
-static void find_divergence(struct launch *l)
+static bool find_divergence(struct launch *l, const struct block *b)
 {
     uint32_t at = 0, other = 0;
     for (uint32_t from = 0; from < l->nitem; from += l->nsubgroup) {
         const uint32_t to = from + l->nsubgroup < l->nitem ? from + l->nsubgroup : l->nitem;
         bool waits = false;
         for (uint32_t i = from; i < to; i++)
-            waits |= l->item[i].state == ITEM_WAITS && l->item[i].for_subgroup;
-        if (waits && !all_wait(l, from, to, true, &at, &other)) {
-            report_divergence(l, at, other, true);
-            return;
+            waits |= b->item[i].state == ITEM_WAITS && b->item[i].waits == FOR_SUBGROUP;
+        if (waits && !all_wait(b, from, to, FOR_SUBGROUP, &at, &other)) {
+            report_divergence(l, &b->item[at], &b->item[other]);
+            return true;
         }
     }
-    if (!all_wait(l, 0, l->nitem, false, &at, &other))
-        report_divergence(l, at, other, false);
+    bool waits = false;
+    for (uint32_t i = 0; i < l->nitem; i++)
+        waits |= b->item[i].state == ITEM_WAITS && b->item[i].waits == FOR_BLOCK;
+    if (waits && !all_wait(b, 0, l->nitem, FOR_BLOCK, &at, &other))
+        report_divergence(l, &b->item[at], &b->item[other]);
+    return waits;
 }
 
-static void begin_block(struct launch *l, uint32_t block)
+/* ------------------------------------------------------------------------- local memory of a cluster */
+
+struct memory *block_memory(struct launch *l, const struct block *b, struct memory *m)
+{
+    for (int i = 0; b != l->here && i < l->nwindow; i++)
+        if (l->window[i].memory == m)
+            return &b->own[i];
+    return m;
+}
+
+/* Who has used local memory becomes what the block knows of it, or is it no more. */
+static void exchange_cells(struct launch *l, const struct block *b)
+{
+    for (int i = 0; i < l->nwindow; i++)
+        if (l->window[i].is_local) {
+            struct memory *now = l->window[i].memory, *own = &b->own[i], was = *now;
+            now->cell = own->cell, now->known = own->known;
+            own->cell = was.cell, own->known = was.known;
+        }
+}
+
+void block_access(struct launch *l, const struct block *b, const void *at, size_t nbytes, enum access kind)
+{
+    if (b == l->here) {
+        shadow_access(at, nbytes, kind);
+        return;
+    }
+    exchange_cells(l, l->here);
+    exchange_cells(l, b);
+    shadow_access(at, nbytes, kind);
+    exchange_cells(l, b);
+    exchange_cells(l, l->here);
+}
+
+/* The block's turn. */
+static void enter_block(struct launch *l, struct block *b)
+{
+    l->here = b;
+    for (int i = 0; b->own && i < l->nwindow; i++)
+        if (l->window[i].is_local)
+            memcpy(l->window[i].memory->at, b->own[i].at, b->own[i].nbytes);
+    if (b->own)
+        exchange_cells(l, b);
+}
+
+static void leave_block(struct launch *l)
+{
+    struct block *b = l->here;
+    for (int i = 0; b->own && i < l->nwindow; i++)
+        if (l->window[i].is_local)
+            memcpy(b->own[i].at, l->window[i].memory->at, b->own[i].nbytes);
+    if (b->own)
+        exchange_cells(l, b);
+    l->here = NULL;
+}
+
+/* false: no memory. */
+static bool create_own(struct launch *l, struct block *b)
+{
+    b->own = calloc((size_t)l->nwindow + 1, sizeof *b->own);
+    for (int i = 0; b->own && i < l->nwindow; i++) {
+        const size_t nbytes = l->window[i].memory->nbytes;
+        unsigned char *at = l->window[i].is_local ? malloc(nbytes + 1) : NULL;
+        if (l->window[i].is_local && (!at || !memory_create(&b->own[i], at, nbytes))) {
+            free(at);
+            b->own[i].at = NULL;
+            return false;
+        }
+    }
+    return b->own != NULL;
+}
+
+static void free_own(const struct launch *l, struct block *b)
+{
+    for (int i = 0; b->own && i < l->nwindow; i++)
+        if (b->own[i].at) {
+            memory_release(&b->own[i]);
+            free(b->own[i].at);
+        }
+    free(b->own);
+}
+
+/* -------------------------------------------------------------------------------- blocks, clusters */
+
+static void begin_items(const struct launch *l, struct block *b)
 {
     for (uint32_t i = 0; i < l->nitem; i++) {
-        struct item *item = &l->item[i];
-        *item = (struct item){.number = block * l->nitem + i, .in_block = i, .transfers = item->transfers};
+        struct item *item = &b->item[i];
+        *item = (struct item){.number = b->number * l->nitem + i, .in_block = i, .transfers = item->transfers};
         transfers_begin(item);
         item->local[0] = i % l->block[0];
         item->local[1] = i / l->block[0] % l->block[1];
         item->local[2] = i / l->block[0] / l->block[1];
     }
+}
+
+static void begin_block(struct launch *l, struct block *b, const size_t first[3], const size_t cluster[3])
+{
+    const size_t i = (size_t)(b - l->cluster);
+    b->number = l->nblock++;
+    b->group[0] = first[0] + i % cluster[0];
+    b->group[1] = first[1] + i / cluster[0] % cluster[1];
+    b->group[2] = first[2] + i / cluster[0] / cluster[1];
+    b->has_ended = false;
+    b->phase[0] = b->phase[1] = 0;
+    begin_items(l, b);
+    enter_block(l, b);
     products_reset(l);
-    bulk_begin_block();
-    l->phase[0] = l->phase[1] = 0;
-    for (int i = 0; i < l->nwindow; i++)
-        if (l->window[i].is_local) {
-            struct memory *m = l->window[i].memory;
+    bulk_begin_block(l, b);
+    for (int k = 0; k < l->nwindow; k++)
+        if (l->window[k].is_local) {
+            struct memory *m = l->window[k].memory;
             memset(m->at, 0xa5, m->nbytes);
             memset(m->known, 0, m->nbytes);
         }
+    leave_block(l);
 }
 
 /* Why nobody goes on. */
 static void find_stuck(struct launch *l)
 {
-    for (uint32_t i = 0; i < l->nitem; i++)
-        if (l->item[i].state == ITEM_POLLS) {
-            bulk_report_stuck(l, &l->item[i]);
-            l->has_failed = true;
+    l->has_failed = true;
+    for (uint32_t k = 0; k < l->ncluster; k++)
+        for (uint32_t i = 0; i < l->nitem; i++)
+            if (l->cluster[k].item[i].state == ITEM_POLLS) {
+                bulk_report_stuck(l, &l->cluster[k], &l->cluster[k].item[i]);
+                return;
+            }
+    for (uint32_t k = 0; k < l->ncluster; k++)
+        if (find_divergence(l, &l->cluster[k]))
             return;
-        }
-    find_divergence(l);
+    find_apart(l);
 }
 
-/* false: the launch is over. */
-static bool run_block(struct launch *l, uint32_t block)
+/* Lets the block's work-items go on until none can. *moved: one did. false: the launch is over. */
+static bool run_block(struct launch *l, struct block *b, bool *moved)
 {
-    begin_block(l, block);
-    for (;;) {
+    bool goes_on = true;
+    while (goes_on) {
         uint32_t done = 0;
-        bool goes_on = false;
+        goes_on = false;
         for (uint32_t i = 0; i < l->nitem; i++) {
-            struct item *item = &l->item[i];
-            if (item->state == ITEM_POLLS && bulk_has_ended(item->polled, item->parity))
+            struct item *item = &b->item[i];
+            if (item->state == ITEM_POLLS && bulk_has_ended(l, item->polled, item->parity))
                 item->state = ITEM_READY;
             goes_on |= item->state == ITEM_READY;
             if (item->state == ITEM_READY && !step(l, item))
@@ -258,56 +397,108 @@ static bool run_block(struct launch *l, uint32_t block)
             done += item->state == ITEM_DONE;
         }
         if (done == l->nitem) {
-            l->has_failed |= !bulk_end_block();
-            return true;
+            b->has_ended = true;
+            l->has_failed |= !bulk_end_block(l, b);
+            goes_on = false;
+            *moved = true;
+        } else {
+            goes_on |= release(l);
+            *moved |= goes_on;
         }
-        if (!release(l) && !goes_on) {
+    }
+    return true;
+}
+
+/* false: the launch is over. */
+static bool run_cluster(struct launch *l)
+{
+    const bool backwards = l->cluster->number / l->ncluster % 2;
+    uint32_t nended = 0;
+    while (nended < l->ncluster) {
+        bool moved = false;
+        for (uint32_t i = 0; i < l->ncluster; i++) {
+            struct block *b = &l->cluster[backwards ? l->ncluster - 1 - i : i];
+            if (b->has_ended)
+                continue;
+            enter_block(l, b);
+            const bool goes_on = run_block(l, b, &moved);
+            leave_block(l);
+            if (!goes_on)
+                return false;
+            nended += b->has_ended;
+        }
+        if (!moved && !release_cluster(l)) {
             find_stuck(l);
             return false;
         }
     }
+    return true;
 }
 
-/* What items of a launch that was ended have left. */
-static void end_items(struct launch *l)
+/* What blocks of a launch that was ended have left. */
+static void end_blocks(struct launch *l)
 {
-    for (uint32_t i = 0; i < l->nitem; i++) {
-        if (l->item[i].fiber)
-            fiber_end(l->item[i].fiber);
-        transfers_free(&l->item[i]);
+    for (uint32_t k = 0; k < l->ncluster; k++) {
+        struct block *b = &l->cluster[k];
+        for (uint32_t i = 0; b->item && i < l->nitem; i++) {
+            if (b->item[i].fiber)
+                fiber_end(b->item[i].fiber);
+            transfers_free(&b->item[i]);
+        }
+        free(b->item);
+        free(b->products);
+        bulk_free(b);
+        free_own(l, b);
     }
-    free(l->item);
-    free(l->products);
+}
+
+/* false: no memory. */
+static bool create_blocks(struct launch *l, const size_t cluster[3])
+{
+    l->nitem = (uint32_t)(l->block[0] * l->block[1] * l->block[2]);
+    l->ncluster = (uint32_t)(cluster[0] * cluster[1] * cluster[2]);
+    for (uint32_t k = 0; k < l->ncluster; k++) {
+        struct block *b = &l->cluster[k];
+        b->item = calloc(l->nitem, sizeof *b->item);
+        if (!b->item || (l->ncluster > 1 && !create_own(l, b))) {
+            report("no memory for a cluster of %u blocks of %u work-items", l->ncluster, l->nitem);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The clusters one after the other, until one ends the launch. */
+static void run_clusters(struct launch *l, const size_t cluster[3])
+{
+    size_t count[3], first[3];
+    bool goes_on = true;
+    for (int a = 0; a < 3; a++)
+        count[a] = l->global[a] / l->block[a];
+    for (first[2] = 0; first[2] < count[2] && goes_on; first[2] += cluster[2])
+        for (first[1] = 0; first[1] < count[1] && goes_on; first[1] += cluster[1])
+            for (first[0] = 0; first[0] < count[0] && goes_on; first[0] += cluster[0]) {
+                for (uint32_t k = 0; k < l->ncluster; k++)
+                    begin_block(l, &l->cluster[k], first, cluster);
+                goes_on = run_cluster(l);
+            }
 }
 
 bool launch_run(struct launch *l)
 {
-    size_t count[3];
+    size_t cluster[3];
     for (int a = 0; a < 3; a++)
-        count[a] = l->global[a] / l->block[a];
-    l->nitem = (uint32_t)(l->block[0] * l->block[1] * l->block[2]);
-    l->item = calloc(l->nitem, sizeof *l->item);
-    if (!l->item) {
-        report("no memory for a block of %u work-items", l->nitem);
-        return false;
-    }
+        cluster[a] = l->kernel->signature.cluster[a] ? l->kernel->signature.cluster[a] : 1;
+    bool done = create_blocks(l, cluster);
     for (int i = 0; i < l->nwindow; i++)
         for (int k = 0; k < l->nwindow; k++)
             l->window[i].is_written |=
                 l->window[k].memory == l->window[i].memory && l->window[k].is_writable;
     l->epoch = shadow_epoch(l->order);
     running = l;
-    uint32_t block = 0;
-    bool goes_on = true;
-    for (size_t z = 0; z < count[2] && goes_on; z++)
-        for (size_t y = 0; y < count[1] && goes_on; y++)
-            for (size_t x = 0; x < count[0] && goes_on; x++) {
-                l->group[0] = x;
-                l->group[1] = y;
-                l->group[2] = z;
-                goes_on = run_block(l, block++);
-            }
+    if (done)
+        run_clusters(l, cluster);
     running = NULL;
-    end_items(l);
-    return !l->has_failed;
+    end_blocks(l);
+    return done && !l->has_failed;
 }

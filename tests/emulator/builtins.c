@@ -29,7 +29,7 @@ uint64_t emulator_place(uint32_t what, uint32_t d)
         return what == SIZE || what == LOCAL_SIZE || what == GROUPS;
     switch (what) {
     case ID:
-        return l->offset[d] + l->group[d] * l->block[d] + l->now->local[d];
+        return l->offset[d] + l->here->group[d] * l->block[d] + l->now->local[d];
     case SIZE:
         return l->global[d];
     case LOCAL_ID:
@@ -37,7 +37,7 @@ uint64_t emulator_place(uint32_t what, uint32_t d)
     case LOCAL_SIZE:
         return l->block[d];
     case GROUP:
-        return l->group[d];
+        return l->here->group[d];
     case GROUPS:
         return l->global[d] / l->block[d];
     default:
@@ -45,7 +45,7 @@ uint64_t emulator_place(uint32_t what, uint32_t d)
     }
 }
 
-void emulator_barrier(uint32_t flags) { item_wait(false, flags, NULL); }
+void emulator_barrier(uint32_t flags) { item_wait(FOR_BLOCK, flags, NULL); }
 
 uint32_t emulator_subgroup(uint32_t what)
 {
@@ -66,14 +66,14 @@ uint32_t emulator_subgroup(uint32_t what)
     }
 }
 
-void emulator_subgroup_barrier(uint32_t flags) { item_wait(true, flags, NULL); }
+void emulator_subgroup_barrier(uint32_t flags) { item_wait(FOR_SUBGROUP, flags, NULL); }
 
 void emulator_give(const void *value, uint32_t nbytes)
 {
     struct item *item = launch_now()->now;
     item->turn = !item->turn;
     memcpy(item->given[item->turn], value, nbytes);
-    item_wait(true, 0, NULL);
+    item_wait(FOR_SUBGROUP, 0, NULL);
 }
 
 /* A lane that there is not gives bytes that no sum hides. */
@@ -83,7 +83,7 @@ void emulator_take(void *value, uint32_t nbytes, uint32_t lane)
     const struct item *item = l->now;
     const uint32_t begin = item->in_block / l->nsubgroup * l->nsubgroup;
     if (lane < emulator_subgroup(0))
-        memcpy(value, l->item[begin + lane].given[item->turn], nbytes);
+        memcpy(value, l->here->item[begin + lane].given[item->turn], nbytes);
     else
         memset(value, BORDER, nbytes);
 }

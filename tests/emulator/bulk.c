@@ -9,28 +9,32 @@
  * A copy is a write of who starts it, so one that nothing orders with who reads is a race. What orders them: a wave arrives
  * behind its own barrier, its number tells what it had done, and who waits for the phase knows that from then on.
  *
- * Blocks run one by one: of a cluster each one copies the other blocks' parts of its boxes itself, and arrives for them.
+ * Blocks of a cluster copy to each other's memory, and arrive at each other's barriers, at the addresses of their own. Who does that
+ * to a block that has ended is found; so is a block that ends before it knows that others have arrived for the last time.
  */
 #include "emulator.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BARRIERS = 64, MOST_COPIES = 256, MOST_ITEMS = 1024, MOST_WAVES = 32 };
+enum { MOST_BARRIERS = 64, MOST_COPIES = 256, MOST_WAVES = 32, ALL_WAVES = CLUSTER_MOST * MOST_WAVES };
 
-struct sent { unsigned char *to, *bytes; size_t nbytes; struct memory *memory; };
+struct sent { unsigned char *bytes; size_t at, nbytes; struct memory *memory; };
 struct barrier {
     uint64_t *at;
     unsigned count, missing, phase;
     int64_t expected;            /* bytes, less those that were sent */
     struct sent sent[MOST_COPIES];
     int nsent;
-    uint32_t arrived[MOST_WAVES], ended[MOST_WAVES]; /* what who has arrived knows of each wave; in the phase that has ended last */
+    uint32_t arrived[ALL_WAVES], ended[ALL_WAVES]; /* what who has arrived knows of each wave; in the phase that has ended last */
 };
-/* Those of the block that runs. */
-static struct barrier barrier[MOST_BARRIERS];
-static int nbarrier;
-static uint32_t known[MOST_ITEMS][MOST_WAVES]; /* by work-item, of each wave: what it had done before its barrier of this number */
+/* Those of a block. */
+struct barriers {
+    struct barrier v[MOST_BARRIERS];
+    int n;
+    uint32_t told[ALL_WAVES];    /* of each wave, what it had done before it has arrived here last */
+    uint32_t known[][ALL_WAVES]; /* by work-item, of each wave: what it had done before its barrier of this number */
+};
 
 API void emulator_bulk_init(uint64_t *at, int n, unsigned count);
 API void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
@@ -56,63 +60,121 @@ static void forget(struct barrier *b)
     b->nsent = 0;
 }
 
-void bulk_begin_block(void)
+static void forget_all(struct barriers *all)
 {
-    for (int i = 0; i < nbarrier; i++)
-        forget(&barrier[i]);
-    if (nbarrier)
-        memset(known, 0, sizeof known);
-    nbarrier = 0;
+    for (int i = 0; i < all->n; i++)
+        forget(&all->v[i]);
+    all->n = 0;
 }
 
-bool bulk_end_block(void)
+void bulk_begin_block(const struct launch *l, struct block *b)
 {
+    if (!b->barriers)
+        return;
+    forget_all(b->barriers);
+    memset(b->barriers->told, 0, sizeof b->barriers->told);
+    memset(b->barriers->known, 0, l->nitem * sizeof *b->barriers->known);
+}
+
+void bulk_free(struct block *b)
+{
+    if (b->barriers)
+        forget_all(b->barriers);
+    free(b->barriers);
+    b->barriers = NULL;
+}
+
+/* The wave that has arrived at the block's barriers, which it may do when the block has ended: none of its work-items knew of it. */
+static int find_late(const struct launch *l, const struct barriers *all)
+{
+    for (int wave = 0; wave < ALL_WAVES; wave++) {
+        bool known = all->told[wave] == 0;
+        for (uint32_t i = 0; i < l->nitem && !known; i++)
+            known = all->known[i][wave] >= all->told[wave];
+        if (!known)
+            return wave;
+    }
+    return -1;
+}
+
+bool bulk_end_block(const struct launch *l, struct block *b)
+{
+    struct barriers *all = b->barriers;
     int n = 0;
-    for (int i = 0; i < nbarrier; i++)
-        n += barrier[i].nsent;
+    for (int i = 0; all && i < all->n; i++)
+        n += all->v[i].nsent;
     if (n)
         report("%s: %d copies are on their way when their block ends: nobody has waited for them", kernel(), n);
-    return n == 0;
+    const int late = all && l->ncluster > 1 ? find_late(l, all) : -1;
+    if (late >= 0)
+        report("%s: block %u ends, and nothing says that wave %d of block %u has arrived at its barriers before", kernel(), b->number,
+               late % MOST_WAVES, l->cluster->number + (uint32_t)late / MOST_WAVES);
+    return n == 0 && late < 0;
 }
 
-static struct barrier *find(uint64_t *at)
+static struct barriers *barriers_of(const struct launch *l, struct block *b)
 {
+    if (!b->barriers && !(b->barriers = calloc(1, sizeof *b->barriers + l->nitem * sizeof *b->barriers->known)))
+        fail("no memory for barriers in memory");
+    return b->barriers;
+}
+
+/* What the work-item that runs knows of all waves. */
+static uint32_t *own_known(void)
+{
+    const struct launch *l = launch_now();
+    return barriers_of(l, l->here)->known[l->now->in_block];
+}
+
+/* Of its wave, its number among all of the cluster. */
+static uint32_t own_wave_number(const struct launch *l)
+{
+    return (l->here->number - l->cluster->number) * MOST_WAVES + l->now->in_block / l->nsubgroup;
+}
+
+/* The block's barrier at this address. */
+static struct barrier *find(struct block *b, uint64_t *at)
+{
+    struct barriers *all = barriers_of(launch_now(), b);
     int i = 0;
-    while (i < nbarrier && barrier[i].at != at)
+    while (i < all->n && all->v[i].at != at)
         i++;
-    if (i == nbarrier)
+    if (b->has_ended)
+        fail("copies to a block of its cluster that has ended, or arrives there");
+    if (i == all->n)
         fail("a barrier in memory that has not begun");
-    shadow_access(at, sizeof *at, ACCESS_ATOMIC);
-    return &barrier[i];
+    block_access(launch_now(), b, at, sizeof *at, ACCESS_ATOMIC);
+    return &all->v[i];
 }
 
 void emulator_bulk_init(uint64_t *at, int n, unsigned count)
 {
-    const struct item *item = launch_now()->now;
-    for (int i = 0; i < n && item->in_block == 0; i++) {
-        for (int k = 0; k < nbarrier; k++)
-            if (barrier[k].at == at + i)
+    struct launch *l = launch_now();
+    struct barriers *all = barriers_of(l, l->here);
+    for (int i = 0; i < n && l->now->in_block == 0; i++) {
+        for (int k = 0; k < all->n; k++)
+            if (all->v[k].at == at + i)
                 fail("a barrier in memory begins twice");
-        if ((uintptr_t)at % sizeof *at || nbarrier == MOST_BARRIERS)
+        if ((uintptr_t)at % sizeof *at || all->n == MOST_BARRIERS)
             fail("a barrier in memory at no multiple of 8 bytes, or more of them than the emulator knows");
         shadow_access(at + i, sizeof *at, ACCESS_WRITE);
-        barrier[nbarrier] = (struct barrier){.at = at + i, .count = count, .missing = count};
-        nbarrier++;
+        all->v[all->n] = (struct barrier){.at = at + i, .count = count, .missing = count};
+        all->n++;
     }
 }
 
-/* The phase ends if nothing is missing: what was sent is there. */
-static bool end_phase(struct barrier *b)
+/* The phase of the block's barrier ends if nothing is missing: what was sent is there. */
+static bool end_phase(struct launch *l, const struct block *of, struct barrier *b)
 {
     if (b->missing || b->expected)
         return false;
     for (int i = 0; i < b->nsent; i++) {
         const struct sent *s = &b->sent[i];
-        const size_t from = (size_t)(s->to - s->memory->at);
-        for (size_t k = 0; k < s->nbytes; k++) {         /* by the bytes' own places, see swizzled() */
-            s->memory->at[from + k] = s->bytes[k];
-            s->memory->known[from + k] = 1;
-            shadow_forget_writer(s->memory, from + k);
+        struct memory *to = block_memory(l, of, s->memory);
+        for (size_t k = s->at; k < s->at + s->nbytes; k++) { /* by the bytes' own places, see swizzled() */
+            to->at[k] = s->bytes[k - s->at];
+            to->known[k] = 1;
+            shadow_forget_writer(to, k);
         }
     }
     forget(b);
@@ -124,68 +186,89 @@ static bool end_phase(struct barrier *b)
 
 static void tell(uint32_t *whom, const uint32_t *what)
 {
-    for (int i = 0; i < MOST_WAVES; i++)
+    for (int i = 0; i < ALL_WAVES; i++)
         whom[i] = what[i] > whom[i] ? what[i] : whom[i];
 }
 
-void emulator_bulk_arrive(uint64_t *at, unsigned nbytes)
+static void arrive(struct block *of, uint64_t *at, unsigned nbytes)
 {
-    struct barrier *b = find(at);
+    struct launch *l = launch_now();
+    struct barrier *b = find(of, at);
     const int nsent = b->nsent;
-    if (end_phase(b) && nsent)
+    if (end_phase(l, of, b) && nsent)
         fail("the next phase of a barrier begins, and nobody has waited for the copies of this one");
     if (b->missing == 0)
         fail("more threads arrive than the barrier in memory counts, or bytes of its phase are still missing");
     b->missing--;
     b->expected += nbytes;
-    tell(b->arrived, known[launch_now()->now->in_block % MOST_ITEMS]);
+    tell(b->arrived, own_known());
+    if (of != l->here)
+        of->barriers->told[own_wave_number(l)] = l->now->subphase;
 }
+
+void emulator_bulk_arrive(uint64_t *at, unsigned nbytes) { arrive(launch_now()->here, at, nbytes); }
 
 void emulator_bulk_release(uint64_t *at, int blocks)
 {
-    const struct item *item = launch_now()->now;
-    const uint32_t wave = item->in_block / launch_now()->nsubgroup;
-    item_wait(true, 1, NULL);
-    if (item->in_block % launch_now()->nsubgroup)
+    struct launch *l = launch_now();
+    item_wait(FOR_SUBGROUP, 1, NULL);
+    if (l->now->in_block % l->nsubgroup)
         return;
-    if (wave < MOST_WAVES)
-        known[item->in_block % MOST_ITEMS][wave] = item->subphase;
-    for (int i = 0; i < blocks; i++)
-        emulator_bulk_arrive(at, 0);
+    own_known()[own_wave_number(l)] = l->now->subphase;
+    if (blocks > 1 && (uint32_t)blocks != l->ncluster)
+        fail("a cluster of another number of blocks");
+    for (int i = 0; blocks > 1 && i < blocks; i++)
+        arrive(&l->cluster[i], at, 0);
+    if (blocks == 1)
+        arrive(l->here, at, 0);
 }
 
-void emulator_bulk_meet(void) { item_wait(false, 3, NULL); }
+void emulator_bulk_meet(void) { item_wait(FOR_CLUSTER, 3, NULL); }
 
-bool bulk_orders(const struct item *item, uint32_t wave, uint32_t subphase)
+void bulk_met(struct launch *l)
 {
-    return nbarrier && wave < MOST_WAVES && subphase < known[item->in_block % MOST_ITEMS][wave];
+    for (uint32_t i = 0; i < l->ncluster; i++)
+        for (uint32_t k = 0; l->cluster[i].barriers && k < l->nitem; k++)
+            for (uint32_t wave = 0; wave < ALL_WAVES; wave++) {
+                const uint32_t block = wave / MOST_WAVES, first = wave % MOST_WAVES * l->nsubgroup;
+                if (block < l->ncluster && first < l->nitem)
+                    l->cluster[i].barriers->known[k][wave] = l->cluster[block].item[first].subphase;
+            }
 }
 
-bool bulk_has_ended(const uint64_t *at, unsigned parity)
+bool bulk_orders(const struct launch *l, uint32_t block, uint32_t wave, uint32_t subphase)
 {
-    for (int i = 0; i < nbarrier; i++)
-        if (barrier[i].at == at) {
-            if ((barrier[i].phase & 1) == (parity & 1))
-                end_phase(&barrier[i]);
-            return (barrier[i].phase & 1) != (parity & 1);
+    return l->here->barriers && wave < MOST_WAVES && subphase < l->here->barriers->known[l->now->in_block][block * MOST_WAVES + wave];
+}
+
+bool bulk_has_ended(struct launch *l, const uint64_t *at, unsigned parity)
+{
+    struct barriers *all = l->here->barriers;
+    for (int i = 0; all && i < all->n; i++)
+        if (all->v[i].at == at) {
+            if ((all->v[i].phase & 1) == (parity & 1))
+                end_phase(l, l->here, &all->v[i]);
+            return (all->v[i].phase & 1) != (parity & 1);
         }
     return false;
 }
 
-void bulk_report_stuck(const struct launch *l, const struct item *item)
+void bulk_report_stuck(const struct launch *l, const struct block *b, const struct item *item)
 {
-    for (int i = 0; i < nbarrier; i++)
-        if (barrier[i].at == item->polled)
+    for (int i = 0; i < b->barriers->n; i++)
+        if (b->barriers->v[i].at == item->polled)
             report("%s: %s waits for the end of a phase, for which %u threads and %lld bytes are missing, at %s", l->kernel->signature.name,
-                   item_name(l, item->number), barrier[i].missing, (long long)barrier[i].expected, report_line(l->module, item->site));
+                   item_name(l, item->number), b->barriers->v[i].missing, (long long)b->barriers->v[i].expected,
+                   report_line(l->module, item->site));
 }
 
 void emulator_bulk_wait(uint64_t *at, unsigned parity)
 {
-    const struct barrier *b = find(at);
-    if (!bulk_has_ended(at, parity))
+    struct launch *l = launch_now();
+    const struct barrier *b = find(l->here, at);
+    if (!bulk_has_ended(l, at, parity))
         item_poll(at, parity);
-    tell(known[launch_now()->now->in_block % MOST_ITEMS], b->ended);
+    tell(own_known(), b->ended);
 }
 
 /* The place of the byte at `at`: chunks of 16 bytes are exchanged by the bits of their address above 128. */
@@ -233,10 +316,11 @@ static void read_box(const struct tensor_map *m, const int *x, const unsigned ch
     free(line);
 }
 
-void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x)
+/* Starts a copy of the box to the block's memory, whose barrier it tells. */
+static void copy(struct block *of, void *to, const struct tensor_map *m, uint64_t *at, int rank, const int *x)
 {
-    const struct tensor_map *m = map;
-    struct barrier *b = find(at);
+    struct launch *l = launch_now();
+    struct barrier *b = find(of, at);
     size_t nbytes = (size_t)1 << (m->type < 4 ? m->type : 0);
     if (m->magic != TENSOR_MAP || m->rank != rank)
         fail("no tensor map of so many axes");
@@ -246,8 +330,8 @@ void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const
         fail("a box begins at no multiple of 128 bytes, or is no whole number of them");
     if (b->nsent == MOST_COPIES)
         fail("more copies are on their way than the emulator knows");
-    products_replaced(launch_now(), to, nbytes);
-    shadow_access(to, nbytes, ACCESS_WRITE);
+    products_replaced(l, of, to, nbytes);
+    block_access(l, of, to, nbytes, ACCESS_WRITE);
     struct memory *memory = shadow_memory(to);
     if (!memory)
         fail("a box that is not copied to shared memory");
@@ -255,19 +339,27 @@ void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const
     if (!bytes)
         fail("no memory for a box");
     read_box(m, x, to, bytes, nbytes);
-    memset(memory->known + ((unsigned char *)to - memory->at), 0, nbytes);
-    memset(to, 0xa5, nbytes);
-    b->sent[b->nsent++] = (struct sent){to, bytes, nbytes, memory};
+    const size_t first = (size_t)((unsigned char *)to - memory->at);
+    memset(block_memory(l, of, memory)->known + first, 0, nbytes);
+    memset(block_memory(l, of, memory)->at + first, 0xa5, nbytes);
+    b->sent[b->nsent++] = (struct sent){bytes, first, nbytes, memory};
     b->expected -= (int64_t)nbytes;
 }
 
+void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x) { copy(launch_now()->here, to, map, at, rank, x); }
+
 void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes)
 {
+    struct launch *l = launch_now();
     const struct tensor_map *m = map;
+    const uint32_t part = l->here->number - l->cluster->number;
     int from[5] = {0};
     if (m->magic != TENSOR_MAP || rank > 5 || axis >= rank || m->extent[axis] != (uint32_t)rows)
         fail("a part of a box that its tensor map does not have");
+    if ((uint32_t)blocks != l->ncluster)
+        fail("a cluster of another number of blocks");
     memcpy(from, x, (size_t)rank * sizeof *x);
-    for (int i = 0; i < blocks; i++, from[axis] += rows)
-        emulator_bulk_copy((unsigned char *)to + (size_t)i * (size_t)nbytes, map, at, rank, from);
+    from[axis] += (int)part * rows;
+    for (int i = 0; i < blocks; i++)
+        copy(&l->cluster[i], (unsigned char *)to + (size_t)part * (size_t)nbytes, map, at, rank, from);
 }

@@ -128,6 +128,7 @@ struct signature {
     int nplace;
     size_t block[3]; /* what the text requires; 0: nothing */
     size_t bound;    /* most work-items of a block, by the text; 0: it does not say */
+    size_t cluster[3]; /* blocks of a cluster along each axis, by the text; 0: each is for itself */
 };
 
 /* A language's words that say what a parameter is. */
@@ -141,7 +142,8 @@ enum word_kind {
     WORD_CONST,
     WORD_SKIP,
     WORD_BLOCK,
-    WORD_BOUND
+    WORD_BOUND,
+    WORD_CLUSTER
 };
 struct word {
     const char *text; /* "image*": all that begin so */
@@ -302,17 +304,21 @@ struct tensor_map {
     uint64_t between_rows[4];
 };
 struct launch;
+struct block;
 struct item;
 /* Before and behind the work-items of a block; the second: false, something was reported. */
-void bulk_begin_block(void);
-bool bulk_end_block(void);
-/* Whether the phase of this parity has ended. */
-bool bulk_has_ended(const uint64_t *at, unsigned parity);
-/* Whether what a wave of the block has done before its barrier of this number is before what the work-item does now: barriers in
- * memory have told it. */
-bool bulk_orders(const struct item *item, uint32_t wave, uint32_t subphase);
+void bulk_begin_block(const struct launch *l, struct block *b);
+bool bulk_end_block(const struct launch *l, struct block *b);
+void bulk_free(struct block *b);
+/* All work-items of a cluster have met: each knows what all waves have done. */
+void bulk_met(struct launch *l);
+/* Whether the phase of this parity of the block that runs has ended. */
+bool bulk_has_ended(struct launch *l, const uint64_t *at, unsigned parity);
+/* Whether what a wave of a block of the cluster has done before its barrier of this number is before what the work-item that runs
+ * does now: barriers in memory have told it. */
+bool bulk_orders(const struct launch *l, uint32_t block, uint32_t wave, uint32_t subphase);
 /* Says what the work-item waits for, which does not come. */
-void bulk_report_stuck(const struct launch *l, const struct item *item);
+void bulk_report_stuck(const struct launch *l, const struct block *b, const struct item *item);
 
 /* ----------------------------------------------------------------------------------- blocks.c */
 
@@ -327,8 +333,7 @@ struct item {
     /* POLLS: until the phase of this parity of the barrier in memory has ended */
     const uint64_t *polled;
     unsigned parity;
-    /* why it waits: for the block, or for its sub-group */
-    bool for_subgroup;
+    enum wait { FOR_SUBGROUP, FOR_BLOCK, FOR_CLUSTER } waits; /* for whom, if it does */
     unsigned flags;
     const void *site;
     /* what it has for the others of its sub-group, in turns: who is fast is one ahead of who is
@@ -339,8 +344,23 @@ struct item {
     struct transfers *transfers; /* NULL: it has copied nothing asynchronously */
 };
 
-/* One launch, as it runs. */
+/* A block and its work-items. Those of a cluster run in turns: what is in local memory while another one runs has each in
+ * memory of its own, by window of the launch. */
+enum { CLUSTER_MOST = 8 };
 struct products;
+struct barriers;
+struct block {
+    uint32_t number;             /* among all of the launch's, in the order in which they run */
+    size_t group[3];
+    struct item *item;
+    struct products *products;   /* products.c: of each item; NULL: there are none yet */
+    struct barriers *barriers;   /* bulk.c; NULL: there are none yet */
+    uint32_t phase[2];           /* barriers passed, for local and for global memory */
+    struct memory *own;
+    bool has_ended;
+};
+
+/* One launch, as it runs. */
 struct launch {
     const struct module *module;
     const struct kernel_code *kernel;
@@ -352,12 +372,11 @@ struct launch {
     /* state */
     const struct order *order; /* NULL: launches run one after the other */
     uint32_t epoch; /* of shadow cells */
-    size_t group[3];
-    struct item *item;
-    struct products *products; /* products.c: of each item; NULL: there are none yet */
+    struct block *here;       /* whose work-items run */
+    struct block cluster[CLUSTER_MOST];
+    uint32_t ncluster, nblock; /* blocks that run at once; those that have run, or do */
     uint32_t nitem, nsubgroup;
     struct item *now;
-    uint32_t phase[2];        /* barriers passed, for local and for global memory */
     bool has_failed;          /* something was reported */
     const void *reported[32]; /* at which places of the code */
     int nreported;
@@ -375,8 +394,12 @@ void transfers_free(struct item *item);
 bool launch_run(struct launch *l);
 /* The launch that runs now. */
 struct launch *launch_now(void);
-/* Waits for the block (or the sub-group) of the work-item that runs. */
-void item_wait(bool for_subgroup, unsigned flags, const void *site);
+/* Waits for others: all those of the work-item's that runs. */
+void item_wait(enum wait whom, unsigned flags, const void *site);
+/* Where a block of the cluster has what is m's of the block that runs. */
+struct memory *block_memory(struct launch *l, const struct block *b, struct memory *m);
+/* An access of the work-item that runs to local memory of a block of the cluster, at the address that it has there. */
+void block_access(struct launch *l, const struct block *b, const void *at, size_t nbytes, enum access kind);
 /* Waits until the phase of the barrier in memory has ended. */
 void item_poll(const uint64_t *at, unsigned parity);
 /* Ends the launch: the work-item that runs cannot go on. */
@@ -426,7 +449,7 @@ void products_reset(struct launch *l);
 void products_stored(struct launch *l, const struct memory *m);
 void products_barrier(struct launch *l, const struct item *item);
 void products_end(struct launch *l, const struct item *item);
-/* Of bytes that an engine is about to replace: whether a unit still reads them, which is reported. */
-void products_replaced(struct launch *l, const void *at, size_t nbytes);
+/* Of a block's bytes that an engine is about to replace: whether a unit still reads them, which is reported. */
+void products_replaced(struct launch *l, const struct block *of, const void *at, size_t nbytes);
 
 #endif

@@ -37,17 +37,17 @@ struct products {
 
 static struct products *own(struct launch *l)
 {
-    if (!l->products && !(l->products = calloc(l->nitem, sizeof *l->products))) {
+    if (!l->here->products && !(l->here->products = calloc(l->nitem, sizeof *l->here->products))) {
         report("no memory for products");
         launch_abort();
     }
-    return &l->products[l->now->in_block];
+    return &l->here->products[l->now->in_block];
 }
 
 void products_reset(struct launch *l)
 {
-    for (uint32_t i = 0; l->products && i < l->nitem; i++) {
-        struct products *p = &l->products[i];
+    for (uint32_t i = 0; l->here->products && i < l->nitem; i++) {
+        struct products *p = &l->here->products[i];
         p->n = p->ngroup = p->nsaved = 0;
         p->has_begun = false;
         p->issued = p->ntold = 0;
@@ -66,8 +66,8 @@ void products_stored(struct launch *l, const struct memory *m)
 
 void products_barrier(struct launch *l, const struct item *item)
 {
-    if (l->products)
-        memcpy(l->products[item->in_block].unpublished, l->products[item->in_block].stored, sizeof l->products->stored);
+    if (l->here->products)
+        memcpy(l->here->products[item->in_block].unpublished, l->here->products[item->in_block].stored, sizeof l->here->products->stored);
 }
 
 static void wrong(struct launch *l, const char *text, const char *what)
@@ -78,7 +78,7 @@ static void wrong(struct launch *l, const char *text, const char *what)
 
 void products_end(struct launch *l, const struct item *item)
 {
-    if (l->products && l->products[item->in_block].n) {
+    if (l->here->products && l->here->products[item->in_block].n) {
         report("%s: %s ends before its products are waited for", l->kernel->signature.name, item_name(l, item->number));
         l->has_failed = true;
     }
@@ -115,7 +115,7 @@ static bool is_unpublished(const struct launch *l, const struct memory *m)
 {
     for (uint32_t i = 0; i < l->nitem; i++)
         for (int k = 0; k < MEMORIES; k++)
-            if (l->products[i].unpublished[k] == m)
+            if (l->here->products[i].unpublished[k] == m)
                 return true;
     return false;
 }
@@ -180,12 +180,12 @@ static bool reaches(const struct product *x, int part, uint32_t from, size_t nby
     return false;
 }
 
-void products_replaced(struct launch *l, const void *at, size_t nbytes)
+void products_replaced(struct launch *l, const struct block *of, const void *at, size_t nbytes)
 {
-    for (uint32_t i = 0; l->products && i < l->nitem; i++)
-        for (int j = 0; j < l->products[i].n; j++)
-            if (reaches(&l->products[i].product[j], A, (uint32_t)(uintptr_t)at & ADDRESS, nbytes) ||
-                reaches(&l->products[i].product[j], B, (uint32_t)(uintptr_t)at & ADDRESS, nbytes)) {
+    for (uint32_t i = 0; of->products && i < l->nitem; i++)
+        for (int j = 0; j < of->products[i].n; j++)
+            if (reaches(&of->products[i].product[j], A, (uint32_t)(uintptr_t)at & ADDRESS, nbytes) ||
+                reaches(&of->products[i].product[j], B, (uint32_t)(uintptr_t)at & ADDRESS, nbytes)) {
                 wrong(l, "lets memory be replaced that products read which nobody has waited for", "copy");
                 return;
             }
@@ -194,7 +194,7 @@ void products_replaced(struct launch *l, const void *at, size_t nbytes)
 /* Whether all lanes of the four warps tell the same of their product number `issued`: the first that comes there says it. */
 static void compare(struct launch *l, uint32_t issued, const struct product *p)
 {
-    struct products *first = &l->products[l->now->in_block / GROUP * GROUP];
+    struct products *first = &l->here->products[l->now->in_block / GROUP * GROUP];
     struct factor *told = first->told[issued % MOST];
     if (issued >= first->ntold) {
         memcpy(told, p->factor, sizeof p->factor);
@@ -290,7 +290,7 @@ static void finish(struct launch *l, struct products *p, int left)
 /* A warp's lanes wait together. */
 static void wait_for(struct launch *l, struct products *p, int left)
 {
-    item_wait(true, 1, NULL);
+    item_wait(FOR_SUBGROUP, 1, NULL);
     finish(l, p, left);
 }
 

@@ -97,7 +97,7 @@ static bool is_unordered(const struct order *o, uint64_t old)
 
 static uint64_t stamp(const struct launch *l, bool is_local, bool is_atomic)
 {
-    const uint64_t phase = l->phase[is_local ? 0 : 1] & ((1u << PHASE_BITS) - 1);
+    const uint64_t phase = l->here->phase[is_local ? 0 : 1] & ((1u << PHASE_BITS) - 1);
     const uint64_t subphase = l->now->subphase & ((1u << SUBPHASE_BITS) - 1);
     return (uint64_t)l->epoch << 48 | (is_atomic ? ATOMIC : 0) |
            subphase << (ITEM_BITS + PHASE_BITS) | phase << ITEM_BITS | l->now->number;
@@ -106,8 +106,16 @@ static uint64_t stamp(const struct launch *l, bool is_local, bool is_atomic)
 static uint32_t stamp_item(uint64_t s) { return s & ((1u << ITEM_BITS) - 1); }
 static uint64_t stamp_phase(uint64_t s) { return s >> ITEM_BITS & ((1u << PHASE_BITS) - 1); }
 
+/* Whether barriers in memory order what the old stamp is of, of a wave of a block of the cluster, with what comes now. */
+static bool is_told(const struct launch *l, uint64_t old)
+{
+    const uint32_t item = stamp_item(old) % l->nitem, block = stamp_item(old) / l->nitem - l->cluster->number;
+    const uint32_t count = l->cluster[block].item[item].subphase, ago = (count - (uint32_t)(old >> (ITEM_BITS + PHASE_BITS))) & ((1u << SUBPHASE_BITS) - 1);
+    return bulk_orders(l, block, item / l->nsubgroup, count - ago);
+}
+
 /* Whether two accesses, one of them a write, are not ordered. Local memory is another one in each
- * block. */
+ * block, to which only those of its cluster can write. */
 static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t now)
 {
     const uint32_t a = stamp_item(old), b = stamp_item(now);
@@ -116,13 +124,12 @@ static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t 
     if (a == b || (old & now & ATOMIC))
         return false;
     if (a / l->nitem != b / l->nitem)
-        return !is_local;
+        return !is_local || (a / l->nitem >= l->cluster->number && !is_told(l, old));
     if (stamp_phase(old) != stamp_phase(now))
         return false;
     const uint64_t parts = ((1u << SUBPHASE_BITS) - 1) * ((uint64_t)1 << (ITEM_BITS + PHASE_BITS));
     const bool same = a % l->nitem / l->nsubgroup == b % l->nitem / l->nsubgroup;
-    const uint32_t count = l->item[a % l->nitem].subphase, ago = (count - (uint32_t)(old >> (ITEM_BITS + PHASE_BITS))) & ((1u << SUBPHASE_BITS) - 1);
-    if (!same && is_local && bulk_orders(l->now, a % l->nitem / l->nsubgroup, count - ago))
+    if (!same && is_local && is_told(l, old))
         return false;
     return !same || (old & parts) == (now & parts);
 }
@@ -161,7 +168,7 @@ static void report_race(struct launch *l, const struct window *w, size_t at, siz
             (at - w->from) / nbytes, nbytes, space(w), w->name, item_name(l, stamp_item(old)),
             old_wrote ? "writes" : "reads",
             old >> 48 != l->epoch ? "in a launch of another queue that no event orders"
-            : same                ? "without a barrier between"
+            : same || w->is_local ? "without a barrier between"
                                   : "in the same launch",
             item_line());
 }

@@ -230,15 +230,22 @@ static bool read_kernel(const struct word *word, const char **at, struct signatu
 bool signature_next(const struct word *word, const char **at, struct signature *s)
 {
     const char *text = *at;
-    size_t bound = 0; /* in front of the kernel's word */
+    size_t bound = 0, cluster[3] = {0}; /* in front of the kernel's word */
     for (struct token t = next(at); t.n > 0; t = next(at)) {
         const int kind = kind_of(word, t);
         if (kind == WORD_BOUND) {
             next(at);
             bound = strtoul(next(at).at, NULL, 10);
+        } else if (kind == WORD_CLUSTER) { /* "(1, 2, 1)" */
+            for (int a = 0; a < 3; a++) {
+                next(at);
+                cluster[a] = strtoul(next(at).at, NULL, 10);
+            }
         } else if (kind == WORD_KERNEL) {
             memset(s, 0, sizeof *s);
             s->bound = bound;
+            memcpy(s->cluster, cluster, sizeof cluster);
+            memset(cluster, 0, sizeof cluster);
             if (!read_kernel(word, at, s))
                 continue;
             if (s->n == 1 && s->parameter[0].kind == PARAMETER_VALUE)

@@ -147,18 +147,41 @@ BROKEN_PRODUCTS = [("released while products read", r" matrix_wait<1>\(acc\);", 
                    ("two groups are left", r" matrix_wait<1>\(acc\);", " matrix_wait<2>(acc);", READ),
                    ("not all are waited for", r" matrix_wait<0>\(acc\);", " matrix_wait<1>(acc);", "ends before its products are waited for"),
                    ("no wait for an empty part", r"mbar_wait\(&[^;]*;(\s*mbar_arrive)", r"\1", "race: work-item 0 of block 0 writes")]
+# Of blocks that copy to each other's memory: two of them, of four waves.
+BROKEN_CLUSTERS = [("no barrier before the copies", r"(__syncthreads\(\);)\s*cluster_barrier\(\);", r"\1", "a barrier in memory that has not begun"),
+                   ("no barrier behind the last step", r"(matrix_wait<0>\(acc\);)\s*cluster_barrier\(\);", r"\1", "ends, and nothing says that wave 0 of block 0 has arrived at its barriers before"),
+                   ("one block meets nobody", r"(matrix_wait<0>\(acc\);)\s*cluster_barrier\(\);", r"\1 if (i % 2) cluster_barrier();", "divergent barrier of a cluster"),
+                   ("released for its own block", r" mbar_release<2>", " mbar_release<1>", "waits for the end of a phase, for which 4 threads and 0 bytes are missing"),
+                   ("waves of one block are counted", r"(mbar_init\(&\w+\[0\], 3, )8\)", r"\g<1>4)", "waits for the end of a phase, for which 0 threads and -4096 bytes are missing"),
+                   ("no wait for an empty part", r"mbar_wait\(&[^;]*;(\s*mbar_arrive)", r"\1", "race: work-item 0 of block 1 writes"),
+                   ("its own part is expected", r"(mbar_arrive\([^,]*, )16384\)", r"\g<1>12288)", "which nobody has written"),
+                   ("the whole box is copied", r" bulk_copy_part<2, 1, 32, 4096>", " bulk_copy", "waits for the end of a phase, for which 0 threads and 4096 bytes are missing"),
+                   ("four blocks", r"__cluster_dims__\(1, 2, 1\)", "__cluster_dims__(1, 4, 1)", "a cluster of another number of blocks")]
 
 
-def broken(device, folder, pattern, by, words, opts=TILE):
-    """A kernel that is wrong is found by the emulated device."""
-    text = emit(folder, 200, 136, 264, 3, opts=opts)
+def change(folder, text, pattern, by):
     wrong = re.sub(pattern, by, text)
     expect(wrong != text, f"no {pattern} in {text}")
     (folder / "net.cu").write_text(wrong)
     (folder / "net.c").write_text(of_text((folder / "net.c").read_text(), text, wrong))
     build(folder)
+
+
+def no_clusters(device, folder, dimensions, words):
+    """A grid that is no whole number of clusters, and clusters of more blocks than a device has, are refused."""
+    change(folder, emit(folder, 256, 136, 264, 3, opts=PANELS, more=CLUSTER), r"__cluster_dims__\([^)]*\)", f"__cluster_dims__({dimensions})")
+    cuda.text_of(folder / "net.cu")
     device.begin("arch=90")
-    run(device, folder, 200, 136, 264, status=FAILED)
+    Library(folder / "net.so", "net", status=FAILED)
+    gc.collect()
+    expect(any(words in line for line in device.found()), f"{words}: {device.found()[:4]}")
+
+
+def broken(device, folder, pattern, by, words, opts=TILE, more=""):
+    """A kernel that is wrong is found by the emulated device."""
+    change(folder, emit(folder, 256 if more else 200, 136, 264, 3, opts=opts, more=more), pattern, by)
+    device.begin("arch=90")
+    run(device, folder, 256 if more else 200, 136, 264, status=FAILED)
     gc.collect()
     found = device.found()
     expect(any(words in line for line in found), f"{words}: {found[:4]}")
@@ -244,6 +267,10 @@ def main():
         suite.add(f"broken: {name}", broken, device, scratch / f"broken{number}", pattern, by, words)
     for number, (name, pattern, by, words) in enumerate(BROKEN_PRODUCTS):
         suite.add(f"broken: {name}, in panels", broken, device, scratch / f"broken-panels{number}", pattern, by, words, PANELS)
+    for number, (name, pattern, by, words) in enumerate(BROKEN_CLUSTERS):
+        suite.add(f"broken: {name}, by clusters", broken, device, scratch / f"broken-clusters{number}", pattern, by, words, PANELS, CLUSTER)
+    suite.add("no whole clusters", no_clusters, device, scratch / "no-clusters", "2, 1, 1", "3 blocks along axis 0 are no whole clusters of 2")
+    suite.add("clusters of too many blocks", no_clusters, device, scratch / "large-clusters", "3, 4, 1", "clusters of 12 blocks, the device has up to 8")
     suite.add("devices that lack something", other_devices, device, scratch / "lacks")
     suite.add("each call of init fails", each_call_fails, device, scratch / "fails")
     suite.add("memory of the caller's", bound, scratch / "bound")

@@ -9,6 +9,7 @@ static const struct word word[] = {
     {"__restrict__", WORD_SKIP},
     {"__grid_constant__", WORD_SKIP},
     {"__launch_bounds__", WORD_BOUND},
+    {"__cluster_dims__", WORD_CLUSTER},
     {NULL, WORD_SKIP},
 };
 

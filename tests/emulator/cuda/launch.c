@@ -128,18 +128,24 @@ static int32_t check_sizes(const struct kernel_node *n, const struct kernel_code
     enum { MOST_X = 0x7fffffff, MOST = 65535 };
     const struct device_facts *d = device_facts();
     const char *name = code->signature.name;
-    size_t items = 1, all = 1;
+    size_t items = 1, all = 1, cluster = 1;
     for (int a = 0; a < 3; a++) {
         if (n->groups[a] == 0 || n->block[a] == 0)
             return misuse(INVALID_VALUE, "%s: no threads along axis %d", name, a);
         if (n->groups[a] > (a ? MOST : MOST_X))
             return misuse(INVALID_VALUE, "%s: %u blocks along axis %d", name, n->groups[a], a);
+        if (code->signature.cluster[a] && n->groups[a] % code->signature.cluster[a])
+            return misuse(INVALID_VALUE, "%s: %u blocks along axis %d are no whole clusters of %zu", name, n->groups[a], a,
+                          code->signature.cluster[a]);
+        cluster *= code->signature.cluster[a] ? code->signature.cluster[a] : 1;
         items *= n->block[a];
         all *= (size_t)n->block[a] * n->groups[a];
     }
     if (items > (size_t)d->group || (code->signature.bound && items > code->signature.bound))
         return misuse(INVALID_VALUE, "%s: a block of %zu threads, it is bound to %zu and the device to %ld", name,
                       items, code->signature.bound, d->group);
+    if (cluster > CLUSTER_MOST)
+        return misuse(INVALID_VALUE, "%s: clusters of %zu blocks, the device has up to %d", name, cluster, CLUSTER_MOST);
     if (n->shared_bytes == 0 && code->local > (size_t)d->local && code->local > own_shared)
         return misuse(LAUNCH_OUT_OF_RESOURCES, "%s takes %zu bytes of shared memory", name, code->local);
     if (n->shared_bytes > own_shared && n->shared_bytes > code->allowed)
