@@ -276,6 +276,35 @@ static void emit_term(struct linear *l, struct uop *u, struct uop *acc)
     push(l, uop_intern(t, OP_ASSIGN, u->dtype, src, 2, (union arg){0}));
 }
 
+/* What the nest adds to a wave's product, the sum u, and nothing else, from registers: the product is added to it in place. NULL: there is no
+ * such value. */
+static struct uop *begin_of(const struct linear *l, const struct uop *u)
+{
+    struct uop *value = l->nest->op == OP_STORE ? l->nest->src[2] : NULL;
+    if (!value || value->op != OP_ADD || u->src[0]->op != OP_MATRIX || (value->src[0] != u) == (value->src[1] != u))
+        return NULL;
+    struct uop *begin = value->src[value->src[0] == u];
+    int n;
+    struct uop **order = uop_toposort(l->t, &begin, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE || (order[i]->op == OP_LOAD && !uop_buffer_of(order[i]->src[0])->is_register))
+            return NULL;
+    return begin;
+}
+
+/* Each of the lanes' sums begins with its own value. */
+static void emit_begin(struct linear *l, struct uop *acc, struct uop *begin, struct uop *const *lane, int nlane)
+{
+    struct part part = part_under(l, &begin, 1);
+    emit_opened(l, 0, &part);
+    for (int k = 0; k < nlane; k++)
+        open_range(l, lane[k], &part);
+    struct uop *src[2] = {acc, made(l, begin)};
+    push(l, uop_intern(l->t, OP_ASSIGN, acc->dtype, src, 2, (union arg){0}));
+    for (int k = nlane - 1; k >= 0; k--)
+        close_range(l, lane[k]);
+}
+
 static void emit_reduce(struct linear *l, struct uop *u)
 {
     struct tgc *t = l->t;
@@ -285,6 +314,9 @@ static void emit_reduce(struct linear *l, struct uop *u)
     struct uop *acc = uop_intern(t, OP_ACC, u->dtype, acc_src, 1 + nlane,
                                  (union arg){.i = l->next_acc++});
     push(l, acc);
+    struct uop *begin = begin_of(l, u);
+    if (begin)
+        emit_begin(l, acc, begin, acc_src + 1, nlane);
     struct part body = part_under(l, u->src, 1);
     double trips = l->trips;
     for (int k = 1; k < u->nsrc; k++)
@@ -383,6 +415,11 @@ static void emit_value(struct linear *l, struct uop *u)
         emit_stage(l, u);
         return;
     }
+    for (int k = 0; k < 2 && u->op == OP_ADD && l->nest->op == OP_STORE && u == l->nest->src[2]; k++)
+        if (u->src[k]->op == OP_REDUCE && begin_of(l, u->src[k])) {
+            map_set(&l->made, u, made(l, u->src[k]));
+            return;
+        }
     struct uop **src = scratch_array(l->t, (size_t)u->nsrc, sizeof *src);
     for (int k = 0; k < u->nsrc; k++)
         src[k] = made(l, u->src[k]);
