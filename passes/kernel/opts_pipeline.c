@@ -13,8 +13,9 @@
  *
  * The copies' memory is n times as large. That copies may be made earlier follows from the conditions:
  * what is loaded does not change while the kernel runs (a block's threads, by ITEM, are only where the
- * kernel reads nothing that it stores), no loop of a thread stands around the sum, and the steps are
- * counted when the kernel is written, but for those of a band, which is one loop of all threads. Through registers a step is loaded one step early; asynchronously
+ * kernel reads nothing that it stores), and the sum's steps are counted when the kernel is written, but for those of a band, which is one loop
+ * of all threads. One loop of each thread may stand around the sum (PERSIST): steps are counted through it, so that those of its next turn
+ * are copied while this one's sums are stored. Through registers a step is loaded one step early; asynchronously
  * elements are copied as they are, or zeros, 4, 8 or 16 bytes of neighbours at a time. Boxes are what
  * analysis/box.c reads.
  */
@@ -84,14 +85,40 @@ static bool may_be_early(struct work *w, const struct opt *opt, const struct uop
     return (load->op == OP_LOAD && load->src[0]->op == OP_BUFFER) || work_refuse(w, "more is computed for a copy than its operand");
 }
 
-/* Whether all threads go through the sum's steps once, of which there are as many as parts. There are two of them at
+/* Whether all copies of the store are those of the sum. */
+static bool has_only_copies_of(struct work *w, struct uop *store, const struct uop *sum)
+{
+    int n;
+    bool only = true;
+    struct uop **order = uop_toposort(w->t, &store, 1, &n);
+    for (int i = 0; i < n && only; i++)
+        only = order[i]->op != OP_STAGE || buffer_space(order[i]->arg.p) != SPACE_LOCAL || is_copy(w, sum, order[i]);
+    return only;
+}
+
+/* Whether steps may be counted through the loops of each thread around the sum: there is none, or one that has turns, inside of the block's
+ * threads, and nothing else in it is copied. */
+static bool may_be_counted(struct work *w, struct uop *store, const struct uop *sum)
+{
+    const struct uop *around = NULL;
+    for (int i = store_first_range(store); i < store->nsrc; i++) {
+        const struct uop *r = store->src[i];
+        bool each = RANGE_WORKER(r->arg.i) == WORKER_EACH && !range_is_lane(r);
+        if (around && (each || range_is_item(r)))
+            return work_refuse(w, "several loops of each thread stand around the sum, or one outside of the block's threads");
+        around = each ? r : around;
+    }
+    return !around || (around->src[0]->vmin > 0 && has_only_copies_of(w, store, sum)) ||
+           work_refuse(w, "the loop around the sum has no turn in some runs, or copies of another sum");
+}
+
+/* Whether all threads go through the sum's steps, of which there are as many as parts. There are two of them at
  * least: no range has one turn. */
-static bool steps_are_known(struct work *w, const struct uop *store, const struct uop *sum, struct uop *stage, int64_t parts)
+static bool steps_are_known(struct work *w, struct uop *store, const struct uop *sum, struct uop *stage, int64_t parts)
 {
     int64_t count = 1;
-    for (int i = store_first_range(store); i < store->nsrc; i++)
-        if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
-            return work_refuse(w, "a loop of each thread stands around the sum");
+    if (!may_be_counted(w, store, sum))
+        return false;
     for (int i = 1; i < sum->nsrc; i++) {
         if (!uop_depends_on(w->t, stage, sum->src[i]))
             continue;

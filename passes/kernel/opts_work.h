@@ -101,6 +101,8 @@ bool apply_pass(struct work *w, const struct opt *opt);
 bool apply_swizzle(struct work *w, const struct opt *opt);
 /* opts_pipeline.c */
 bool apply_pipeline(struct work *w, const struct opt *opt);
+/* opts_persist.c */
+bool apply_persist(struct work *w, const struct opt *opt);
 /* opts_cluster.c */
 bool apply_cluster(struct work *w, const struct opt *opt);
 /* opts_matrix.c; the second: whether all sums that an instruction of matrix.def computes have the form that it

@@ -81,17 +81,17 @@ static void find_copies(struct steps *s)
 static bool find_steps(struct steps *s, int at)
 {
     struct expander *e = s->e;
+    bool any = false;
     s->first = at;
-    s->count = 1;
     s->second = -1;
     while (s->nloop < STEP_LOOPS && is_step(e->in[at])) {
         s->loop[s->nloop++] = e->in[at];
-        s->count = sat_mul(s->count, range_fixed_size(e->in[at]));
+        any = true;
         s->end = expand_find_end(e, at);
         for (at++; op_is_elementwise(e->in[at]->op); at++)
             continue;
     }
-    if (s->nloop == 0 || e->in[at]->op != OP_BARRIER)
+    if (!any || e->in[at]->op != OP_BARRIER)
         return false;
     s->begin = at;
     bool copies = false;
@@ -102,6 +102,33 @@ static bool find_steps(struct steps *s, int at)
     if (copies)
         find_copies(s);
     return copies;
+}
+
+/* Whether the loop at `at` is one of steps, or has one in it: then steps are counted through all of its turns. */
+static bool find_counted(struct steps *s, int at)
+{
+    const struct steps none = *s;
+    struct expander *e = s->e;
+    int end = expand_find_end(e, at);
+    bool found = find_steps(s, at);
+    for (int i = at + 1; i < end && !found; i++) {
+        bool opens = e->in[i]->op == OP_RANGE || e->in[i]->op == OP_GUARD;
+        *s = none;
+        s->loop[s->nloop++] = e->in[at];
+        found = is_step(e->in[i]) && find_steps(s, i);
+        i = opens ? expand_find_end(e, i) : i;
+    }
+    s->start = at;
+    return found;
+}
+
+/* How many steps there are. */
+static struct uop *count_steps(const struct steps *s)
+{
+    struct uop *n = uop_int(s->e->t, 1);
+    for (int i = 0; i < s->nloop; i++)
+        n = sym_mul(s->e->t, n, s->loop[i]->src[0]);
+    return n;
 }
 
 struct uop *steps_number(const struct steps *s)
@@ -289,11 +316,11 @@ static void write_asynchronous(struct steps *s)
         write_transfers(s, uop_int(t, k), uop_int(t, k));
         steps_push(e, OP_COMMIT, e->next_acc++);
     }
-    for (int i = s->first; i < s->begin; i++)
+    for (int i = s->start; i < s->begin; i++)
         steps_copy(e, e->in[i]);
     steps_push(e, OP_WAIT, WAIT_BITS(s->parts - 2, e->next_acc++));
     steps_copy(e, e->in[s->begin]);
-    struct uop *guard = steps_open(e, sym_lt(t, ahead, uop_int(t, s->count)));
+    struct uop *guard = steps_open(e, sym_lt(t, ahead, s->count));
     write_transfers(s, ahead, sym_mod(t, ahead, parts));
     steps_close(e, guard);
     steps_push(e, OP_COMMIT, e->next_acc++);
@@ -308,13 +335,13 @@ static void write_through_registers(struct steps *s)
     struct expander *e = s->e;
     struct tgc *t = e->t;
     struct uop *step = steps_number(s), *zero = uop_int(t, 0), *one = uop_int(t, 1),
-               *next = sym_min(t, sym_addi(t, step, 1), uop_int(t, s->count - 1)),
+               *next = sym_min(t, sym_addi(t, step, 1), sym_addi(t, s->count, -1)),
                *part = sym_mod(t, step, uop_int(t, 2)), *other = sym_sub(t, one, part);
     for (int k = 0; k < s->ncopy; k++) {
         own_loops(s, &s->copy[k]);
         write_copy(s, &s->copy[k], COPY, zero, zero);
     }
-    for (int i = s->first; i <= s->begin; i++)
+    for (int i = s->start; i <= s->begin; i++)
         steps_copy(e, e->in[i]);              /* the loops, and the barrier */
     for (int k = 0; k < s->ncopy; k++) {
         own_loops(s, &s->copy[k]);
@@ -412,6 +439,7 @@ static void write_bands(struct steps *s)
 static int write_steps(struct steps *s)
 {
     s->thread = thread_number(s);
+    s->count = count_steps(s);
     switch (s->how) {
     case TRANSFER_REGISTERS: write_through_registers(s); break;
     case TRANSFER_ASYNC: write_asynchronous(s); break;
@@ -439,7 +467,7 @@ static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop **
             write_bands(s);
             i = s->end;
             changed = true;
-        } else if (is_step(e->in[i]) && find_steps(s, i)) {
+        } else if (is_step(e->in[i]) && find_counted(s, i)) {
             if (s->cluster > 1)
                 last = expand_find_end(e, i);
             i = write_steps(s);

@@ -9,12 +9,13 @@
 enum { STEP_LOOPS = 8 };
 
 /* A loop over steps in e->in: of `loop`, outermost first, the body from `begin` to `end`, the copies up
- * to `second`, the second barrier. */
+ * to `second`, the second barrier. It begins at `first`, or with the loop at `start` around it, through which steps
+ * are counted, too: that is the first of `loop` then. */
 struct steps {
     struct expander *e;
     struct uop *loop[STEP_LOOPS]; int nloop;
-    int first, begin, end, second;
-    int64_t count;
+    int start, first, begin, end, second;
+    struct uop *count;
     int parts; enum transfer how;
     int cluster;                 /* blocks that share copies; 1: each has its own */
     struct uop_map now;          /* of the program -> of the new one */

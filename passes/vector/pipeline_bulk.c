@@ -128,14 +128,14 @@ void steps_in_bulk(struct steps *s)
     for (int k = 0; k < s->parts - 1; k++)
         write_boxes(s, uop_int(t, k), uop_int(t, k));
     steps_close(e, guard);
-    for (int i = s->first; i < s->begin; i++)
+    for (int i = s->start; i < s->begin; i++)
         steps_copy(e, e->in[i]);
     struct uop *until_full[3] = {s->full, part, parity}, *until_empty[3] = {s->empty, other, parity};
     push_statement(e, OP_MBAR_WAIT, until_full, 3, 0);
     for (int i = s->second + 1; i < s->end; i++)
         steps_write(s, e->in[i], part);
     push_statement(e, OP_MBAR_RELEASE, until_empty, 2, RELEASE_BITS(1, lanes, s->cluster));
-    guard = steps_open(e, sym_and(t, first, sym_lt(t, ahead, uop_int(t, s->count))));
+    guard = steps_open(e, sym_and(t, first, sym_lt(t, ahead, s->count)));
     push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
     write_boxes(s, ahead, other);
     steps_close(e, guard);

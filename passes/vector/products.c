@@ -35,7 +35,8 @@ struct products {
     struct uop **out; int nout; size_t cap;
     int next_id;
     int nloop;                   /* loops of a thread that are open */
-    struct uop **flying; int nflying;    /* sums whose newest group is waited for behind them */
+    struct uop **flying; int nflying;    /* sums whose newest group is waited for behind those of them in which the sums are added up */
+    int around;                  /* how many stand around these sums */
 };
 
 static bool is_product(const struct uop *u)
@@ -132,22 +133,36 @@ static void put(struct products *p, enum op op, struct uop *const *sum, int n)
     push(p, uop_intern(p->t, op, DTYPE_VOID, sum, n, (union arg){.i = p->next_id++}));
 }
 
+static int loop_step(const struct uop *u)
+{
+    const struct uop *r = u->op == OP_END ? u->src[0] : u;
+    return r->op != OP_RANGE || RANGE_WORKER(r->arg.i) != WORKER_EACH ? 0 : u->op == OP_END ? -1 : 1;
+}
+
+/* How many loops of a thread stand around the sum. */
+static int loops_around(const struct products *p, const struct uop *sum)
+{
+    int n = p->nloop;
+    for (int i = p->nout; i > 0 && p->out[i - 1] != sum; i--)
+        n -= loop_step(p->out[i - 1]);
+    return n;
+}
+
 /* Waits for all groups of these sums' products but the `left` newest. */
 static void put_wait(struct products *p, struct uop **sum, int n, int left)
 {
     push(p, uop_intern(p->t, OP_MATRIX_WAIT, DTYPE_VOID, sum, n, (union arg){.i = WAIT_BITS(left, p->next_id++)}));
     p->flying = left ? sum : NULL;
     p->nflying = left ? n : 0;
+    for (int i = 0; i < p->nflying; i++)
+        p->around = i == 0 || loops_around(p, sum[i]) > p->around ? loops_around(p, sum[i]) : p->around;
 }
 
-/* Counts the loops of a thread; behind the outermost one nothing is under way. */
+/* Counts the loops of a thread; behind the outermost one in which sums are added up nothing is under way. */
 static void count_loops(struct products *p, const struct uop *u)
 {
-    const struct uop *r = u->op == OP_END ? u->src[0] : u;
-    if (r->op != OP_RANGE || RANGE_WORKER(r->arg.i) != WORKER_EACH)
-        return;
-    p->nloop += u->op == OP_END ? -1 : 1;
-    if (p->nloop == 0 && p->nflying)
+    p->nloop += loop_step(u);
+    if (u->op == OP_END && p->nflying && p->nloop == p->around)
         put_wait(p, p->flying, p->nflying, 0);
 }
 

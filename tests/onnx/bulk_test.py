@@ -72,8 +72,12 @@ input %b : f16[{n}, {k}]
 output %c as "c"
 """
 WIDE = PANELS.replace("cover 0 axis=2 n=64", "cover 0 axis=2 n=256").replace("m64n64k16_f16", "m64n256k16_f16")
+# So many blocks go through the places of the grid.
+PERSIST = "persist 0 axis={axis} n={n}\n"
 # Two blocks of rows copy the columns' factor together.
 CLUSTER = "cluster 0.sum0 axis=0 n=2\n"
+PLACES = [(4, 3, PANELS, "bulk"), (5, 4, PANELS, "bulk"), (11, 2, PANELS, "bulk"), (2, 2, PANELS, "bulk"), (10, 3, TILE, "bulk"), (7, 2, TILE, "async"),
+          (5, 3, PANELS, "async"), (6, 2, TILE, "registers")]
 SIZES = [(200, 136, 152), (65, 40, 264), (130, 72, 136), (96, 40, 1032)]
 
 
@@ -84,10 +88,10 @@ def tgtool(folder, opts, model, device):
                           capture_output=True, text=True, timeout=120)
 
 
-def emit(folder, m, n, k, parts, device="sm_90a", opts=TILE, more="", model=GEMM):
+def emit(folder, m, n, k, parts, device="sm_90a", opts=TILE, more="", model=GEMM, how="bulk"):
     T.scratch(folder)
     cuda.need_nvrtc()
-    done = tgtool(folder, opts.format(step=64) + f"pipeline 0.sum0 n={parts} how=bulk\n" + more, model.format(m=m, n=n, k=k), device)
+    done = tgtool(folder, opts.format(step=64) + f"pipeline 0.sum0 n={parts} how={how}\n" + more, model.format(m=m, n=n, k=k), device)
     expect(done.returncode == 0, done.stderr)
     return (folder / "net.cu").read_text()
 
@@ -115,6 +119,20 @@ def gemm(device, folder, m, n, k, parts, opts=TILE, more="", model=GEMM):
     build(folder)
     with device.watch("arch=90"):
         run(device, folder, m, n, k, model=model)
+        gc.collect()
+
+
+def through_places(device, folder, m, n, k, blocks, parts, opts, how):
+    """Blocks that go through several places each: the next one's copies come while this one's results are stored."""
+    opts = opts if how == "bulk" else opts.replace("to=0", "to=4")
+    text = emit(folder, m, n, k, parts, opts=opts + PERSIST.format(axis=1 if "swizzle" in opts else 2, n=blocks), how=how)
+    places = -(-m // 64) * -(-n // (64 if "swizzle" in opts else 32))
+    launch = (folder / "net.c").read_text()
+    expect(f"{{{blocks}, 1, 1}}" in launch and blocks < places, launch)
+    expect("min_i32(" in text if places % blocks else "min_i32(" not in text, text)
+    build(folder)
+    with device.watch("arch=90"):
+        run(device, folder, m, n, k)
         gc.collect()
 
 
@@ -257,9 +275,12 @@ def main():
     for parts in (2, 3):
         suite.add(f"product in panels, {parts} parts", gemm, device, scratch / f"panels{parts}", 130, 72, 264, parts, PANELS)
     suite.add("product in panels, 256 columns by terms", gemm, device, scratch / "wide", 70, 264, 136, 2, WIDE, "", BY_TERMS)
+    for number, (blocks, parts, opts, how) in enumerate(PLACES):
+        suite.add(f"{blocks} blocks, {parts} parts, {how}{', panels' if opts == PANELS else ''}", through_places, device, scratch / f"places{number}", 200, 136, 264, blocks, parts, opts, how)
     for arch in DEVICES:
         suite.add(f"ptxas: {arch}", assembled, scratch / f"ptx-{arch}", arch)
     suite.add("ptxas: panels", assembled, scratch / "ptx-panels", "sm_90a", PANELS)
+    suite.add("ptxas: blocks that go through places", assembled, scratch / "ptx-places", "sm_90a", PANELS + PERSIST.format(axis=1, n=5))
     suite.add("product in panels, by clusters", gemm, device, scratch / "clusters", 256, 72, 264, 3, PANELS, CLUSTER)
     suite.add("ptxas: clusters", assembled, scratch / "ptx-clusters", "sm_90a", PANELS, CLUSTER,
               (".multicast::cluster", "mapa.shared::cluster", "barrier.cluster.arrive", ".reqnctapercluster 1, 2, 1"))

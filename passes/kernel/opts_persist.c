@@ -1,0 +1,94 @@
+/* opts_persist.c - PERSIST: as many blocks as a device runs at once go through all places of the grid, one after the other.
+ *
+ *      for q.grid < 16, r.grid < 32         512 blocks
+ *        ...
+ *
+ *      persist 0 axis=1 n=128               for block.grid < 128
+ *                                             for turn < 4
+ *                                               ... with (turn*128 + block) / 32 for q, and the rest of it for r
+ *
+ * The places keep their order: those at once are neighbours, as they were. Where the blocks do not divide the places, the last ones have a turn
+ * less, which the loop's size says, the same for all threads of a block; bounds follow from the place's number, which is no more than there are.
+ * The loop stands inside of the block's threads, outside of their lanes and sums, so that steps of a sum may be counted through it (PIPELINE):
+ * what the next place reads comes while this one is multiplied and stored. Loops over the grid behind `axis` stay places.
+ */
+#include "passes/kernel/opts_work.h"
+
+static bool has_parts(struct work *w, struct uop *store)
+{
+    int n;
+    struct uop **order = uop_toposort(w->t, &store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_STAGE && uop_buffer_of(order[i])->ring)
+            return true;
+    return false;
+}
+
+/* How many places the nest's loops over the grid up to `axis` have, if they may be gone through; 0: refused. */
+static int64_t count_places(struct work *w, const struct opt *opt)
+{
+    const struct open *o = &w->open;
+    int64_t places = 1;
+    bool items = false;
+    if (opt->axis < 0 || opt->axis >= o->n || !range_is_grid(o->range[opt->axis]))
+        return work_refuse(w, "the nest has no such loop over the grid");
+    for (int i = 0; i < o->n; i++) {
+        items |= range_is_item(o->range[i]);
+        if (i > opt->axis || !range_is_grid(o->range[i]))
+            continue;
+        places = sat_mul(places, range_fixed_size(o->range[i]));
+        if (range_is(o->range[i], AXIS_BAND) || range_fixed_size(o->range[i]) < 1)
+            return work_refuse(w, "a band's loop is that of other stores, too, or only the run knows how many turns a loop has");
+    }
+    if (!items)
+        return work_refuse(w, "no loop of the nest is a block's threads");
+    if (places <= opt->n || places > INT32_MAX)
+        return work_refuse(w, "there are no more places than blocks");
+    return places;
+}
+
+/* How many places the block goes through, of all. */
+static struct uop *turns_of(struct tgc *t, struct uop *block, int64_t places)
+{
+    int64_t blocks = block->src[0]->arg.i;
+    struct uop *less = sym_lt(t, block, uop_int(t, places % blocks));
+    if (places % blocks == 0)
+        return uop_int(t, places / blocks);
+    return sym_addi(t, uop_new(t, OP_CAST, DTYPE_INDEX, &less, 1, (union arg){0}), places / blocks);
+}
+
+bool apply_persist(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct open *o = &w->open;
+    if (!work_open(w, opt))
+        return false;
+    if (o->stage || w->ast->nsrc != 1 || o->n > RANGES_MAX - 2)
+        return work_refuse(w, "blocks go through the places of the kernel's only store");
+    if (opt->n < 2 || opt->n > INT32_MAX)
+        return work_refuse(w, "there are two blocks or more");
+    if (has_parts(w, o->store))
+        return work_refuse(w, "the copies have parts: their steps are counted by the loops around them");
+    int64_t places = count_places(w, opt);
+    if (!places)
+        return false;
+    struct uop *block = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_GRID),
+               *turn = uop_axis(t, turns_of(t, block, places), AXIS_LOOP, WORKER_EACH), *place = sym_add(t, sym_muli(t, turn, opt->n), block);
+    if (places % opt->n)
+        place = sym_min(t, place, uop_int(t, places - 1));
+    work_insert_range(o, work_loops_before_lanes(o), turn, turn);
+    int first = opt->axis;
+    for (int i = opt->axis; i >= 0; i--) {
+        struct uop *r = o->range[i];
+        if (!range_is_grid(r))
+            continue;
+        work_remove_range(o, i);
+        work_substitute(w, r, sym_mod(t, place, r->src[0]));
+        place = sym_div(t, place, r->src[0]);
+        first = i;
+    }
+    work_insert_range(o, first, block, block);
+    work_close(w);
+    w->is_placed = true;
+    return true;
+}
