@@ -34,6 +34,14 @@ int list_position(const struct place_list *l, int tag)
     return -1;
 }
 
+void list_remove(struct place_list *l, int tag)
+{
+    int at = list_position(l, tag);
+    l->nloop -= at >= 0;
+    for (int i = at; at >= 0 && i < l->nloop; i++)
+        l->loop[i] = l->loop[i + 1];
+}
+
 struct opt *list_add(struct place_list *l, enum opt_op op, int tag)
 {
     int at = list_position(l, tag);
@@ -42,11 +50,8 @@ struct opt *list_add(struct place_list *l, enum opt_op op, int tag)
         return &l->opt[LIST_MAX];
     }
     l->opt[l->n] = (struct opt){.op = op, .store = l->store, .axis = at < 0 ? 0 : at};
-    if (op == OPT_LANES && at >= 0) {
-        l->nloop--;
-        for (int i = at; i < l->nloop; i++)
-            l->loop[i] = l->loop[i + 1];
-    }
+    if (op == OPT_LANES)
+        list_remove(l, tag);
     return &l->opt[l->n++];
 }
 

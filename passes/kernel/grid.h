@@ -20,6 +20,8 @@ void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int 
 struct opt *list_add(struct place_list *l, enum opt_op op, int tag);
 /* The number of the loop of this tag; -1: there is none. */
 int list_position(const struct place_list *l, int tag);
+/* The loop has become others, which stand behind those of the list. */
+void list_remove(struct place_list *l, int tag);
 /* The loop of `size` turns becomes two, of which the inner one has n and keeps the tag; one, if that is all. */
 void list_divide(struct place_list *l, int tag, int64_t size, int64_t n, int outer);
 /* The loop becomes blocks of items * lanes turns: `blocks`, `lanes` and `items` are the tags of the

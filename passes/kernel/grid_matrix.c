@@ -38,7 +38,8 @@ static const struct stages stages[] = {{4, TRANSFER_BULK}, {3, TRANSFER_BULK}, {
 enum { STAGES = sizeof stages / sizeof *stages };
 
 struct matrix_choice;
-struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; double ns; };
+/* blocks: that go through all places (PERSIST); 0: each place has a block. */
+struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; double blocks, ns; };
 enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };
 struct matrix_choice {
@@ -53,6 +54,7 @@ struct matrix_choice {
     int64_t width[2]; bool along_side[2];
     double spread[2];            /* of what is copied one by one, the elements of a line of memory for each */
     struct pads *pads;           /* that were found */
+    bool is_counted;             /* all loops of the store are over the grid, and of known sizes */
 };
 
 static bool reads_copies(const struct matrix_choice *c) { return matrix_is_local(c->row, MATRIX_A); }
@@ -106,6 +108,15 @@ static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *cons
 /* Turns of the sum's loops around the last one. */
 static int64_t outer_steps(const struct matrix_choice *c) { return c->x->terms / c->nk; }
 
+/* Whether the store has no more loops than a grid, all of known sizes. */
+static bool is_counted(const struct product *x)
+{
+    bool known = true;
+    for (int i = x->m.first; i < x->m.store->nsrc; i++)
+        known &= range_fixed_size(x->m.store->src[i]) > 0;
+    return known && x->m.store->nsrc - x->m.first <= GRID_RANK;
+}
+
 /* Whether the instruction multiplies the product's factors, the first of them as its a, or the second; and which of the
  * store's loops are its rows then. */
 static bool take_instruction(struct tgc *t, const struct product *x, int i, bool exchanged, struct matrix_choice *c)
@@ -128,6 +139,7 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
     c->nm = loop[c->m]->src[0]->vmax;
     c->nn = loop[c->n]->src[0]->vmax;
     c->nk = x->last_terms;
+    c->is_counted = is_counted(x);
     find_widths(t, c, factor);
     return c->nk > c->row->size[MATRIX_K] || (outer_steps(c) > 1 && 2 * c->nk >= c->row->size[MATRIX_K]);
 }
@@ -330,35 +342,64 @@ static double spread_in(const struct matrix_choice *c, const struct wave_tile *w
     return width_of(c, w, side) > 1 ? 1 : c->spread[side];
 }
 
-static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+/* Tiles of the result, each a place of the grid. */
+static double places_of(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    return ceil_div(c->nm, side_of(c, w, 0)) * ceil_div(c->nn, side_of(c, w, 1)) * (double)c->x->rest;
+}
+
+/* What a thread issues for each k of the instruction: words of tiles, products, its part of the copies, barriers. */
+static double issued_of(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     const struct device_row *d = t->device;
     const struct matrix_row *r = c->row;
-    double rows = (double)side_of(c, w, 0), columns = (double)side_of(c, w, 1), threads = (double)threads_of(c, w),
-           bytes = (double)dtype_nbytes(r->dtype[MATRIX_A]), load = cost_grid_load(d), local = cost_grid_local(d);
-    double blocks = ceil_div(c->nm, side_of(c, w, 0)) * ceil_div(c->nn, side_of(c, w, 1)) * (double)c->x->rest;
-    double steps = steps_of(c, w), k = steps * (double)w->step;
-    bool apart = device_multiplies_apart(d);
-    /* for each k of the instruction: words of tiles, products, a thread's part of the copies, barriers */
-    double words = 0, copies = 0;
+    double words = 0, copies = 0, load = cost_grid_load(d), local = cost_grid_local(d);
     for (int side = 0; side < 2; side++)
         words += (double)(w->tiles[side] * matrix_elements(r, (enum matrix_part)side)) / elements_loaded(t, c, w, side);
     for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)       /* one thread starts boxes */
         copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
-                  (threads * (double)width_of(c, w, side));
-    double products = apart ? (double)(w->tiles[0] * w->tiles[1]) : 0;
+                  (double)(threads_of(c, w) * width_of(c, w, side));
+    double products = device_multiplies_apart(d) ? (double)(w->tiles[0] * w->tiles[1]) : 0;
     double barriers = w->by.how == TRANSFER_BULK ? 0 : RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
+    return local * words + products + copies + barriers;
+}
+
+static struct grid_work work_of(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    const struct device_row *d = t->device;
+    double rows = (double)side_of(c, w, 0), columns = (double)side_of(c, w, 1), places = places_of(c, w), k = steps_of(c, w) * (double)w->step,
+           turns = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1;
     double arithmetic = 2 * rows * columns * k / c->gflops, fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
-    struct grid_work work = {
-        .blocks = blocks, .threads = threads, .apart = apart, .steps = steps, .ahead = w->by.parts - 1,
-        .issued = k / r->size[MATRIX_K] * (local * words + products + copies + barriers),
-        .matrix_ns = arithmetic > fetched ? arithmetic : fetched, .local_nbytes = (double)copied_nbytes(t, c, w),
+    return (struct grid_work){
+        .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)threads_of(c, w), .apart = device_multiplies_apart(d),
+        .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1, .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
+        .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = (double)copied_nbytes(t, c, w),
         .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
-        .cache_nbytes = blocks * k * bytes * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
+        .cache_nbytes = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]) * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
     };
-    double ns = cost_of_grid(d, &work, NULL);
+}
+
+static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    struct grid_work work = work_of(t, c, w);
+    double ns = cost_of_grid(t->device, &work, NULL);
     work.cache_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise */
-    return ns + cost_of_grid(d, &work, NULL) / BESIDE_LIMIT;
+    return ns + cost_of_grid(t->device, &work, NULL) / BESIDE_LIMIT;
+}
+
+/* Lets as many blocks as there are at once go through all places, as evenly as they may, where that takes less: copies of the next
+ * place are made early, too. */
+static void take_places(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
+{
+    struct grid_work work = work_of(t, c, w);
+    double at_once = cost_grid_at_once(t->device, &work);
+    struct wave_tile other = *w;
+    if (!c->is_counted || w->by.parts < 2 || work.blocks <= at_once)
+        return;
+    other.blocks = __builtin_ceil(work.blocks / __builtin_ceil(work.blocks / at_once));
+    other.ns = wave_ns(t, c, &other);
+    if (other.ns < w->ns)
+        *w = other;
 }
 
 /* Adds the instruction's tiles to the n that cost least; returns how many there are. */
@@ -366,10 +407,11 @@ static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct
 {
     for (int i = 0; i < 4 * 4 * 4 * 4 * 3 * STAGES; i++) {
         struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, 1 << i / 64 % 4},
-                              (int64_t)c->row->size[MATRIX_K] << (2 - i / 256 % 3), stages[i / 768], 0};
+                              (int64_t)c->row->size[MATRIX_K] << (2 - i / 256 % 3), stages[i / 768], 0, 0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
+        take_places(t, c, &w);
         for (int j = 0; j < c->joined; j++)
             w.ns /= RATIO_GRID_FLAT;
         int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
@@ -442,6 +484,18 @@ static struct opt *add_of_sum(struct place_list *l, enum opt_op op, int number, 
     return o;
 }
 
+/* Blocks go through all places of the grid: up to the last of these loops that is over it. */
+static void list_persist(struct place_list *l, const struct wave_tile *w, const int *tag, int n)
+{
+    int last = -1;
+    for (int i = 0; i < n; i++)
+        last = list_position(l, tag[i]) > last ? list_position(l, tag[i]) : last;
+    if (w->blocks <= 0 || last < 0)
+        return;
+    struct opt *o = list_add(l, OPT_PERSIST, l->loop[last]);
+    o->n = (int64_t)w->blocks;
+}
+
 /* The sum's last loop in steps of parts of the instruction's k; returns the number of the innermost loop over steps. */
 static int list_terms(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int number)
 {
@@ -481,6 +535,8 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     int axis = list_terms(&l, c, w, number);
     struct opt *o = list_add(&l, OPT_MATRIX, LOOP_M);
     o->of = OF_SUM, o->number = number, o->by = c->of, o->to = list_position(&l, LOOP_N);
+    list_remove(&l, LOOP_M);
+    list_remove(&l, LOOP_N);
     for (int i = 0; i < 2; i++) {
         o = add_of_sum(&l, OPT_LOCAL, number, axis);
         o->n = pad_of(t, c, w, side_of_operand(c, i)), o->operand = i, o->to = w->by.how == TRANSFER_BULK ? 0 : (int)width_of(c, w, side_of_operand(c, i));
@@ -489,6 +545,7 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         o = add_of_sum(&l, OPT_SWIZZLE, number, 0);
         o->n = copied_row(c, w, i), o->operand = i;
     }
+    list_persist(&l, w, tag, n);
     if (w->by.parts > 1) {
         o = add_of_sum(&l, OPT_PIPELINE, number, 0);
         o->n = w->by.parts, o->how = w->by.how;
@@ -499,11 +556,14 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     return true;
 }
 
-/* With copies by the threads, where what is to come in bulk is no box. */
+/* With a block for each place, where they may not go through them, and copies by the threads, where what is to come in bulk is no box. */
 static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
     struct wave_tile other = *w;
     if (apply_waves(t, k, store, w->of, w))
+        return true;
+    other.blocks = 0;
+    if (w->blocks > 0 && apply_waves(t, k, store, w->of, &other))
         return true;
     other.by.how = TRANSFER_ASYNC;
     return w->by.how == TRANSFER_BULK && comes(t, w->of, &other) && apply_waves(t, k, store, w->of, &other);

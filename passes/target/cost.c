@@ -130,6 +130,15 @@ static double held_blocks(const struct device_row *d, const struct grid_work *w)
     return at_least(held, 1);
 }
 
+double cost_grid_at_once(const struct device_row *d, const struct grid_work *w) { return d->units * held_blocks(d, w); }
+
+/* What a unit waits for the first copies of its blocks: where it has several at once, others compute meanwhile, but at the beginning. */
+static double begun(const struct device_row *d, const struct grid_work *w)
+{
+    double rounds = __builtin_ceil(w->blocks / d->units);
+    return w->steps > 0 ? d->latency * (held_blocks(d, w) > 1 ? 1 : rounds) : 0;
+}
+
 /* A block's time on its unit, in that of what it issues and multiplies: others compute while one waits. A unit with
  * few threads has instructions of some waves alone to choose from. */
 static double waited(const struct device_row *d, const struct grid_work *w, double busy)
@@ -157,11 +166,11 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
 {
     double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns, rounds = __builtin_ceil(w->blocks / d->units);
     double busy = !w->apart ? issue + matrix : at_least(issue, matrix), factor = busy > 0 ? waited(d, w, busy) : 1;
-    double compute = rounds * d->units * busy * factor;             /* some units have nothing to do at the end */
-    double cache = w->cache_nbytes / (device_cache_gbytes(d) * at_most(w->blocks / d->units, 1)), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
-    double ns = at_least(at_least(compute, cache), memory);
+    double compute = rounds * d->units * busy * factor, used = w->blocks / (rounds * d->units);     /* some units have nothing to do at the end */
+    double cache = w->cache_nbytes / (device_cache_gbytes(d) * used), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
+    double most = at_least(at_least(compute, cache), memory);
     if (limit)
-        *limit = memory >= ns ? LIMIT_MEMORY : cache >= ns ? LIMIT_CACHE : factor > 2 ? LIMIT_WAIT
+        *limit = memory >= most ? LIMIT_MEMORY : cache >= most ? LIMIT_CACHE : factor > 2 ? LIMIT_WAIT
                  : matrix > issue ? LIMIT_MATRIX : LIMIT_ISSUE;
-    return ns;
+    return most + begun(d, w);
 }

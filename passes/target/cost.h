@@ -73,6 +73,8 @@ enum grid_limit {
 const char *cost_limit_name(enum grid_limit of);
 /* ns, without the launch. limit: NULL, or which of them takes longest. */
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit);
+/* Blocks that the device runs at once, as many as its units have room for, at most those that there are for each unit. */
+double cost_grid_at_once(const struct device_row *d, const struct grid_work *w);
 /* A thread's load of a word from memory or the cache, and from local memory, in multiply-adds. */
 double cost_grid_load(const struct device_row *d);
 double cost_grid_local(const struct device_row *d);

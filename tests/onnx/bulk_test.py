@@ -265,6 +265,15 @@ def chosen(folder):
         expect(f"how={how}" in done, f"{n}, {device}: {done}")
 
 
+def chosen_places(folder):
+    """Blocks go through places where there are more of these than the device has units, as evenly as may be; elsewhere each place has a block."""
+    T.scratch(folder)
+    for m, n, k, words in ((4096, 4096, 4096, "persist 0 axis=2 n=128;"), (2176, 2048, 512, "persist 0 axis=1 n=68;"), (2048, 2048, 512, None)):
+        (folder / "net.tg").write_text(GEMM.format(m=m, n=n, k=k))
+        done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
+        expect(words in done if words else "persist" not in done, f"{m}, {n}, {k}: {done}")
+
+
 def main():
     suite.parse()
     build_folder = suite.options.build
@@ -296,6 +305,7 @@ def main():
     suite.add("each call of init fails", each_call_fails, device, scratch / "fails")
     suite.add("memory of the caller's", bound, scratch / "bound")
     suite.add("what the model chooses", chosen, scratch / "chosen")
+    suite.add("blocks that go through places, chosen", chosen_places, scratch / "chosen-places")
     suite.add("what is refused", refused, scratch / "refused")
     suite.main()
 
