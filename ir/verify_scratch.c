@@ -23,7 +23,7 @@
  */
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/device_ops.h"
 
 enum {
     TERMS_MAX = 40,
@@ -340,7 +340,7 @@ static bool passes_mask(struct scratch_verifier *v, const struct access *a)
 }
 
 /* Elements first + sum of i[k] * times[k] for all i[k] < n[k]. */
-struct box { int64_t first, times[DEPTH_MAX + 2], n[DEPTH_MAX + 2]; int ndim; };
+struct box { int64_t first, times[DEPTH_MAX + 3], n[DEPTH_MAX + 3]; int ndim; };
 
 /* Adds an axis, sorted by stride. false: overflow. */
 static bool box_add(struct box *b, int64_t times, int64_t n)
@@ -369,6 +369,9 @@ static bool box_add_lanes(struct box *b, const struct access *a)
     int64_t bits = a->u->arg.i;
     if (!bits)
         return true;
+    int64_t panel = a->buffer->panel, row = panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(a->buffer->dtype) : 1;
+    if (TILE_IS(bits) && panel && TILE_COLUMNS(bits) > row)
+        return box_add(b, 1, row) && box_add(b, row, TILE_ROWS(bits)) && box_add(b, panel, TILE_COLUMNS(bits) / row);
     if (TILE_IS(bits))
         return box_add(b, 1, TILE_COLUMNS(bits)) && box_add(b, TILE_STRIDE(bits), TILE_ROWS(bits));
     int64_t stride = VECTOR_STRIDE(bits), part = VECTOR_PART(bits) ? VECTOR_PART(bits)
@@ -379,10 +382,24 @@ static bool box_add_lanes(struct box *b, const struct access *a)
            box_add(b, stride, DOT_BYTES);
 }
 
+/* A run of an access; of a tile in panels chunk by chunk, each where it lies. */
+static void visit_chunks(struct scratch_verifier *v, const struct access *a, int64_t at, int64_t run)
+{
+    const int64_t nbytes = (int64_t)dtype_nbytes(a->buffer->dtype), chunk = PANEL_CHUNK_NBYTES / nbytes;
+    if (!a->buffer->panel || !TILE_IS(a->u->arg.i) || at < 0) {
+        visit_run(v, a, at, run);
+        return;
+    }
+    for (int64_t n; run > 0 && v->left >= 0; at += n, run -= n) {
+        n = chunk - at % chunk < run ? chunk - at % chunk : run;
+        visit_run(v, a, bulk_swizzled(at * nbytes, PANEL_ROW_NBYTES) / nbytes, n);
+    }
+}
+
 /* All runs of a box; elements that are contiguous or overlap are one run. */
 static bool visit_box(struct scratch_verifier *v, const struct access *a, const struct box *b)
 {
-    int64_t run = 1, i[DEPTH_MAX + 2] = {0}, at = b->first, reach = b->first;
+    int64_t run = 1, i[DEPTH_MAX + 3] = {0}, at = b->first, reach = b->first;
     int from = 0;
     for (int k = 0; k < b->ndim; k++) {
         int64_t far;
@@ -396,7 +413,7 @@ static bool visit_box(struct scratch_verifier *v, const struct access *a, const 
     }
     for (;;) {
         int k = from;
-        visit_run(v, a, at, run);
+        visit_chunks(v, a, at, run);
         if (v->left < 0 || v->unknown)
             return true;
         for (; k < b->ndim && ++i[k] == b->n[k]; k++) {

@@ -130,6 +130,7 @@ static void note_access(struct device_walk *w, const struct uop *u)
     double nelem = tile ? (double)TILE_ROWS(u->arg.i) * TILE_COLUMNS(u->arg.i) / d->wave : (double)value->lanes;
     /* local memory gives many threads of a wave what they read of the same place at once: a vector takes no longer */
     double nbytes = nelem * (double)dtype_nbytes(b->dtype), words = nbytes > 4 && (tile || !local) ? nbytes / 4 : 1;
+    words = tile && b->panel ? 0 : words;            /* the unit reads it */
     if (b->kind == BUFFER_SCRATCH && !local)
         return;
     w->work.issued += turns_of_thread(w) * words * (local ? cost_grid_local(d) : cost_grid_load(d));
@@ -162,11 +163,10 @@ static void note_put(struct device_walk *w, const struct uop *u)
 static void note_matrix(struct device_walk *w, const struct uop *u)
 {
     enum matrix_unit of;
-    double rate, turns = turns_of_thread(w);
-    const struct matrix_row *row = matrix_row(MATRIX_ROW(u->arg.i));
+    double rate, turns = turns_of_thread(w), each = w->work.threads / matrix_row(MATRIX_ROW(u->arg.i))->lanes;
     for (int i = 0; device_matrix(w->t, i, &of, &rate); i++)
         if (of == MATRIX_ROW(u->arg.i))
-            w->work.matrix_ns += turns * (w->work.threads / row->lanes) * 2 * row->size[MATRIX_M] * row->size[MATRIX_N] * row->size[MATRIX_K] / rate;
+            w->work.matrix_ns += turns * each * cost_of_matrix(w->t->device, of, rate);
     w->work.issued += w->work.apart ? turns : 0;
 }
 
@@ -180,7 +180,8 @@ static double issue_of(const struct device_walk *w, const struct uop *u)
     if (!op_is_elementwise(u->op) || u->op == OP_CONST || linear_is_index(u) ||
         ((u->op == OP_ADD || u->op == OP_SUB) && (is_product(u->src[0]) || is_product(u->src[1]))))
         return 0;
-    return u->lanes * (cost_class_of(u->op) == COST_STEP ? 1 : RATIO_GRID_FUNCTION);
+    double function = u->op == OP_EXP2 ? RATIO_GRID_POWER : RATIO_GRID_FUNCTION;
+    return u->lanes * (cost_class_of(u->op) == COST_STEP ? 1 : function);
 }
 
 static bool is_in_loop(const struct device_walk *w)

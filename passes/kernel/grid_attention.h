@@ -10,8 +10,8 @@
 /* local_nbytes: what a block may have of all machines that are asked for */
 struct attention { int64_t heads, queries, keys, features, inner, columns, local_nbytes; enum dtype factor; };
 
-/* An exponential, in multiply-adds of a thread; one by the device's 2^x. */
-enum { ATTENTION_EXPONENTIAL = 12, ATTENTION_POWER = 4 };
+/* An exponential, in multiply-adds of a thread. */
+enum { ATTENTION_EXPONENTIAL = 12 };
 
 /* How many of its first loops all stores are in: bands. */
 int attention_common(const struct uop *ast);

@@ -5,6 +5,10 @@
  *      keys             tile · n         of the scores; of the weights they are terms: part · k
  *      columns          tile · n         features are terms, too: part · k
  *
+ * Where the device has instructions of four waves that read factors from local memory themselves (CUDA's wgmma), both products are
+ * theirs: a group of four waves has 64 rows, queries, keys and values lie in panels, and the weights are a factor in registers. Whose the
+ * elements of scores and results are is what the waves' own instruction says, too, so all other stores are spread by that.
+ *
  * A block copies all features of its keys to local memory, then all columns of their values, with zeros where these
  * are no whole tiles. What a nest of rows and columns updates (scores, results, parts of sums) is in the registers of
  * the threads that have these elements; such nests follow each other without a barrier.
@@ -18,14 +22,18 @@
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, PAD_NBYTES = 16, REGISTERS_MOST = 240, REGISTERS_BESIDE = 40 };
+enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, PAD_NBYTES = 16, WAVES = 4, REGISTERS_MOST = 240, REGISTERS_BESIDE = 40 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
+enum { SCORES, RESULTS, PRODUCTS };
 
+/* A product's instruction. */
+struct instruction { const struct matrix_row *row; enum matrix_unit of; double gflops; };
 struct tiling {
     const struct attention *x;
-    const struct matrix_row *row;
+    const struct matrix_row *row;            /* of a wave: whose elements are which */
     enum matrix_unit of;
-    double gflops;
+    struct instruction by[PRODUCTS];
+    bool panels;                             /* those are of groups of waves */
     int64_t waves, tiles, keys;  /* of a block; of rows, for each wave; of a block */
     int64_t width, parts;        /* elements of keys and values that are copied at once; parts of the copies */
     double ns;
@@ -39,8 +47,15 @@ static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b);
 static int64_t rows_of(const struct tiling *s) { return s->waves * s->tiles * s->row->size[MATRIX_M]; }
 static int64_t threads_of(const struct tiling *s) { return s->waves * s->row->lanes; }
 static int64_t features_of(const struct tiling *s) { return whole(s->x->features, s->row->size[MATRIX_K]); }
-static int64_t columns_of(const struct tiling *s) { return whole(s->x->columns, s->row->size[MATRIX_N]); }
-static int64_t pad_of(const struct tiling *s) { return PAD_NBYTES / (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]); }
+static int64_t columns_of(const struct tiling *s) { return whole(s->x->columns, s->by[RESULTS].row->size[MATRIX_N]); }
+static int64_t factor_nbytes(const struct tiling *s) { return (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]); }
+
+/* Elements by which the rows of what a product reads in local memory are longer: so that they begin in other banks, or are those of panels. */
+static int64_t pad_of(const struct tiling *s, int product)
+{
+    int64_t n = product == SCORES ? features_of(s) : columns_of(s);
+    return s->panels ? whole(n, PANEL_ROW_NBYTES / factor_nbytes(s)) - n : PAD_NBYTES / factor_nbytes(s);
+}
 
 /* 32-bit words of a tile in each thread. */
 static int64_t words_of(const struct tiling *s, enum matrix_part part)
@@ -53,15 +68,16 @@ static bool is_direct(const struct tiling *s) { return matrix_sums_are_factor(s-
 
 static int64_t local_nbytes(const struct tiling *s)
 {
-    int64_t rows = rows_of(s), pad = pad_of(s), f = features_of(s), c = columns_of(s), weights = is_direct(s) ? 0 : rows * (s->keys + pad);
-    return (rows * (f + pad) + weights + s->parts * s->keys * (f + c + 2 * pad)) * (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]);
+    int64_t rows = rows_of(s), f = features_of(s) + pad_of(s, SCORES), c = columns_of(s) + pad_of(s, RESULTS),
+            weights = is_direct(s) ? 0 : rows * (s->keys + pad_of(s, SCORES));
+    return (rows * f + weights + s->parts * s->keys * (f + c)) * factor_nbytes(s);
 }
 
 /* How many elements come at once asynchronously, if keys and values lie as widely: shares of a block are whole vectors. Threads' own
  * loads are element by element. */
 static int64_t width_of(const struct tiling *s)
 {
-    int64_t width = s->parts > 1 ? COPY_NBYTES_MOST / (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]) : 1;
+    int64_t width = s->parts > 1 ? COPY_NBYTES_MOST / factor_nbytes(s) : 1;
     while (width > 1 && (s->keys * features_of(s) % (threads_of(s) * width) || s->keys * columns_of(s) % (threads_of(s) * width)))
         width /= 2;
     return width;
@@ -70,8 +86,14 @@ static int64_t width_of(const struct tiling *s)
 /* Scores, results and parts of the sum, and the tiles of a product. */
 static int64_t registers_of(const struct tiling *s)
 {
-    int64_t n = s->row->size[MATRIX_N], sums = s->tiles * words_of(s, MATRIX_SUM);
-    return sums * (s->keys / n + columns_of(s) / n + 1) + s->tiles * words_of(s, MATRIX_A) + words_of(s, MATRIX_B);
+    int64_t n = s->row->size[MATRIX_N], sums = s->tiles * words_of(s, MATRIX_SUM), weights = s->panels ? s->keys / s->row->size[MATRIX_K] : 1;
+    return sums * (s->keys / n + columns_of(s) / n + 1) + s->tiles * weights * words_of(s, MATRIX_A) + (s->panels ? 0 : words_of(s, MATRIX_B));
+}
+
+/* Whether so many registers hold what a thread has: where the compiler has to load fragments early, more than these. */
+static bool registers_fit(const struct tiling *s, int64_t own)
+{
+    return s->panels ? registers_of(s) + REGISTERS_BESIDE <= own : 5 * registers_of(s) <= 3 * own;
 }
 
 static bool fits(const struct tgc *t, const struct tiling *s)
@@ -82,11 +104,13 @@ static bool fits(const struct tgc *t, const struct tiling *s)
     int64_t own = s->parts > 1 && is_direct(s) ? d->registers * d->group / threads_of(s) : d->registers;
     own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
     int64_t threads = threads_of(s), most = d->group < THREADS_MOST ? d->group : THREADS_MOST,
-            nbytes = s->width * (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]);
+            nbytes = s->width * factor_nbytes(s);
+    if (s->panels && (!is_direct(s) || s->tiles > 1 || s->waves % WAVES || s->keys % s->by[SCORES].row->size[MATRIX_N]))
+        return false;
     return threads <= most && threads > 1 && rows_of(s) < 2 * whole(s->x->queries, size[MATRIX_M]) && s->keys < 2 * whole(s->x->keys, size[MATRIX_K]) &&
            s->keys % size[MATRIX_K] == 0 && s->keys % size[MATRIX_N] == 0 && s->keys * features_of(s) % threads == 0 &&
            s->keys * columns_of(s) % threads == 0 && (s->parts == 1 || (s->keys < s->x->keys && device_copies(t, nbytes))) &&
-           5 * registers_of(s) <= 3 * own && local_nbytes(s) <= s->x->local_nbytes;
+           registers_fit(s, own) && local_nbytes(s) <= s->x->local_nbytes;
 }
 
 /* What a thread issues for a block of keys, in multiply-adds. */
@@ -95,58 +119,107 @@ static double issued(const struct tgc *t, const struct tiling *s)
     const struct device_row *d = t->device;
     const int *size = s->row->size;
     double tiles = (double)s->tiles, f = (double)features_of(s), c = (double)columns_of(s), keys = (double)s->keys, local = cost_grid_local(d),
-           a = local * (double)words_of(s, MATRIX_A), b = local * (double)words_of(s, MATRIX_B), threads = (double)threads_of(s), rows = (double)rows_of(s);
-    double n = size[MATRIX_N], k = size[MATRIX_K], product = device_multiplies_apart(d) ? 1 : 0;
+           a = s->panels ? 0 : local * (double)words_of(s, MATRIX_A), b = s->panels ? 0 : local * (double)words_of(s, MATRIX_B), threads = (double)threads_of(s), rows = (double)rows_of(s);
+    double k = size[MATRIX_K], product = device_multiplies_apart(d) ? 1 : 0;
     double weights = is_direct(s) ? (double)words_of(s, MATRIX_A) : a;
-    double scores = f / k * (tiles * a + keys / n * (b + tiles * product)), results = keys / k * (tiles * weights + c / n * (b + tiles * product));
+    double scores = f / k * (tiles * a + keys / s->by[SCORES].row->size[MATRIX_N] * (b + tiles * product)),
+           results = keys / k * (tiles * weights + c / s->by[RESULTS].row->size[MATRIX_N] * (b + tiles * product));
     double copies = (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) / (threads * (double)s->width);
     /* of a score the exponential, the maximum, the sum; of a result that it gets smaller */
-    double power = dtype_bits(s->row->dtype[MATRIX_A]) == 16 ? ATTENTION_POWER : ATTENTION_EXPONENTIAL;
+    double power = dtype_bits(s->row->dtype[MATRIX_A]) == 16 ? RATIO_GRID_POWER : ATTENTION_EXPONENTIAL;
     double elements = rows * keys / threads * (power + 4) + rows * c / threads;
     /* the more waves, the longer the first of them waits for the last */
     double barriers = (s->parts > 1 ? 1 : 4) + (is_direct(s) ? 0 : 1);
     return scores + results + copies + elements + barriers * RATIO_GRID_BARRIER / 8 * (double)(s->waves < 4 ? 4 : s->waves);
 }
 
+/* A product's instructions for a block of keys, if all units shared them. */
+static double product_ns(const struct device_row *d, const struct tiling *s, int product)
+{
+    const struct instruction *by = &s->by[product];
+    const int *size = by->row->size;
+    double rows = (double)rows_of(s), columns = (double)(product == SCORES ? s->keys : columns_of(s)), terms = (double)(product == SCORES ? features_of(s) : s->keys);
+    return rows / size[MATRIX_M] * columns / size[MATRIX_N] * terms / size[MATRIX_K] * cost_of_matrix(d, by->of, by->gflops);
+}
+
 static double tiling_ns(const struct tgc *t, const struct tiling *s)
 {
-    double rows = (double)rows_of(s), width = (double)(features_of(s) + columns_of(s));
+    double width = (double)(features_of(s) + columns_of(s));
     double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s)), turns = ceil_div(s->x->keys, s->keys);
     struct grid_work work = {
         .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns, .ahead = (int)s->parts - 1,
-        .issued = turns * issued(t, s), .matrix_ns = turns * 2 * rows * (double)s->keys * width / s->gflops,
+        .issued = turns * issued(t, s), .matrix_ns = turns * (product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS)),
         .local_nbytes = (double)local_nbytes(s), .registers = is_direct(s) ? (double)(registers_of(s) + REGISTERS_BESIDE) : 0,
-        .cache_nbytes = blocks * turns * (double)s->keys * width * (double)dtype_nbytes(s->row->dtype[MATRIX_A]),
+        .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s),
     };
     return cost_of_grid(t->device, &work, NULL);
 }
 
+/* The instruction of a wave for both products. */
 static bool find_row(struct tgc *t, struct tiling *s)
 {
-    for (int i = 0; device_matrix(t, i, &s->of, &s->gflops); i++) {
-        s->row = matrix_row(s->of);
-        if (s->row->lanes == t->device->wave && s->row->dtype[MATRIX_A] == s->x->factor && s->row->dtype[MATRIX_B] == s->x->factor)
+    struct instruction by;
+    for (int i = 0; device_matrix(t, i, &by.of, &by.gflops); i++) {
+        by.row = matrix_row(by.of);
+        if (by.row->lanes == t->device->wave && by.row->dtype[MATRIX_A] == s->x->factor && by.row->dtype[MATRIX_B] == s->x->factor) {
+            s->row = by.row, s->of = by.of;
+            s->by[SCORES] = s->by[RESULTS] = by;
             return true;
+        }
     }
     return false;
+}
+
+/* Whether the instruction has fewer columns beyond the n that there are, or as few and is larger. */
+static bool is_nearer(int64_t n, const struct instruction *by, const struct instruction *than)
+{
+    int64_t own = by->row->size[MATRIX_N], other = than->row ? than->row->size[MATRIX_N] : 0;
+    return !other || whole(n, own) < whole(n, other) || (whole(n, own) == whole(n, other) && own > other);
+}
+
+/* The instructions of a group of waves that read b, and for the scores a, in panels; false: there are none for so many keys. */
+static bool find_groups(const struct tgc *t, const struct tiling *of, struct tiling *s)
+{
+    struct instruction by;
+    *s = *of;
+    s->by[SCORES] = s->by[RESULTS] = (struct instruction){.row = NULL};
+    s->panels = true;
+    for (int i = 0; device_matrix(t, i, &by.of, &by.gflops); i++) {
+        by.row = matrix_row(by.of);
+        bool fits = matrix_is_local(by.row, MATRIX_B) && by.row->lanes == WAVES * t->device->wave && by.row->dtype[MATRIX_A] == s->x->factor &&
+                    by.row->dtype[MATRIX_B] == s->x->factor && by.row->size[MATRIX_M] == WAVES * s->row->size[MATRIX_M];
+        if (fits && matrix_is_local(by.row, MATRIX_A) && s->keys % by.row->size[MATRIX_N] == 0 && is_nearer(s->keys, &by, &s->by[SCORES]))
+            s->by[SCORES] = by;
+        if (fits && matrix_sums_are_factor(by.row, MATRIX_A) && is_nearer(s->x->columns, &by, &s->by[RESULTS]))
+            s->by[RESULTS] = by;
+    }
+    return s->by[SCORES].row && s->by[RESULTS].row;
+}
+
+static int add_tiling(const struct tgc *t, struct tiling *s, struct tiling *best, int n)
+{
+    s->width = width_of(s);
+    if (!fits(t, s))
+        return n;
+    s->ns = tiling_ns(t, s);
+    int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
+    for (; at > 0 && best[at - 1].ns > s->ns; at--)
+        if (at < CHOICES_MAX)
+            best[at] = best[at - 1];
+    if (at < CHOICES_MAX)
+        best[at] = *s;
+    return n;
 }
 
 static int list_tilings(const struct tgc *t, const struct tiling *of, struct tiling *best)
 {
     int n = 0;
     for (int i = 0; i < 4 * 2 * 4 * PARTS; i++) {
-        struct tiling s = *of;
+        struct tiling s = *of, by_groups;
         s.waves = 1 << i % 4, s.tiles = 1 << i / 4 % 2, s.keys = 16 << i / 8 % 4, s.parts = 1 + i / 32;
-        s.width = width_of(&s);
-        if (!fits(t, &s))
-            continue;
-        s.ns = tiling_ns(t, &s);
-        int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
-        for (; at > 0 && best[at - 1].ns > s.ns; at--)
-            if (at < CHOICES_MAX)
-                best[at] = best[at - 1];
-        if (at < CHOICES_MAX)
-            best[at] = s;
+        n = add_tiling(t, &s, best, n);
+        if (find_groups(t, &s, &by_groups))
+            n = add_tiling(t, &by_groups, best, n);
     }
     return n;
 }
@@ -183,17 +256,27 @@ static bool reads_kept(struct tgc *t, struct uop *store, struct uop *const *kept
     return false;
 }
 
+/* The nest's loop of rows as waves, each with tiles of so many rows as the instruction has, which is of `waves` of them. */
+static void list_waves(struct place_list *l, const struct tiling *s, int outer, const struct matrix_row *row)
+{
+    int m = row->size[MATRIX_M], group = WAVES * s->row->size[MATRIX_M];
+    l->loop[outer] = LOOP_M;
+    list_divide(l, LOOP_M, rows_of(s), s->panels ? group : s->tiles * m, LOOP_ROW_ITEMS);
+    list_divide(l, LOOP_M, s->panels ? group : s->tiles * m, m, LOOP_ROW_TILES);
+    if (rows_of(s) > (s->panels ? group : s->tiles * m))
+        list_add(l, OPT_ITEM, LOOP_ROW_ITEMS);
+    if (s->panels && group > m)
+        list_add(l, OPT_ITEM, LOOP_ROW_TILES);
+    else if (!s->panels)
+        list_lanes(l, LOOP_ROW_TILES, s->tiles, false);
+}
+
 /* Rows of a nest as those of the instruction's tiles, whose threads exchange what they have of a sum. */
 static void list_rows(struct place_list *l, const struct tiling *s, struct uop *store)
 {
-    int outer = attention_bands(store), m = s->row->size[MATRIX_M], n;
+    int n;
     struct uop **order = uop_toposort(l->t, &store, 1, &n);
-    l->loop[outer] = LOOP_M;
-    list_divide(l, LOOP_M, rows_of(s), s->tiles * m, LOOP_ROW_ITEMS);
-    list_divide(l, LOOP_M, s->tiles * m, m, LOOP_ROW_TILES);
-    if (s->waves > 1)
-        list_add(l, OPT_ITEM, LOOP_ROW_ITEMS);
-    list_lanes(l, LOOP_ROW_TILES, s->tiles, false);
+    list_waves(l, s, attention_bands(store), s->row);
     list_add(l, OPT_REPEAT, LOOP_M)->by = s->of;
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_REDUCE) {
@@ -202,46 +285,66 @@ static void list_rows(struct place_list *l, const struct tiling *s, struct uop *
         }
 }
 
-/* Rows and columns of a nest as the instruction's tiles, its sum by it. */
-static void list_tile(struct place_list *l, const struct tiling *s, struct uop *store, struct uop *sum)
+/* The store of what the sum reads in the block's memory; -1: it reads none. */
+static int stored_by(struct tgc *t, const struct uop *ast, struct uop *sum)
 {
-    int first = store_first_range(store), outer = attention_bands(store), m = s->row->size[MATRIX_M], n = s->row->size[MATRIX_N];
-    int64_t size = range_fixed_size(store->src[first + outer + 1]);
-    struct opt of_sum = {.store = l->store, .of = OF_SUM, .by = s->of, .n = pad_of(s)};
-    l->loop[outer] = LOOP_M;
-    l->loop[outer + 1] = LOOP_N;
-    list_divide(l, LOOP_M, rows_of(s), s->tiles * m, LOOP_ROW_ITEMS);
-    list_divide(l, LOOP_M, s->tiles * m, m, LOOP_ROW_TILES);
+    int n, by = -1;
+    struct uop **order = uop_toposort(t, &sum, 1, &n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; order[i]->op == OP_LOAD && k < ast->nsrc; k++)
+            if (ast->src[k]->src[0] == order[i]->src[0])
+                by = k;
+    return by;
+}
+
+/* What the product reads in local memory: a copy of keys or values, in panels with the queries. */
+static void list_factors(struct place_list *l, const struct tiling *s, const struct uop *ast, struct uop *store, struct uop *sum, int product)
+{
+    struct opt of_sum = {.store = l->store, .of = OF_SUM, .number = opt_number(l->t, store, sum), .operand = attention_operand(l->t, sum)}, *o;
+    int64_t row = (product == SCORES ? features_of(s) : columns_of(s)) + pad_of(s, product);
+    o = list_add(l, OPT_WHOLE, -1);
+    *o = of_sum;
+    o->op = OPT_WHOLE, o->n = pad_of(s, product), o->to = (int)s->width;
+    if (s->panels) {
+        o = list_add(l, OPT_SWIZZLE, -1);
+        *o = of_sum;
+        o->op = OPT_SWIZZLE, o->n = row;
+    }
+    if (s->panels && product == SCORES) {
+        o = list_add(l, OPT_SWIZZLE, -1);
+        o->store = stored_by(l->t, ast, sum), o->of = OF_STORE, o->n = row;
+        l->failed |= o->store < 0;
+    }
+    if (s->parts > 1) {
+        o = list_add(l, OPT_PIPELINE, -1);
+        o->of = OF_SUM, o->number = of_sum.number, o->n = s->parts, o->how = TRANSFER_ASYNC;
+    }
+}
+
+/* Rows and columns of a nest as the tiles of the product's instruction, its sum by it; without a sum as those of a wave's. */
+static void list_tile(struct place_list *l, const struct tiling *s, const struct uop *ast, struct uop *store, struct uop *sum, int product)
+{
+    int first = store_first_range(store), outer = attention_bands(store);
+    const struct matrix_row *row = sum ? s->by[product].row : s->row;
+    int64_t size = range_fixed_size(store->src[first + outer + 1]), n = row->size[MATRIX_N];
+    list_waves(l, s, outer, row);
+    l->loop[list_position(l, LOOP_M) + 1] = LOOP_N;
     list_divide(l, LOOP_N, size, n, LOOP_COLUMN_TILES);
-    if (s->waves > 1)
-        list_add(l, OPT_ITEM, LOOP_ROW_ITEMS);
-    list_lanes(l, LOOP_ROW_TILES, s->tiles, false);
     list_lanes(l, LOOP_COLUMN_TILES, size / n, true);
-    if (sum) {
-        of_sum.number = opt_number(l->t, store, sum);
-        of_sum.operand = attention_operand(l->t, sum);
-        if (range_fixed_size(sum->src[1]) > s->row->size[MATRIX_K]) {
-            struct opt *o = list_add(l, OPT_DIVIDE, -1);
-            o->of = OF_SUM, o->number = of_sum.number, o->n = s->row->size[MATRIX_K];
-        }
+    if (sum && range_fixed_size(sum->src[1]) > row->size[MATRIX_K]) {
+        struct opt *o = list_add(l, OPT_DIVIDE, -1);
+        o->of = OF_SUM, o->number = opt_number(l->t, store, sum), o->n = row->size[MATRIX_K];
     }
     struct opt *o = list_add(l, sum ? OPT_MATRIX : OPT_SPREAD, LOOP_M);
-    o->of = sum ? OF_SUM : OF_STORE, o->number = of_sum.number, o->by = s->of, o->to = list_position(l, LOOP_N);
-    if (sum) {
-        o = list_add(l, OPT_WHOLE, -1);
-        *o = of_sum;
-        o->op = OPT_WHOLE, o->to = (int)s->width;
-        if (s->parts > 1) {
-            o = list_add(l, OPT_PIPELINE, -1);
-            o->of = OF_SUM, o->number = of_sum.number, o->n = s->parts, o->how = TRANSFER_ASYNC;
-        }
-    }
+    o->of = sum ? OF_SUM : OF_STORE, o->number = sum ? opt_number(l->t, store, sum) : 0, o->by = sum ? s->by[product].of : s->of, o->to = list_position(l, LOOP_N);
+    if (sum)
+        list_factors(l, s, ast, store, sum, product);
 }
 
 /* The stores in their order; each that has tiles joins the one before it that has. */
 static bool list_stores(struct tgc *t, const struct kernel *k, const struct tiling *s, struct opt *opt, int *n)
 {
-    int common = attention_common(k->ast), nkept = 0;
+    int common = attention_common(k->ast), nkept = 0, products = 0;
     struct place_list l;
     struct uop **kept = scratch_array(t, (size_t)k->ast->nsrc, sizeof *kept);
     for (int i = 0; i < k->ast->nsrc; i++)
@@ -253,9 +356,11 @@ static bool list_stores(struct tgc *t, const struct kernel *k, const struct tili
         attention_places(&l, store, common);
         if (is_of_rows(store, rows_of(s)) && is_kept(t, s, store))
             list_rows(&l, s, store);
-        else if (reads_kept(t, store, kept, nkept))
-            list_tile(&l, s, store, attention_product(t, store));
-        else
+        else if (reads_kept(t, store, kept, nkept)) {
+            struct uop *sum = attention_product(t, store);
+            list_tile(&l, s, k->ast, store, sum, products);
+            products += sum != NULL;
+        } else
             attention_threads(&l, store, threads_of(s));
         if (l.failed)
             return false;
@@ -274,8 +379,8 @@ static bool list_stores(struct tgc *t, const struct kernel *k, const struct tili
 static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s)
 {
     struct kernel trial = *k;
-    struct online_tiles tiles = {s->row->dtype[MATRIX_A], s->row->size[MATRIX_K], s->row->size[MATRIX_N], pad_of(s),
-                                 is_direct(s)};
+    struct online_tiles tiles = {s->row->dtype[MATRIX_A], s->row->size[MATRIX_K], s->row->size[MATRIX_N], s->by[RESULTS].row->size[MATRIX_N],
+                                 pad_of(s, SCORES), is_direct(s)};
     struct online_shape shape = {(int)rows_of(s), 1, (int)s->keys, true, &tiles};
     const char *why = "there are no such loops";
     int n = 1;
@@ -287,7 +392,7 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
     opt[0] = (struct opt){.op = OPT_PASS};
     bool ok = list_stores(t, &trial, s, opt, &n) && opt_apply(t, &trial, NULL, opt, n, &why);
     if (!ok && t->debug >= 3)
-        fprintf(stderr, "grid: %s: not by tiles of %s: %s\n", k->name, s->row->text, why);
+        fprintf(stderr, "grid: %s: not by tiles of %s: %s\n", k->name, s->by[SCORES].row->text, why);
     if (ok)
         *k = trial;
     return ok;

@@ -281,7 +281,7 @@ bool online_put_tiles(struct online *x)
     int64_t ncolumns, rows = x->rows;
     if (online_columns(x, column, &ncolumns) != 1 || ncolumns < 2 || x->step % tile->n || x->step % tile->k)
         return false;
-    struct tiles y = {.x = x, .column = column[0], .columns = whole(ncolumns, tile->n),
+    struct tiles y = {.x = x, .column = column[0], .columns = whole(ncolumns, tile->columns),
                       .features = whole(x->dot->src[1]->src[0]->arg.i, tile->k)};
     y.top = online_new_scratch(x, DTYPE_F32, rows);
     y.less = online_new_scratch(x, DTYPE_F32, rows);

@@ -66,9 +66,9 @@ struct online {
  * as many (whole): then no loop but that over the blocks has a number of turns that only the run knows. */
 struct online_shape { int rows, groups, keys; bool whole; const struct online_tiles *tiles; };
 /* For instructions that multiply tiles (online_matrix.c): what their factors are, as long as a step of their sums, and a
- * tile's columns; rows of factors in local memory are `pad` elements longer. direct: threads that have weights have what the
- * second product's instruction takes of them. */
-struct online_tiles { enum dtype factor; int64_t k, n, pad; bool direct; };
+ * tile's columns, in as many of which a row's sum is kept; the result's columns are whole times `columns`; rows of factors in local memory
+ * are `pad` elements longer. direct: threads that have weights have what the second product's instruction takes of them. */
+struct online_tiles { enum dtype factor; int64_t k, n, columns, pad; bool direct; };
 /* The AST, of one segment whose stages hold rows of scores and of their exponentials, with blocks of keys; NULL: it is no
  * attention of the known form. */
 struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_shape *shape);

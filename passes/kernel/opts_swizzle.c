@@ -13,6 +13,8 @@
  * themselves, and those that copy boxes to it, know a matrix (CUDA's "128-byte swizzle"). Both the copy's
  * places and those of its loads are index arithmetic, which says all of it; the buffer's `panel` says that they
  * are of this kind.
+ *
+ *      swizzle 3 n=64            the same of what store 3 passes on to the kernel's others, wherever these read it
  */
 #include "passes/analysis/box.h"
 #include "passes/analysis/nest.h"
@@ -32,35 +34,85 @@ static struct uop *find_copy(struct work *w, const struct opt *opt, struct uop *
     return NULL;
 }
 
+/* New memory in panels in the place of `was`, rows of n elements; NULL: refused. */
+static struct buffer *new_panels(struct work *w, const struct buffer *was, int64_t n)
+{
+    int64_t nelem = was->dim[0]->vmax, nbytes = (int64_t)dtype_nbytes(was->dtype);
+    const char *why = NULL;
+    if (was->ring || was->panel)
+        why = "the copy has another order, or two halves";
+    else if (n < 1 || nelem % n || n * nbytes % PANEL_ROW_NBYTES || nelem / n % PANEL_ROWS)
+        why = "the copy is no whole number of eight rows of so many times 128 bytes";
+    if (why) {
+        (void)work_refuse(w, why);
+        return NULL;
+    }
+    struct buffer *b = work_new_memory(w, was->dtype, nelem, SPACE_LOCAL);
+    b->panel = nelem / n * (PANEL_ROW_NBYTES / nbytes);
+    return b;
+}
+
+static struct uop *load_of(struct tgc *t, const struct uop *load, struct uop *memory, int64_t n)
+{
+    const struct buffer *b = uop_buffer_of(memory);
+    struct uop *read[2] = {memory, panel_place(t, load->src[1], n, b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype))};
+    return uop_intern(t, OP_LOAD, load->dtype, read, 2, (union arg){0});
+}
+
+/* The loads of `memory` in the store read `now`. */
+static struct uop *read_panels(struct work *w, struct uop *store, struct uop *memory, struct uop *now, int64_t n)
+{
+    struct uop_map by = {.t = w->t, .scratch = true};
+    int count;
+    struct uop **order = uop_toposort(w->t, &store, 1, &count);
+    for (int i = 0; i < count; i++)
+        if (order[i]->op == OP_LOAD && order[i]->src[0] == memory)
+            map_set(&by, order[i], load_of(w->t, order[i], now, n));
+    return by.used ? uop_substitute_all(w->t, store, &by) : store;
+}
+
+static bool swizzle_passed(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    work_close(w);
+    struct uop *memory = w->ast->src[opt->store]->src[0];
+    const struct buffer *was = uop_buffer_of(memory);
+    if (was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL || was->ndim != 1)
+        return work_refuse(w, "the store passes nothing on in local memory");
+    struct buffer *b = new_panels(w, was, opt->n);
+    if (!b)
+        return false;
+    struct uop *now = uop_buffer(t, b), **store = scratch_array(t, (size_t)w->ast->nsrc, sizeof *store);
+    for (int i = 0; i < w->ast->nsrc; i++) {
+        store[i] = read_panels(w, w->ast->src[i], memory, now, opt->n);
+        if (store[i]->src[0] != memory)
+            continue;
+        struct uop **src = mem_copy(t, store[i]->src, (size_t)store[i]->nsrc * sizeof *src);
+        src[0] = now;
+        src[1] = panel_place(t, src[1], opt->n, b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype));
+        store[i] = uop_intern(t, OP_STORE, store[i]->dtype, src, store[i]->nsrc, store[i]->arg);
+    }
+    w->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, w->ast->nsrc, w->ast->arg);
+    return true;
+}
+
 bool apply_swizzle(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop *sum, *copy, *src[8];
-    struct uop_map by = {.t = t, .scratch = true};
-    int n;
+    if (opt->of == OF_STORE)
+        return swizzle_passed(w, opt);
     if (!work_take_sum(w, opt, 0, &sum))
         return false;
-    if (!(copy = find_copy(w, opt, sum)))
+    if (!(copy = find_copy(w, opt, sum)) || copy->nsrc > (int)(sizeof src / sizeof *src))
         return work_refuse(w, "the sum has no copy of such an operand in local memory");
-    const struct buffer *was = uop_buffer_of(copy);
-    int64_t nelem = was->dim[0]->vmax, nbytes = (int64_t)dtype_nbytes(was->dtype);
-    if (was->ring || was->panel)
-        return work_refuse(w, "the copy has another order, or two halves");
-    if (opt->n < 1 || nelem % opt->n || opt->n * nbytes % PANEL_ROW_NBYTES || nelem / opt->n % PANEL_ROWS ||
-        copy->nsrc > (int)(sizeof src / sizeof *src))
-        return work_refuse(w, "the copy is no whole number of eight rows of so many times 128 bytes");
-    struct buffer *b = work_new_memory(w, was->dtype, nelem, SPACE_LOCAL);
-    b->panel = nelem / opt->n * (PANEL_ROW_NBYTES / nbytes);
+    struct buffer *b = new_panels(w, uop_buffer_of(copy), opt->n);
+    if (!b)
+        return false;
     memcpy(src, copy->src, (size_t)copy->nsrc * sizeof *src);
-    src[1] = panel_place(t, src[1], opt->n, nelem, nbytes);
+    src[1] = panel_place(t, src[1], opt->n, b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype));
     struct uop *now = uop_intern(t, OP_STAGE, copy->dtype, src, copy->nsrc, (union arg){.p = b});
-    struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LOAD && order[i]->src[0] == copy) {
-            struct uop *read[2] = {now, panel_place(t, order[i]->src[1], opt->n, nelem, nbytes)};
-            map_set(&by, order[i], uop_intern(t, OP_LOAD, order[i]->dtype, read, 2, (union arg){0}));
-        }
-    store = uop_substitute_all(t, store, &by);
+    struct uop *store = read_panels(w, w->ast->src[opt->store], copy, now, opt->n);
     work_put_stores(w, opt->store, &store, 1);
     return true;
 }

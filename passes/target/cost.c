@@ -1,5 +1,6 @@
 /* cost.c - costs on a machine: its facts, scaled by the shares of cost.def. */
 #include "passes/target/cost.h"
+#include "ir/device_ops.h"
 
 static const double flop_share[] = {
 #define FLOP(name, share, text) share,
@@ -115,6 +116,16 @@ double cost_full_threads(const struct device_row *d)
 
 double cost_grid_load(const struct device_row *d) { return d->load > 0 ? d->load : RATIO_GRID_LOAD; }
 double cost_grid_local(const struct device_row *d) { return cost_grid_load(d) / 2; }
+
+double cost_of_matrix(const struct device_row *d, enum matrix_unit of, double gflops)
+{
+    const struct matrix_row *r = matrix_row(of);
+    double nbytes = (double)dtype_nbytes(r->dtype[MATRIX_A]) * r->size[MATRIX_K], read = 0;
+    read += matrix_is_local(r, MATRIX_A) ? nbytes * r->size[MATRIX_M] : 0;
+    read += matrix_is_local(r, MATRIX_B) ? nbytes * r->size[MATRIX_N] : 0;
+    double fetched = read / (d->gflops * RATIO_GRID_LOCAL), arithmetic = 2.0 * r->size[MATRIX_M] * r->size[MATRIX_N] * r->size[MATRIX_K] / gflops;
+    return arithmetic > fetched ? arithmetic : fetched;
+}
 
 static double at_most(double a, double most) { return a < most ? a : most; }
 static double at_least(double a, double least) { return a > least ? a : least; }

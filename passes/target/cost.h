@@ -78,6 +78,8 @@ double cost_grid_at_once(const struct device_row *d, const struct grid_work *w);
 /* A thread's load of a word from memory or the cache, and from local memory, in multiply-adds. */
 double cost_grid_load(const struct device_row *d);
 double cost_grid_local(const struct device_row *d);
+/* ns of one instruction of matrix.def of this rate, if all the device's units shared it: what it multiplies, or reads of local memory itself. */
+double cost_of_matrix(const struct device_row *d, enum matrix_unit of, double gflops);
 /* Bytes of t's cache that bands should fit: --cache, or the machine's L2; 0: bands are made
  * wherever possible. */
 double cost_cache_nbytes(const struct tgc *t);

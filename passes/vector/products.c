@@ -112,6 +112,8 @@ static bool passes(const struct uop *u, struct uop *const *sum, int n)
 {
     bool may = op_is_elementwise(u->op) || opens(u) || closes(u) || u->op == OP_LOAD || u->op == OP_STORE ||
                u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_COPY || u->op == OP_COMMIT;
+    for (int k = 0; k < n; k++)
+        may &= u != sum[k];
     for (int s = 0; s < u->nsrc; s++)
         for (int k = 0; k < n; k++)
             may &= u->src[s] != sum[k];
