@@ -271,6 +271,7 @@ enum code {
     CODE_BARRIER,
     CODE_MBAR,                   /* by op: MBAR_INIT, MBAR_ARRIVE, MBAR_RELEASE, MBAR_WAIT */
     CODE_BULK,
+    CODE_ROLE,
     CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind the end of the phase */
     CODE_TAKE,                   /* likewise: another thread's value */
     CODE_LANES_INIT,
@@ -298,7 +299,8 @@ struct linstr {
     bool place;                  /* OPEN, CLOSE: iterations are places of a grid, each with memory of its own */
     int64_t item;
     int mask;                    /* TAKE */
-    int64_t bits;                /* MATRIX: its row and the order of its tiles; MBAR: the op's argument */
+    bool of_role;                /* BARRIER, OFFER: for the consumers alone, where threads have roles */
+    int64_t bits;                /* MATRIX: its row and the order of its tiles; MBAR, ROLE: the op's argument */
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     int from;                    /* TRANSFER: likewise, what is copied */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
@@ -343,10 +345,13 @@ struct linear_eval {
     int64_t budget;
     bool failed;
     int thread, threads;         /* of the block */
+    int items;                   /* the threads that are turns of ITEM ranges; those behind them are producers */
+    int nrole;                   /* guards of roles that are open */
     int phase;                   /* barriers that were passed */
     union scalar offered[2];     /* in this phase and the one before, by the last bit of its number */
     int pc;                      /* where it goes on: behind a barrier, at one in memory, or at the end */
     bool polls, went;            /* it waits at one in memory; it had come from elsewhere */
+    bool stops, of_role;         /* it waits for others, or has ended; for those of its role */
     struct uop *const *program; int nprogram, at;    /* what is compiled, and how far */
 };
 

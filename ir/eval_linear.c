@@ -6,7 +6,8 @@
  * one.
  *
  * The threads of a block are evaluations of their own, of the same part, that share local memory.
- * They run one after the other up to the next barrier, which ends a phase. Of a grid's places, part
+ * They run one after the other up to the next barrier, which ends a phase. Where some of them copy for the others
+ * (ROLE), those others may have barriers of their own. Of a grid's places, part
  * p of P runs those whose number is p modulo P.
  */
 #include <math.h>
@@ -292,6 +293,7 @@ static bool run(struct linear_eval *e)
             if (!in->place || e->threads < 2)
                 break;
             e->pc = pc;          /* the next place begins when all threads have left this one */
+            e->of_role = false;
             e->phase++;
             return true;
         case CODE_TAKE:
@@ -299,13 +301,18 @@ static bool run(struct linear_eval *e)
             break;
         case CODE_OFFER:
             e->offered[e->phase & 1] = e->reg[in->dst];
+            e->of_role = in->of_role;
             e->pc = pc;
             e->phase++;
             return true;
         case CODE_BARRIER:
+            e->of_role = in->of_role;
             e->pc = pc;
             e->phase++;
             return true;
+        case CODE_ROLE:
+            e->reg[in->dst].i = role_has(ROLE_OF(in->bits), ROLE_CONSUMERS_OF(in->bits), e->thread);
+            break;
         case CODE_MBAR:
             if (eval_linear_mbar(e, in))
                 break;
@@ -326,40 +333,62 @@ static bool run(struct linear_eval *e)
     return !e->failed;
 }
 
-/* All threads of the block up to the next barrier of theirs. Those that wait at one in memory go on when others have gone on. */
-static bool run_phase(struct linear_eval *e)
+/* Those threads that nothing holds, each up to where it waits or ends; *went: some of them have gone on. */
+static bool run_threads(struct linear_eval *e, bool *went)
 {
-    bool ok = true, went = true;
-    int polling = e->threads;
-    for (int i = 0; i < e->threads; i++)
-        e[i].polls = true;
-    while (ok && polling > 0) {
-        if (!went)
-            TGC_BUG(e->t, "%d threads wait for phases that do not end", polling);
-        polling = 0, went = false;
-        for (int i = 0; i < e->threads && ok; i++) {
-            if (!e[i].polls)
-                continue;
-            e[i].polls = false, e[i].went = true;
-            ok = run(&e[i]);
-            polling += e[i].polls;
-            went |= e[i].went;
-        }
+    bool ok = true;
+    *went = false;
+    for (int i = 0; i < e->threads && ok; i++) {
+        if (e[i].stops)
+            continue;
+        e[i].polls = false, e[i].went = true;
+        ok = run(&e[i]);
+        e[i].stops = !e[i].polls;
+        *went |= e[i].went;
     }
     return ok;
 }
 
-/* All threads of the block, phase by phase. */
+/* Whether the first n threads are all at the same barrier, or at their end. */
+static bool have_met(const struct linear_eval *e, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!e[i].stops || e[i].pc != e[0].pc)
+            return false;
+    return true;
+}
+
+/* Lets the block's threads go on that have come to a barrier of all of them, or else the consumers at one of theirs. */
+static bool release(struct linear_eval *e)
+{
+    int n = have_met(e, e->threads) ? e->threads : have_met(e, e->items) && e->of_role && e->pc < e->ncode ? e->items : 0;
+    for (int i = 0; i < n; i++)
+        e[i].stops = false;
+    return n > 0;
+}
+
+static _Noreturn void report_stuck(const struct linear_eval *e)
+{
+    int polling = 0;
+    for (int i = 0; i < e->threads; i++)
+        polling += e[i].polls;
+    if (polling)
+        TGC_BUG(e->t, "%d threads wait for phases that do not end", polling);
+    TGC_BUG(e->t, "threads of a block are at different barriers");
+}
+
+/* All threads of the block, from barrier to barrier. Those that wait at one in memory go on when others have gone on. */
 static bool run_block(struct linear_eval *e)
 {
-    bool ok;
+    bool ok, went;
     do {
-        ok = run_phase(e);
-        for (int i = 0; i < e->threads && ok; i++)
-            if (e[i].pc != e[0].pc)
-                TGC_BUG(e->t, "threads of a block are at different barriers");
-    } while (ok && e->pc < e->ncode);
-    return ok;
+        ok = run_threads(e, &went);
+        if (ok && have_met(e, e->threads) && e->pc == e->ncode)
+            return true;
+        if (ok && !release(e) && !went)
+            report_stuck(e);
+    } while (ok);
+    return false;
 }
 
 static void block_free(struct linear_eval *e)

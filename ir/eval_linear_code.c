@@ -204,7 +204,7 @@ static void open_worker(struct linear_eval *e, const struct uop *u, struct linst
     }
     in->grid = e->env->parts > 0 && range_is_grid(u) && inner == 0;
     in->item = e->threads > 1 && range_is_item(u) ? turns : 0;
-    if (in->item && first && sat_mul(turns, u->src[0]->vmax) != e->threads)
+    if (in->item && first && sat_mul(turns, u->src[0]->vmax) != e->items)
         e->failed = true;
 }
 
@@ -236,7 +236,7 @@ static void compile_shuffle(struct linear_eval *e, const struct uop *u)
     e->failed |= SHUFFLE_MASK(u->arg.i) >= e->threads;
     if (lanes >= 0)
         append(e, (struct linstr){.code = CODE_LANES_GET, .memory = lanes, .dst = reg_of(e, acc)});
-    append(e, (struct linstr){.code = CODE_OFFER, .dst = reg_of(e, acc)});
+    append(e, (struct linstr){.code = CODE_OFFER, .dst = reg_of(e, acc), .of_role = e->nrole > 0});
     append(e, (struct linstr){.code = CODE_TAKE, .dst = reg_of(e, u), .mask = SHUFFLE_MASK(u->arg.i)});
     struct uop *sum = uop_intern(e->t, SHUFFLE_OP(u->arg.i), acc->dtype, both, 2, (union arg){0});
     compile_elementwise(e, sum);
@@ -276,11 +276,12 @@ static void compile_matrix(struct linear_eval *e, const struct uop *u)
         meet |= in.step[k] == 3;
     }
     /* what other threads have in registers is there while none goes on */
+    struct linstr barrier = {.code = CODE_BARRIER, .dst = in.dst, .of_role = e->nrole > 0};
     if (meet)
-        append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
+        append(e, barrier);
     append(e, in);
     if (meet)
-        append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
+        append(e, barrier);
 }
 
 static void compile_bulk(struct linear_eval *e, const struct uop *u)
@@ -319,8 +320,8 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         compile_shuffle(e, u);
         break;
     case OP_CLUSTER_BARRIER:                          /* blocks run one by one, each with all of a box */
-    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
-        break;                                        /* the interpreter's products are there at once */
+    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT: case OP_REGISTERS:
+        break;                                        /* the interpreter's products are there at once, its registers are as many as it needs */
     case OP_BARRIER:
         append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
         break;
@@ -335,10 +336,16 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         break;
     case OP_GUARD:
         emit(e, (struct linstr){.code = CODE_SKIP_UNLESS}, u, 0);
+        e->nrole += u->src[0]->op == OP_ROLE;
         open_region(e);
         break;
     case OP_END: case OP_ENDGUARD:
+        e->nrole -= u->op == OP_ENDGUARD && u->src[0]->src[0]->op == OP_ROLE;
         close_region(e, u);
+        break;
+    case OP_ROLE:
+        e->failed |= ROLE_CONSUMERS_OF(u->arg.i) != e->items;
+        append(e, (struct linstr){.code = CODE_ROLE, .dst = reg_of(e, u), .bits = u->arg.i});
         break;
     case OP_ACC:
         if (u->nsrc > 1 && lanes_of(e, u) < 0)
@@ -419,6 +426,10 @@ void eval_linear_compile(struct linear_eval *e, struct uop *const *u, int n)
 {
     e->program = u;
     e->nprogram = n;
+    e->items = e->threads;
+    for (int i = 0; i < n; i++)
+        if (u[i]->op == OP_ROLE && ROLE_CONSUMERS_OF(u[i]->arg.i) < e->threads)
+            e->items = ROLE_CONSUMERS_OF(u[i]->arg.i);
     for (e->at = 0; e->at < n && !e->failed; e->at++)
         compile_one(e, u[e->at]);
     if (!e->failed && e->nopen)

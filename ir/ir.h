@@ -148,6 +148,18 @@ enum transfer {
     TRANSFER_COUNT
 };
 const char *transfer_name(enum transfer of);
+enum thread_role {
+#define ROLE(name, text, compares) ROLE_##name,
+#include "ir/roles.def"
+#undef ROLE
+    ROLE_COUNT
+};
+const char *role_name(enum thread_role of);
+/* Whether a thread of this number has the role where so many are consumers. */
+bool role_has(enum thread_role of, int consumers, int thread);
+/* REGISTERS: how many a thread of a role may have. */
+enum { ROLE_REGISTERS_LEAST = 24, ROLE_REGISTERS_MOST = 256, ROLE_REGISTERS_STEP = 8 };
+enum { THREADS_OF_BLOCK = 1024 };    /* at most, where some of them only copy */
 enum { RING_MAX = 8, CLUSTER_MOST = 8 };
 struct buffer {
     enum buffer_kind kind;
@@ -184,6 +196,7 @@ struct buffer {
     enum transfer transfer;
     /* of a ring in bulk: so many blocks along this dimension of the grid copy the same, each its part to all of them; 0: each for itself */
     int cluster, cluster_of;
+    int producers;               /* the same: threads of the block, beside those of ITEM ranges, that copy (PRODUCER); 0: those do it themselves */
     int64_t panel;               /* is_local: it lies in panels of so many elements (SWIZZLE); 0: it does not */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
@@ -428,6 +441,12 @@ enum { COPY_NBYTES_LEAST = 4, COPY_NBYTES_MOST = 16 };
 #define MBAR_COUNT(bits) ((int)((bits) & 65535))
 #define MBAR_CLUSTER(bits) ((int)((bits) >> 16))
 #define MBAR_BITS(count, cluster) ((int64_t)(count) | (int64_t)(cluster) << 16)
+#define ROLE_OF(bits) ((enum thread_role)((bits) & 255))
+#define ROLE_CONSUMERS_OF(bits) ((int)((bits) >> 8))
+#define ROLE_BITS(role, consumers) ((int64_t)(role) | (int64_t)(consumers) << 8)
+#define REGISTERS_OF(bits) ((int)((bits) & 1023))
+#define REGISTERS_MORE(bits) ((bool)((bits) >> 10 & 1))
+#define REGISTERS_BITS(n, more) ((int64_t)(n) | (int64_t)(more) << 10)
 #define BULK_SWIZZLE(bits) ((int64_t)((bits) & 255))
 #define BULK_CLUSTER(bits) ((int)((bits) >> 8 & 255))
 #define BULK_DIMENSION(bits) ((int)((bits) >> 16))

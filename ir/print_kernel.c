@@ -204,6 +204,12 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_MBAR_ARRIVE:
         text_printf(out, " {nbytes=%lld}", bits);
         break;
+    case OP_ROLE:
+        text_printf(out, " {role=%s, n=%d}", role_name(ROLE_OF(bits)), ROLE_CONSUMERS_OF(bits));
+        break;
+    case OP_REGISTERS:
+        text_printf(out, " {n=%d, more=%d}", REGISTERS_OF(bits), REGISTERS_MORE(bits));
+        break;
     case OP_BULK:
         text_printf(out, " {swizzle=%lld", (long long)BULK_SWIZZLE(bits));
         if (BULK_CLUSTER(bits) > 1)
@@ -351,6 +357,8 @@ static void print_memory(struct printer *p, const struct buffer *b)
         text_printf(p->out, " ring %d %s", b->ring, transfer_name(b->transfer));
     if (b->cluster)
         text_printf(p->out, " cluster %d of %d", b->cluster, b->cluster_of);
+    if (b->producers)
+        text_printf(p->out, " producers %d", b->producers);
     if (b->is_register)
         text_puts(p->out, " registers");
     if (b->kind == BUFFER_WEIGHT && b->storage)

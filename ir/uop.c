@@ -45,7 +45,7 @@ bool op_is_statement(enum op op)
     case OP_STORE: case OP_PREFETCH: case OP_ASSIGN: case OP_ENDGUARD: case OP_BARRIER: case OP_SHUFFLE: case OP_MATRIX:
     case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_BULK: case OP_CLUSTER_BARRIER:
     case OP_COPY: case OP_PUT: case OP_COMMIT: case OP_WAIT:
-    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT:
+    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT: case OP_REGISTERS:
         return true;
     default:
         return false;
@@ -442,6 +442,27 @@ const char *transfer_name(enum transfer of)
 #undef TRANSFER
     };
     return text[of];
+}
+
+const char *role_name(enum thread_role of)
+{
+    static const char *const text[ROLE_COUNT] = {
+#define ROLE(name, text, compares) text,
+#include "ir/roles.def"
+#undef ROLE
+    };
+    return text[of];
+}
+
+bool role_has(enum thread_role of, int consumers, int thread)
+{
+    switch (of) {
+#define ROLE(name, text, compares) case ROLE_##name: return thread compares consumers;
+#include "ir/roles.def"
+#undef ROLE
+    case ROLE_COUNT: break;
+    }
+    return false;
 }
 
 enum space buffer_space(const struct buffer *b)

@@ -350,14 +350,48 @@ static bool is_uniform(const struct linear_verifier *l, const struct uop *range)
     return uniform;
 }
 
-/* All threads of a block come here. */
+/* The guard's role, if it stands in all of the loops that are open: ROLE_COUNT: it is another condition's. */
+static enum thread_role role_of(const struct uop *opener)
+{
+    bool is_role = opener && opener->op == OP_GUARD && opener->src[0]->op == OP_ROLE;
+    return is_role ? ROLE_OF(opener->src[0]->arg.i) : ROLE_COUNT;
+}
+
+/* All threads of a block come here; where the op is a wave's own, all those of a role. */
 static void check_meeting(struct linear_verifier *l, const struct uop *u)
 {
-    for (int r = l->current; r > 0; r = l->region[r].parent)
-        require(&l->v, u,
-                l->region[r].opener->op == OP_RANGE && !range_is_of_block(l->region[r].opener) &&
-                    is_uniform(l, l->region[r].opener),
+    bool of_wave = u->op == OP_MATRIX || u->op == OP_MATRIX_BEGIN || u->op == OP_MATRIX_COMMIT || u->op == OP_MATRIX_WAIT ||
+                   u->op == OP_MBAR_RELEASE || u->op == OP_REGISTERS;
+    for (int r = l->current; r > 0; r = l->region[r].parent) {
+        const struct uop *opener = l->region[r].opener;
+        enum thread_role role = role_of(opener);
+        bool whole = role == ROLE_CONSUMERS || role == ROLE_PRODUCERS;
+        require(&l->v, u, of_wave || !whole, "a barrier of the whole block where only threads of a role come");
+        require(&l->v, u, whole || (opener->op == OP_RANGE && !range_is_of_block(opener) && is_uniform(l, opener)),
                 "not all threads of a block come here equally often");
+    }
+}
+
+/* A role is no part of another one, but for one thread of all that copy. */
+static void check_role(struct linear_verifier *l, const struct uop *u)
+{
+    require(&l->v, u, ROLE_OF(u->arg.i) < ROLE_COUNT && ROLE_CONSUMERS_OF(u->arg.i) > 0 && u->dtype == DTYPE_BOOL, "no role of roles.def");
+    for (int r = l->current; r > 0; r = l->region[r].parent) {
+        enum thread_role around = role_of(l->region[r].opener);
+        require(&l->v, u, around == ROLE_COUNT || (around == ROLE_PRODUCERS && ROLE_OF(u->arg.i) == ROLE_PRODUCER), "a role inside of another one");
+    }
+}
+
+/* Waves have registers in multiples of 8, as their role says. */
+static void check_registers(struct linear_verifier *l, const struct uop *u)
+{
+    bool of_role = false;
+    require(&l->v, u, REGISTERS_OF(u->arg.i) >= ROLE_REGISTERS_LEAST && REGISTERS_OF(u->arg.i) <= ROLE_REGISTERS_MOST && REGISTERS_OF(u->arg.i) % ROLE_REGISTERS_STEP == 0,
+            "no number of registers that a thread may have");
+    check_meeting(l, u);
+    for (int r = l->current; r > 0; r = l->region[r].parent)
+        of_role |= role_of(l->region[r].opener) != ROLE_COUNT;
+    require(&l->v, u, of_role, "registers of no role");
 }
 
 /* Whether the threads of a wave load the same tile: its offset depends on no thread within it. */
@@ -436,8 +470,10 @@ static void check_bulk(struct linear_verifier *l, const struct uop *u)
     require(&l->v, u, is_place(u->src[BULK_OFFSET]), "an offset that is no integer");
     for (int a = 0; a < bulk_rank(u); a++)
         require(&l->v, u, is_place(bulk_axis(u, a).coordinate), "a coordinate that is no integer");
-    for (int r = l->current; r > 0; r = l->region[r].parent)
-        of_one |= l->region[r].opener->op == OP_GUARD;
+    for (int r = l->current; r > 0; r = l->region[r].parent) {
+        enum thread_role role = role_of(l->region[r].opener);
+        of_one |= l->region[r].opener->op == OP_GUARD && role != ROLE_CONSUMERS && role != ROLE_PRODUCERS;
+    }
     require(&l->v, u, of_one, "each thread copies the same box");
     note_stored(l, uop_buffer_of(u->src[BULK_TO]));
 }
@@ -513,8 +549,18 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         check_meeting(l, u);
         check_barriers(l, u, 0);
         return;
-    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:
+    case OP_MBAR_INIT:
+        check_meeting(l, u);
         check_barriers(l, u, 0);
+        return;
+    case OP_MBAR_ARRIVE: case OP_MBAR_WAIT:
+        check_barriers(l, u, 0);
+        return;
+    case OP_ROLE:
+        check_role(l, u);
+        break;
+    case OP_REGISTERS:
+        check_registers(l, u);
         return;
     case OP_BULK:
         check_bulk(l, u);

@@ -68,6 +68,9 @@ struct kernel {
      * a kernel */
 };
 
+/* How many threads a block has, those that only copy for the others (opt PRODUCER) among them; 0: there are no blocks. */
+int kernel_threads(const struct kernel *k);
+
 /* What lenet_run() does, in order. IF..ELSE..ENDIF and LOOP..ENDLOOP nest properly. */
 enum step_kind {
     STEP_KERNEL,

@@ -45,6 +45,28 @@ static inline void cluster_barrier()
 #endif
 }
 
+//@ cuda_give_registers
+/* From here on each of four warps' threads has n registers, fewer than it began with: the block's others may take the rest. */
+template <int n> static inline void give_registers()
+{
+#ifdef TGC_BULK_MODEL
+    TGC_BULK_MODEL(registers, n, false);
+#elif defined __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
+#endif
+}
+
+//@ cuda_take_registers
+/* The same of more; they wait until these have been given. */
+template <int n> static inline void take_registers()
+{
+#ifdef TGC_BULK_MODEL
+    TGC_BULK_MODEL(registers, n, true);
+#elif defined __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
+#endif
+}
+
 //@ cuda_mbar_arrive cuda_shared_address
 /* Arrives; so many bytes more are expected in this phase. */
 static inline void mbar_arrive(uint64_t *bar, unsigned nbytes)

@@ -62,6 +62,10 @@ void bulk_write(struct writer *w, const struct uop *u)
         call(w, "cluster_barrier", "");
         return;
     }
+    if (u->op == OP_REGISTERS) {
+        call_of(w, REGISTERS_MORE(u->arg.i) ? "take_registers" : "give_registers", mem_printf(w->t, "<%d>", REGISTERS_OF(u->arg.i)), "");
+        return;
+    }
     writer_operands(w, u, u->nsrc, src);
     const char *at = element_at(w, u->src[0], u->op == OP_MBAR_INIT ? "0" : src[1].s);
     const struct buffer *b = uop_buffer_of(u->src[0]);

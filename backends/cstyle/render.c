@@ -240,6 +240,17 @@ static void write_lanes(struct writer *w, const struct uop *u)
     define_as(w, u, expr_lanes(w->p, u->lanes));
 }
 
+static void write_role(struct writer *w, const struct uop *u)
+{
+    static const char *const compares[ROLE_COUNT] = {
+#define ROLE(name, text, by) #by,
+#include "ir/roles.def"
+#undef ROLE
+    };
+    define_as(w, u, (struct expr){.kind = 'B', .prec = PREC_COMPARE,
+                                  .s = mem_printf(w->t, "thread %s %d", compares[ROLE_OF(u->arg.i)], ROLE_CONSUMERS_OF(u->arg.i))});
+}
+
 static void write_narrow(struct writer *w, const struct uop *u)
 {
     struct expr e;
@@ -274,7 +285,7 @@ static void write_lane(struct writer *w, const struct uop *u)
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
-           u->op == OP_FOLD || u->op == OP_LANE || u->op == OP_INTRINSIC || u->op == OP_NEAREST || u->op == OP_LANES ||
+           u->op == OP_FOLD || u->op == OP_LANE || u->op == OP_INTRINSIC || u->op == OP_NEAREST || u->op == OP_LANES || u->op == OP_ROLE ||
            u->op == OP_NARROW || u->op == OP_GATHER;
 }
 
@@ -301,6 +312,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_LANE: write_lane(w, u); break;
     case OP_NEAREST: write_nearest(w, u); break;
     case OP_LANES: write_lanes(w, u); break;
+    case OP_ROLE: write_role(w, u); break;
     case OP_NARROW: write_narrow(w, u); break;
     case OP_GATHER: write_gather(w, u); break;
     case OP_INTRINSIC: write_intrinsic(w, u); break;
@@ -309,7 +321,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_SHUFFLE: loops_shuffle(w, u); break;
     case OP_MATRIX: matrix_product(w, u); break;
     case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT: matrix_group(w, u); break;
-    case OP_BULK: case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_CLUSTER_BARRIER: bulk_write(w, u); break;
+    case OP_BULK: case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_CLUSTER_BARRIER: case OP_REGISTERS: bulk_write(w, u); break;
     case OP_LOAD: write_load(w, u); break;
     case OP_STORE: write_store(w, u); break;
     case OP_PREFETCH: write_prefetch(w, u); break;

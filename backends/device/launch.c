@@ -118,7 +118,7 @@ static int count_arguments(struct program *p, const struct kernel *k)
 void device_block(const struct kernel *k, int block[GRID_RANK])
 {
     for (int d = 0; d < GRID_RANK; d++)
-        block[d] = k->block ? (d ? 1 : k->block) : d < k->ngrid ? k->group[d] : 1;
+        block[d] = k->block ? (d ? 1 : kernel_threads(k)) : d < k->ngrid ? k->group[d] : 1;
 }
 
 /* How many work-groups of the dimension there are. */

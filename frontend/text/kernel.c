@@ -463,6 +463,21 @@ static bool read_cluster(struct kernel_reader *k, struct buffer *b)
     return true;
 }
 
+/* "producers 128" */
+static bool read_producers(struct kernel_reader *k, struct buffer *b)
+{
+    int64_t n;
+    if (b->transfer != TRANSFER_BULK || !accept_word(&k->r, "producers"))
+        return true;
+    struct token at = k->r.token;
+    if (!read_int(k, &n))
+        return false;
+    if (n < 1 || n > THREADS_OF_BLOCK)
+        return read_error(&k->r, &at, "%lld producers; there are 1 to %d", (long long)n, THREADS_OF_BLOCK);
+    b->producers = (int)n;
+    return true;
+}
+
 /* "ring 3 async" */
 static bool read_ring(struct kernel_reader *k, struct buffer *b)
 {
@@ -478,7 +493,7 @@ static bool read_ring(struct kernel_reader *k, struct buffer *b)
     for (int i = 0; i < TRANSFER_COUNT; i++)
         if (accept_word(&k->r, transfer_name((enum transfer)i))) {
             b->transfer = (enum transfer)i;
-            return read_cluster(k, b);
+            return read_cluster(k, b) && read_producers(k, b);
         }
     return found(k, "a transfer of transfers.def");
 }
@@ -587,7 +602,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle, cluster, of;
+    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle, cluster, of, role, more;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -602,6 +617,14 @@ static int64_t *accept_param(struct kernel_reader *k, struct arguments *a)
     return NULL;
 }
 
+static bool read_role(struct kernel_reader *k, int64_t *role)
+{
+    for (*role = 0; *role < ROLE_COUNT; ++*role)
+        if (accept_word(&k->r, role_name((enum thread_role)*role)))
+            return true;
+    return found(k, "a role of roles.def");
+}
+
 static bool read_arguments_of(struct kernel_reader *k, const char *params, struct arguments *a)
 {
     struct {
@@ -610,7 +633,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
                  {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain}, {"count", &a->count}, {"nbytes", &a->nbytes}, {"swizzle", &a->swizzle},
-                 {"cluster", &a->cluster}, {"of", &a->of},
+                 {"cluster", &a->cluster}, {"of", &a->of}, {"more", &a->more},
                  {"n", &a->n}, {"a", &a->a}, {"b", &a->b}, {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
@@ -633,6 +656,11 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
                 return found(k, "an instruction of matrix.def");
             a->by = by + 1;
             lex_next(&k->r);
+            continue;
+        }
+        if (accept_word(&k->r, "role")) {
+            if (!expect(&k->r, '=', "and the role") || !read_role(k, &a->role))
+                return false;
             continue;
         }
         int64_t *v = accept_param(k, a);
@@ -718,6 +746,12 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
         *bits = BULK_BITS(a->swizzle, cluster, a->of);
         return is_between(a->cluster, 0, CLUSTER_MOST) && is_between(a->of, 0, GRID_RANK - 1) &&
                (a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128);
+    case OP_ROLE:
+        *bits = ROLE_BITS(a->role, a->n);
+        return is_between(a->n, 1, 1024);
+    case OP_REGISTERS:
+        *bits = REGISTERS_BITS(a->n, a->more);
+        return is_between(a->n, ROLE_REGISTERS_LEAST, ROLE_REGISTERS_MOST) && is_between(a->more, 0, 1);
     case OP_COPY: case OP_PUT:
         *bits = a->lanes;
         return is_between(a->lanes, 1, COPY_NBYTES_MOST);

@@ -322,6 +322,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_SWIZZLE: return apply_swizzle(w, o);
     case OPT_PIPELINE: return apply_pipeline(w, o);
     case OPT_PERSIST: return apply_persist(w, o);
+    case OPT_PRODUCER: return apply_producer(w, o);
     case OPT_CLUSTER: return apply_cluster(w, o);
     case OPT_MATRIX: return apply_matrix(w, o);
     case OPT_SPREAD: return apply_spread(w, o);

@@ -73,11 +73,7 @@ bool apply_cluster(struct work *w, const struct opt *opt)
             continue;
         if (!has_parts(w, stage, opt->n))
             return false;
-        const struct buffer *was = uop_buffer_of(stage);
-        struct buffer *b = work_new_memory(w, stage->dtype, was->dim[0]->vmax, SPACE_LOCAL);
-        b->ring = was->ring;
-        b->transfer = was->transfer;
-        b->panel = was->panel;
+        struct buffer *b = work_copy_memory(w, uop_buffer_of(stage));
         b->cluster = (int)opt->n;
         b->cluster_of = dimension_of(store, loop);
         map_set(&by, stage, uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));

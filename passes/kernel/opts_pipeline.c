@@ -63,14 +63,6 @@ static bool is_copy_of_band(struct work *w, struct uop *stage, struct uop *band)
     return loads == 1;
 }
 
-static int64_t threads_of(const struct uop *store)
-{
-    int64_t n = 1;
-    for (int i = store_first_range(store); i < store->nsrc; i++)
-        n = range_is_item(store->src[i]) ? sat_mul(n, range_fixed_size(store->src[i])) : n;
-    return n;
-}
-
 /* Whether the copy may be made a step earlier. Its loops have known sizes (LOCAL), or one is the block's (SHARE). */
 static bool may_be_early(struct work *w, const struct opt *opt, const struct uop *store, const struct uop *stage)
 {
@@ -79,7 +71,7 @@ static bool may_be_early(struct work *w, const struct opt *opt, const struct uop
     while (load->op == OP_CAST || load->op == OP_BITCAST)
         load = load->src[0];
     for (int i = 2; i < stage->nsrc; i++)
-        shared |= range_is_of_block(stage->src[i]) && range_fixed_size(stage->src[i]) == threads_of(store);
+        shared |= range_is_of_block(stage->src[i]) && range_fixed_size(stage->src[i]) == work_items(store);
     if (!shared)
         return work_refuse(w, "the block's threads do not copy as many elements each");
     return (load->op == OP_LOAD && load->src[0]->op == OP_BUFFER) || work_refuse(w, "more is computed for a copy than its operand");

@@ -170,7 +170,27 @@ struct buffer *work_new_memory(struct work *w, enum dtype d, int64_t nelem, enum
     return b;
 }
 
+struct buffer *work_copy_memory(struct work *w, const struct buffer *was)
+{
+    struct buffer *b = work_new_memory(w, was->dtype, was->dim[0]->vmax, SPACE_LOCAL);
+    b->ring = was->ring;
+    b->transfer = was->transfer;
+    b->panel = was->panel;
+    b->cluster = was->cluster;
+    b->cluster_of = was->cluster_of;
+    b->producers = was->producers;
+    return b;
+}
+
 struct uop *work_new_range(struct tgc *t, int64_t n, enum axis a)
 {
     return n == 1 ? uop_int(t, 0) : uop_axis(t, uop_int(t, n), a, WORKER_EACH);
+}
+
+int64_t work_items(const struct uop *store)
+{
+    int64_t n = 1;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        n = range_is_item(store->src[i]) ? sat_mul(n, range_fixed_size(store->src[i])) : n;
+    return n;
 }

@@ -54,8 +54,12 @@ void work_substitute(struct work *w, const struct uop *r, struct uop *by);
 /* A loop of n turns; the constant 0 for one. */
 /* New memory for a STAGE. */
 struct buffer *work_new_memory(struct work *w, enum dtype d, int64_t nelem, enum space space);
+/* The same of a STAGE in local memory that becomes another one's: as large, and its copies come as those do. */
+struct buffer *work_copy_memory(struct work *w, const struct buffer *was);
 struct uop *work_new_range(struct tgc *t, int64_t n, enum axis a);
 
+/* The threads of a block that run the store, by its ITEM ranges. */
+int64_t work_items(const struct uop *store);
 /* The store's part number `number` of this op, sources first; NULL: it has no such one. */
 struct uop *work_find(struct work *w, struct uop *store, enum op op, int number);
 /* The sum of the opt, and whether it has a loop `axis` that is no group. */
@@ -103,6 +107,8 @@ bool apply_swizzle(struct work *w, const struct opt *opt);
 bool apply_pipeline(struct work *w, const struct opt *opt);
 /* opts_persist.c */
 bool apply_persist(struct work *w, const struct opt *opt);
+/* opts_producer.c */
+bool apply_producer(struct work *w, const struct opt *opt);
 /* opts_cluster.c */
 bool apply_cluster(struct work *w, const struct opt *opt);
 /* opts_matrix.c; the second: whether all sums that an instruction of matrix.def computes have the form that it

@@ -198,7 +198,7 @@ static void find_copies(struct memory *m)
             struct tenant *n = tenant_of(m, k->scratch[j]);
             if (n)
                 n->copies = (size_t)(k->is_shared ? s->threads : 1) *
-                            (size_t)(k->block ? k->block : 1);
+                            (size_t)(k->block ? kernel_threads(k) : 1);
         }
     }
 }

@@ -100,6 +100,20 @@ bool device_stores(const struct tgc *t, int64_t nbytes) { return t->device && le
 bool device_copies_boxes(const struct tgc *t) { return least_of(t, copies_boxes) > 0 && !t->by_llvm; }
 int device_cluster(const struct tgc *t) { return device_copies_boxes(t) ? least_of(t, cluster) : 0; }
 
+static int role_waves(const struct device_row *d) { return d->role_waves; }
+
+int device_role_registers(const struct tgc *t, int64_t consumers, int64_t producers, enum thread_role role)
+{
+    enum { REGISTERS_OF_PRODUCER = 40, REGISTERS_OF_THREAD = 255 };  /* what copies boxes keeps few numbers */
+    const int64_t waves = least_of(t, role_waves), threads = consumers + producers, step = ROLE_REGISTERS_STEP;
+    if (waves == 0 || consumers % (waves * t->device->wave) || producers % (waves * t->device->wave))
+        return 0;
+    int64_t file = (int64_t)t->device->registers * t->device->group, begin = file / threads < REGISTERS_OF_THREAD ? file / threads / step * step : REGISTERS_OF_THREAD / step * step,
+            rest = (begin * threads - REGISTERS_OF_PRODUCER * producers) / consumers / step * step;
+    rest = rest < REGISTERS_OF_THREAD ? rest : REGISTERS_OF_THREAD / step * step;
+    return rest <= begin ? 0 : role == ROLE_CONSUMERS ? (int)rest : REGISTERS_OF_PRODUCER;
+}
+
 /* What LLVM's PTX lacks: its versions have neither sm_90a's instructions nor, before PTX 8.4, those of floats of 8 bits. */
 static bool is_beyond_llvm(const struct matrix_row *r)
 {

@@ -128,6 +128,7 @@ struct device_row {
     bool by_rows;                /* an instruction loads rows of 16 bytes of tiles for a wave, see TILE_BY_ROWS */
     bool bulk;                   /* an engine copies boxes of tensors to local memory */
     int cluster;                 /* blocks that run at once, and to whose local memory it copies the same box, at most; 0: none */
+    int role_waves;              /* waves that give some of their registers to others of their block, or take some, together; 0: none do */
     int64_t local_nbytes;        /* of a work-group; 0: local memory is not worth using */
     int64_t unit_local_nbytes;   /* of a compute unit, whose work-groups share it */
     int unit_threads;            /* work-items that a compute unit holds at once, at most */
@@ -163,6 +164,9 @@ bool device_loads_rows(const struct tgc *t);
 bool device_copies_boxes(const struct tgc *t);
 /* Blocks of a cluster, at most, of that device and of every architecture that t's kernels are compiled for besides; 0: it has none. */
 int device_cluster(const struct tgc *t);
+/* How many registers a thread of the role has in a block of so many consumers and producers, to whom the instruction is to give them;
+ * 0: those with which it begins. */
+int device_role_registers(const struct tgc *t, int64_t consumers, int64_t producers, enum thread_role role);
 /* With --image: log2 of the pixels, of four elements, in a row of a tensor of that many elements, a
  * multiple of the device's pitch; -1: it has too many for an image. */
 int device_image_shift(const struct tgc *t, size_t nelem);

@@ -67,6 +67,7 @@ static void find_copies(struct steps *s)
         *c = (struct of_step){.store = u};
         s->parts = uop_buffer_of(u->src[0])->ring;
         s->how = uop_buffer_of(u->src[0])->transfer;
+        s->producers = uop_buffer_of(u->src[0])->producers;
         if (uop_buffer_of(u->src[0])->cluster > s->cluster)
             s->cluster = uop_buffer_of(u->src[0])->cluster;
         for (int k = 0; k < depth; k++)
@@ -443,44 +444,97 @@ static int write_steps(struct steps *s)
     switch (s->how) {
     case TRANSFER_REGISTERS: write_through_registers(s); break;
     case TRANSFER_ASYNC: write_asynchronous(s); break;
-    case TRANSFER_BULK: steps_in_bulk(s); break;
+    case TRANSFER_BULK:
+        if (s->producers)
+            steps_of_consumers(s);
+        else
+            steps_in_bulk(s);
+        break;
     case TRANSFER_COUNT: break;
     }
     return s->end;
+}
+
+static struct steps *new_steps(struct expander *e, struct kernel *kernel)
+{
+    struct steps *s = scratch_array(e->t, 1, sizeof *s);
+    *s = (struct steps){.e = e, .kernel = kernel, .cluster = 1, .now = {.t = e->t, .scratch = true}};
+    return s;
+}
+
+/* Behind the innermost loop of a block's threads, which begins at `at`, those take their roles; returns the steps of what they do, which
+ * are further on. NULL: it is no such loop. */
+static struct steps *find_roles(struct expander *e, struct kernel *kernel, int at)
+{
+    int next = at + 1;
+    if (kernel_threads(kernel) == kernel->block || !range_is_item(e->in[at]))
+        return NULL;
+    while (op_is_elementwise(e->in[next]->op))
+        next++;
+    for (int end = expand_find_end(e, at); next < end && !range_is_item(e->in[next]); next++) {
+        struct steps *s = is_step(e->in[next]) ? new_steps(e, kernel) : NULL;
+        if (s && find_counted(s, next)) {
+            s->count = count_steps(s);
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* Behind them nobody copies to a block that has ended, nor tells its barriers. */
+static void end_cluster(struct expander *e) { steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++); }
+
+/* Writes the steps that begin at `at`, if some do; returns what is to be copied next. *last: where the loops end whose copies
+ * blocks share. */
+static int write_steps_at(struct expander *e, struct kernel *kernel, struct steps *of_roles, int at, int *last)
+{
+    struct steps *s = of_roles && at == of_roles->start ? of_roles : new_steps(e, kernel);
+    if (s != of_roles && find_bands(s, at)) {
+        write_bands(s);
+        return s->end;
+    }
+    if (s != of_roles && !find_counted(s, at))
+        return at;
+    if (s->cluster > 1 && s != of_roles)
+        *last = expand_find_end(e, at);
+    return write_steps(s);
+}
+
+static void write_program(struct expander *e, struct kernel *kernel)
+{
+    struct steps *of_roles = NULL, *found;
+    struct uop *role = NULL;
+    int last = -1, roles_end = -1;
+    for (int i = 0; i < e->nin; i++) {
+        i = is_step(e->in[i]) ? write_steps_at(e, kernel, of_roles, i, &last) : i;
+        if (i == roles_end) {
+            steps_close(e, role);
+            if (of_roles->cluster > 1)
+                end_cluster(e);
+        }
+        steps_copy(e, e->in[i]);
+        if (i == last)
+            end_cluster(e);
+        if ((found = find_roles(e, kernel, i)) != NULL) {
+            of_roles = found;
+            roles_end = expand_find_end(e, i);
+            role = steps_begin_roles(found);
+        }
+    }
 }
 
 static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop ***linear, int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
-    bool changed = false;
-    int last = -1;               /* where the loops end whose copies blocks share */
     *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < e->nin; i++)                 /* registers are behind all sums */
         if ((e->in[i]->op == OP_ACC || e->in[i]->op == OP_BARRIER || e->in[i]->op == OP_GUARD) && e->in[i]->arg.i >= e->next_acc)
             e->next_acc = (int)e->in[i]->arg.i + 1;
-    for (int i = 0; i < e->nin; i++) {
-        struct steps *s = scratch_array(t, 1, sizeof *s);
-        *s = (struct steps){.e = e, .kernel = kernel, .cluster = 1, .now = {.t = t, .scratch = true}};
-        if (is_step(e->in[i]) && find_bands(s, i)) {
-            write_bands(s);
-            i = s->end;
-            changed = true;
-        } else if (is_step(e->in[i]) && find_counted(s, i)) {
-            if (s->cluster > 1)
-                last = expand_find_end(e, i);
-            i = write_steps(s);
-            changed = true;
-        }
-        steps_copy(e, e->in[i]);
-        if (i == last)                               /* nobody copies to a block that has ended, nor tells its barriers */
-            steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++);
-    }
-    if (changed) {
-        *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
-        *nlinear = e->nout;
-    }
+    write_program(e, kernel);
+    *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
+    *nlinear = e->nout;
     scratch_release(t, mark);
 }
 

@@ -17,6 +17,7 @@ struct steps {
     int start, first, begin, end, second;
     struct uop *count;
     int parts; enum transfer how;
+    int producers;               /* threads that only copy; 0: thread 0 does it, beside */
     int cluster;                 /* blocks that share copies; 1: each has its own */
     struct uop_map now;          /* of the program -> of the new one */
     struct uop *thread;          /* number in its block */
@@ -44,5 +45,9 @@ struct uop *steps_open(struct expander *e, struct uop *condition);
 void steps_close(struct expander *e, struct uop *guard);
 /* pipeline_bulk.c: writes the steps of s, whose copies come in bulk. */
 void steps_in_bulk(struct steps *s);
+/* The same where threads have roles (PRODUCER): what is before them, and all that producers do, and, behind a guard that
+ * is returned, for the caller to close, consumers begin; the consumers' steps. */
+struct uop *steps_begin_roles(struct steps *s);
+void steps_of_consumers(struct steps *s);
 
 #endif

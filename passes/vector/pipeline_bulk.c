@@ -10,10 +10,20 @@
  *          wait until all waves have released it: it is empty
  *          expect, copy boxes
  *
+ *      with producers (PRODUCER), which are threads of their own:
+ *      consumers: for k                               one producer: for k
+ *        wait until part k % n is full                  wait until part k % n is empty
+ *        sum += copy[k % n] ...                         expect, copy boxes
+ *        release part (k + n - 1) % n
+ *
+ * Nobody fills part n - 1 before it is released for the first time, which nobody need wait for: so of the other parts the first
+ * phase that a producer waits for is the one before the first, which has always ended.
+ *
  * No thread waits for all others: barriers in memory tell of each part when it is full, and when it is empty. A part is
  * released a step late, so that products that are added behind the threads' backs go on meanwhile (products.c).
  */
 #include "passes/analysis/nest.h"
+#include "passes/target/target.h"
 #include "passes/vector/pipeline.h"
 #include "ir/device_ops.h"
 
@@ -99,20 +109,38 @@ static int64_t count_threads(const struct steps *s)
     return n;
 }
 
-/* Begins the barriers: of a full part one thread arrives, of an empty one each wave does. Returns a wave's threads. */
-static int begin_barriers(struct steps *s)
+/* The threads of a wave, all of which are the block's. */
+static int wave_lanes(const struct steps *s)
+{
+    int64_t lanes = s->e->t->device ? s->e->t->device->wave : 1;
+    return count_threads(s) % lanes ? 1 : (int)lanes;
+}
+
+/* Begins the barriers: of a full part one thread arrives, of an empty one each wave does. */
+static void begin_barriers(struct steps *s)
 {
     struct expander *e = s->e;
-    int64_t threads = count_threads(s), lanes = e->t->device ? e->t->device->wave : 1;
-    lanes = threads % lanes ? 1 : lanes;
     s->full = new_barriers(s);
     s->empty = new_barriers(s);
     push_statement(e, OP_MBAR_INIT, &s->full, 1, MBAR_BITS(1, 1));
-    push_statement(e, OP_MBAR_INIT, &s->empty, 1, MBAR_BITS(threads / lanes, s->cluster));
+    push_statement(e, OP_MBAR_INIT, &s->empty, 1, MBAR_BITS(count_threads(s) / wave_lanes(s), s->cluster));
     steps_push(e, OP_BARRIER, e->next_acc++);
     if (s->cluster > 1)
         steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++);
-    return (int)lanes;
+}
+
+/* What consumers do in a step: wait for its part, compute with it, and release the one that the step before has read. */
+static void write_consumed(struct steps *s, struct uop *step, int lanes)
+{
+    struct tgc *t = s->e->t;
+    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, step, parts), *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2)),
+               *until_full[3] = {s->full, part, parity}, *release[2] = {s->empty, sym_mod(t, sym_addi(t, step, s->parts - 1), parts)};
+    for (int i = s->start; i < s->begin; i++)
+        steps_copy(s->e, s->e->in[i]);
+    push_statement(s->e, OP_MBAR_WAIT, until_full, 3, 0);
+    for (int i = s->second + 1; i < s->end; i++)
+        steps_write(s, s->e->in[i], part);
+    push_statement(s->e, OP_MBAR_RELEASE, release, 2, RELEASE_BITS(1, lanes, s->cluster));
 }
 
 void steps_in_bulk(struct steps *s)
@@ -120,23 +148,67 @@ void steps_in_bulk(struct steps *s)
     struct expander *e = s->e;
     struct tgc *t = e->t;
     struct uop *step = steps_number(s), *parts = uop_int(t, s->parts), *ahead = sym_addi(t, step, s->parts - 1),
-               *first = sym_lt(t, s->thread, uop_int(t, 1)), *part = sym_mod(t, step, parts), *other = sym_mod(t, ahead, parts),
-               *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2));
+               *first = sym_lt(t, s->thread, uop_int(t, 1)), *other = sym_mod(t, ahead, parts),
+               *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2)), *until_empty[3] = {s->empty, other, parity};
     read_boxes(s);
-    int lanes = begin_barriers(s);
+    begin_barriers(s);
     struct uop *guard = steps_open(e, first);
     for (int k = 0; k < s->parts - 1; k++)
         write_boxes(s, uop_int(t, k), uop_int(t, k));
     steps_close(e, guard);
-    for (int i = s->start; i < s->begin; i++)
-        steps_copy(e, e->in[i]);
-    struct uop *until_full[3] = {s->full, part, parity}, *until_empty[3] = {s->empty, other, parity};
-    push_statement(e, OP_MBAR_WAIT, until_full, 3, 0);
-    for (int i = s->second + 1; i < s->end; i++)
-        steps_write(s, e->in[i], part);
-    push_statement(e, OP_MBAR_RELEASE, until_empty, 2, RELEASE_BITS(1, lanes, s->cluster));
+    write_consumed(s, step, wave_lanes(s));
     guard = steps_open(e, sym_and(t, first, sym_lt(t, ahead, s->count)));
     push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
     write_boxes(s, ahead, other);
     steps_close(e, guard);
 }
+
+/* ---------------------------------------------------------------------------------------------- roles */
+
+static struct uop *open_role(struct steps *s, enum thread_role role)
+{
+    int64_t bits = ROLE_BITS(role, count_threads(s));
+    return steps_open(s->e, uop_intern(s->e->t, OP_ROLE, DTYPE_BOOL, NULL, 0, (union arg){.i = bits}));
+}
+
+/* Producers leave most of their registers to consumers, on a device whose threads do so. */
+static void write_registers(struct steps *s, enum thread_role role)
+{
+    int64_t n = device_role_registers(s->e->t, count_threads(s), s->producers, role);
+    if (n)
+        steps_push(s->e, OP_REGISTERS, REGISTERS_BITS(n, role == ROLE_CONSUMERS));
+}
+
+static void write_produced(struct steps *s)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *step = uop_axis(t, s->count, AXIS_LOOP, WORKER_EACH), *parts = uop_int(t, s->parts), *part = sym_mod(t, step, parts),
+               *turn = sym_div(t, sym_addi(t, step, 1), parts), *parity = sym_mod(t, sym_addi(t, turn, 1), uop_int(t, 2)),
+               *until_empty[3] = {s->empty, part, parity};
+    expand_need(e, s->count);
+    expand_push(e, step);
+    expand_enter(e);
+    push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
+    write_boxes(s, step, part);
+    expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &step, 1, (union arg){0}));
+    expand_leave(e);
+}
+
+struct uop *steps_begin_roles(struct steps *s)
+{
+    struct expander *e = s->e;
+    read_boxes(s);
+    begin_barriers(s);
+    struct uop *all = open_role(s, ROLE_PRODUCERS);
+    write_registers(s, ROLE_PRODUCERS);
+    struct uop *one = open_role(s, ROLE_PRODUCER);
+    write_produced(s);
+    steps_close(e, one);
+    steps_close(e, all);
+    all = open_role(s, ROLE_CONSUMERS);
+    write_registers(s, ROLE_CONSUMERS);
+    return all;
+}
+
+void steps_of_consumers(struct steps *s) { write_consumed(s, steps_number(s), wave_lanes(s)); }

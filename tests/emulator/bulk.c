@@ -17,7 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BARRIERS = 64, MOST_COPIES = 256, MOST_WAVES = 32, ALL_WAVES = CLUSTER_MOST * MOST_WAVES };
+enum { MOST_BARRIERS = 64, MOST_COPIES = 256, MOST_ITEMS = 1024, MOST_WAVES = 32, ALL_WAVES = CLUSTER_MOST * MOST_WAVES };
+/* Of sm_90: registers of a block that is alone on its unit, and of a work-item; the work-items of four warps. */
+enum { FILE_OF_REGISTERS = 65536, REGISTERS_OF_ITEM = 255, GROUP_OF_WARPS = 128 };
 
 struct sent { unsigned char *bytes; size_t at, nbytes; struct memory *memory; };
 struct barrier {
@@ -33,12 +35,14 @@ struct barriers {
     struct barrier v[MOST_BARRIERS];
     int n;
     uint32_t told[ALL_WAVES];    /* of each wave, what it had done before it has arrived here last */
+    int registers[MOST_ITEMS];   /* by work-item: what it has after giving some, or taking some; 0: as at first */
     uint32_t known[][ALL_WAVES]; /* by work-item, of each wave: what it had done before its barrier of this number */
 };
 
 API void emulator_bulk_init(uint64_t *at, int n, unsigned count);
 API void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
 API void emulator_bulk_release(uint64_t *at, int blocks);
+API void emulator_bulk_registers(int n, bool more);
 API void emulator_bulk_meet(void);
 API void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes);
 API void emulator_bulk_wait(uint64_t *at, unsigned parity);
@@ -73,6 +77,7 @@ void bulk_begin_block(const struct launch *l, struct block *b)
         return;
     forget_all(b->barriers);
     memset(b->barriers->told, 0, sizeof b->barriers->told);
+    memset(b->barriers->registers, 0, sizeof b->barriers->registers);
     memset(b->barriers->known, 0, l->nitem * sizeof *b->barriers->known);
 }
 
@@ -82,6 +87,30 @@ void bulk_free(struct block *b)
         forget_all(b->barriers);
     free(b->barriers);
     b->barriers = NULL;
+}
+
+/* Those with which each work-item of the block begins. */
+static int first_registers(const struct launch *l)
+{
+    const int n = FILE_OF_REGISTERS / (int)l->nitem;
+    return (n < REGISTERS_OF_ITEM ? n : REGISTERS_OF_ITEM) / 8 * 8;
+}
+
+/* Four warps have as many each, of all that the block began with. */
+static bool registers_fit(const struct launch *l, const int *registers)
+{
+    const int nitem = (int)l->nitem, first = first_registers(l);
+    int sum = 0;
+    for (int i = 0; i < nitem && i < MOST_ITEMS; i++) {
+        sum += registers[i] ? registers[i] : first;
+        if (registers[i] == registers[i / GROUP_OF_WARPS * GROUP_OF_WARPS])
+            continue;
+        report("%s: not all of four warps have given registers, or taken them", kernel());
+        return false;
+    }
+    if (sum > first * nitem)
+        report("%s: the block's work-items have taken %d registers, of %d", kernel(), sum, first * nitem);
+    return sum <= first * nitem;
 }
 
 /* The wave that has arrived at the block's barriers, which it may do when the block has ended: none of its work-items knew of it. */
@@ -109,7 +138,7 @@ bool bulk_end_block(const struct launch *l, struct block *b)
     if (late >= 0)
         report("%s: block %u ends, and nothing says that wave %d of block %u has arrived at its barriers before", kernel(), b->number,
                late % MOST_WAVES, l->cluster->number + (uint32_t)late / MOST_WAVES);
-    return n == 0 && late < 0;
+    return (!all || registers_fit(l, all->registers)) && n == 0 && late < 0;
 }
 
 static struct barriers *barriers_of(const struct launch *l, struct block *b)
@@ -221,6 +250,16 @@ void emulator_bulk_release(uint64_t *at, int blocks)
         arrive(&l->cluster[i], at, 0);
     if (blocks == 1)
         arrive(l->here, at, 0);
+}
+
+void emulator_bulk_registers(int n, bool more)
+{
+    const struct launch *l = launch_now();
+    const int first = first_registers(l);
+    item_wait(FOR_SUBGROUP, 0, NULL);
+    if (n < 24 || n > 256 || n % 8 || (more ? n < first : n > first))
+        fail("a number of registers that no work-item may have, or that is no more, or no fewer, than before");
+    barriers_of(l, l->here)->registers[l->now->in_block % MOST_ITEMS] = n;
 }
 
 void emulator_bulk_meet(void) { item_wait(FOR_CLUSTER, 3, NULL); }

@@ -78,6 +78,11 @@ PERSIST = "persist 0 axis={axis} n={n}\n"
 CLUSTER = "cluster 0.sum0 axis=0 n=2\n"
 PLACES = [(4, 3, PANELS, "bulk"), (5, 4, PANELS, "bulk"), (11, 2, PANELS, "bulk"), (2, 2, PANELS, "bulk"), (10, 3, TILE, "bulk"), (7, 2, TILE, "async"),
           (5, 3, PANELS, "async"), (6, 2, TILE, "registers")]
+# Four more warps, of which one thread copies.
+PRODUCER = "producer 0.sum0 n=128\n"
+# Two groups of four warps, one below the other, which take registers of the producers'.
+GROUPS = PANELS.replace("cover 0 axis=0 n=64\n", "cover 0 axis=0 n=128\ndivide 0 axis=1 n=64\n").replace("axis=2", "axis=3").replace(
+    "grid 0 axis=3\n", "grid 0 axis=3\nitem 0 axis=1\n").replace("axis=1 to=3 by", "axis=2 to=4 by")
 SIZES = [(200, 136, 152), (65, 40, 264), (130, 72, 136), (96, 40, 1032)]
 
 
@@ -115,7 +120,8 @@ def run(device, folder, m, n, k, status=0, model=GEMM):
 def gemm(device, folder, m, n, k, parts, opts=TILE, more="", model=GEMM):
     """Rows, columns and terms beyond the product are zeros of the engine's: no condition is left around a copy."""
     text = emit(folder, m, n, k, parts, opts=opts, more=more, model=model)
-    expect("bulk_copy(" in text and ("__cluster_dims__(1, 2, 1)" in text) == ("bulk_copy_part<2, 1, 32, 4096>(" in text) == (more == CLUSTER) and "mbar_wait(" in text, "no bulk copies")
+    expect(("thread >= " in text) == ("producer" in more), "other roles")
+    expect(("bulk_copy(" in text or "cluster" in more) and ("__cluster_dims__(1, 2, 1)" in text) == ("bulk_copy_part<2, 1, 32, 4096>(" in text) == ("cluster" in more) and "mbar_wait(" in text, "no bulk copies")
     build(folder)
     with device.watch("arch=90"):
         run(device, folder, m, n, k, model=model)
@@ -137,18 +143,27 @@ def through_places(device, folder, m, n, k, blocks, parts, opts, how):
 
 
 def assembled(folder, arch, opts=TILE, more="", words=()):
-    """The copies' and barriers' instructions, no register in memory."""
-    emit(folder, 256, 136, 264, 3, arch, opts, more)
-    said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", "net.ptx", "-o", "net.cubin"], cwd=folder, timeout=300))
-    text = said.out.decode() + said.err
-    found = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", text)
-    expect(found and all(pair == ("0", "0") for pair in found) and not re.search("serialized|injected", text), text)
-    ptx = (folder / "net.ptx").read_text()
+    """The copies' and barriers' instructions, no register in memory; of the text for other devices of the kind, too."""
+    (folder / "own.ptx").write_text(cuda.ptx_of(emit(folder, 256, 136, 264, 3, arch, opts, more), f"compute_{arch[3:]}"))
+    for name in ("net.ptx", "own.ptx"):
+        said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", name, "-o", "net.cubin"], cwd=folder, timeout=300))
+        text = said.out.decode() + said.err
+        found = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", text)
+        expect(found and all(pair == ("0", "0") for pair in found) and not re.search("serialized|injected|ignored", text), text)
+    ptx = (folder / "own.ptx").read_text()
     for word in ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes", "mbarrier.try_wait.parity", "mbarrier.arrive.expect_tx",
                  "fence.proxy.async", *words):
         expect(word in ptx, f"no {word}")
 
 
+BROKEN_ROLES = [("no wait for a full part", r" mbar_wait\([^;{]*\);(\s*matrix_begin)", r" ;\1", "which nobody has written"),
+                ("no wait for an empty part", r"mbar_wait\(&[^;]*;(\s*mbar_arrive)", r"\1", "race: work-item 128 of block 0 writes"),
+                ("no part is released", r" mbar_release<1>\(&[^;{]*\);", " ;", "waits for the end of a phase, for which 4 threads and 0 bytes are missing"),
+                ("released while products read", r" matrix_wait<1>\(acc\);", " ;", "lets memory be replaced that products read which nobody has waited for"),
+                ("a barrier of the whole block", r"(mbar_wait\([^;{]*\);\s*matrix_begin)", r"__syncthreads(); \1", "divergent barrier"),
+                ("all producers copy", r"if \(thread == 128\)", "", "the next phase of a barrier begins, and nobody has waited for the copies of this one")]
+BROKEN_REGISTERS = [("of one warp alone", r"(give_registers<40>)", r"if (thread >= 288) \1", "not all of four warps have given registers, or taken them"),
+                    ("more than there are", r"give_registers<40>", "give_registers<48>", "the block's work-items have taken 65536 registers, of 64512")]
 BROKEN = [("no wait", r" mbar_wait\([^;{]*\);", " ;", "which nobody has written"),
           ("another phase", r"(mbar_wait\(&[^,]*, )([^;{]*)\);", r"\1 1 - (\2));", "which nobody has written"),
           ("more bytes expected", r"(mbar_arrive\([^,]*, )12288\)", r"\g<1>12304)", "waits for the end of a phase, for which 0 threads and 16 bytes are missing"),
@@ -293,6 +308,20 @@ def main():
     suite.add("product in panels, by clusters", gemm, device, scratch / "clusters", 256, 72, 264, 3, PANELS, CLUSTER)
     suite.add("ptxas: clusters", assembled, scratch / "ptx-clusters", "sm_90a", PANELS, CLUSTER,
               (".multicast::cluster", "mapa.shared::cluster", "barrier.cluster.arrive", ".reqnctapercluster 1, 2, 1"))
+    for number, (name, more, opts) in enumerate((("a producer", PRODUCER, PANELS), ("a producer and two groups", PRODUCER, GROUPS), ("a producer of a cluster", CLUSTER + PRODUCER, PANELS),
+                                                 ("a producer of one warp", "producer 0.sum0 n=32\n", TILE))):
+        suite.add(f"product by {name}", gemm, device, scratch / f"producer{number}", 256, 72, 520, 3, opts, more)
+    for places, blocks in ((5, 3), (4, 2)):
+        suite.add(f"{places} places by {blocks} blocks with a producer", gemm, device, scratch / f"producer-places{places}", 64 * places, 64, 200, 2,
+                  PANELS + PERSIST.format(axis=1, n=blocks), PRODUCER)
+    for m, n, k, parts in ((130, 72, 136, 2), (65, 72, 200, 3), (17, 136, 264, 4)):
+        suite.add(f"product by a producer: {m} x {n} x {k}", gemm, device, scratch / f"producer-{m}-{n}-{k}", m, n, k, parts, GROUPS if m > 128 else PANELS if m > 64 else TILE, PRODUCER)
+    suite.add("ptxas: a producer", assembled, scratch / "ptx-producer", "sm_90a", GROUPS, PRODUCER, ("setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg.inc.sync.aligned.u32 232"))
+    suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "producer 0.sum0 n=32\n")
+    for number, (name, pattern, by, words) in enumerate(BROKEN_ROLES):
+        suite.add(f"broken: {name}, by roles", broken, device, scratch / f"broken-roles{number}", pattern, by, words, PANELS, PRODUCER)
+    for number, (name, pattern, by, words) in enumerate(BROKEN_REGISTERS):
+        suite.add(f"broken: registers {name}", broken, device, scratch / f"broken-registers{number}", pattern, by, words, GROUPS, PRODUCER)
     for number, (name, pattern, by, words) in enumerate(BROKEN):
         suite.add(f"broken: {name}", broken, device, scratch / f"broken{number}", pattern, by, words)
     for number, (name, pattern, by, words) in enumerate(BROKEN_PRODUCTS):

@@ -26,6 +26,7 @@ void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
 __attribute__((convergent, noduplicate)) void emulator_bulk_release(uint64_t *at, int blocks);
 __attribute__((convergent, noduplicate)) void emulator_bulk_meet(void);
 __attribute__((noduplicate)) void emulator_bulk_wait(uint64_t *at, unsigned parity);
+__attribute__((convergent, noduplicate)) void emulator_bulk_registers(int n, bool more);
 void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes);
 void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 }

@@ -1,0 +1,79 @@
+/* opts_producer.c - PRODUCER: threads of a block beside those that compute copy for these (warp specialization).
+ *
+ *      producer 0.sum0 n=128           a block of 256 threads has 128 more, of which one copies boxes for all steps
+ *
+ * Without it thread 0 waits in its step until all waves have released a part, and its wave, and all that are to multiply with it, wait for
+ * that. Copies come in bulk, by PIPELINE: whether a part is full or empty tell barriers in memory, so no barrier of the block
+ * stands in the steps, and the two kinds of threads go on at different speeds (passes/vector/pipeline_bulk.c). ITEM loops are the
+ * consumers' alone. Where waves can give registers to others, those of the producers' are the consumers' (device_role_registers()).
+ *
+ * So nothing may be left that all of a block's threads do together: no other copies to local memory, no sums that they exchange.
+ */
+#include "passes/kernel/opts_work.h"
+#include "passes/target/target.h"
+
+int kernel_threads(const struct kernel *k)
+{
+    int n = k->block;
+    for (int i = 0; i < k->nscratch && k->block; i++)
+        n = k->block + k->scratch[i]->producers > n ? k->block + k->scratch[i]->producers : n;
+    return n;
+}
+
+/* Whether the operand is copied in bulk for the sum's steps. */
+static bool comes_in_bulk(const struct uop *stage)
+{
+    const struct buffer *b = stage->op == OP_STAGE ? uop_buffer_of(stage) : NULL;
+    return b && b->ring && b->transfer == TRANSFER_BULK;
+}
+
+/* Whether what the store is made of leaves each thread to itself, but for these copies. */
+static bool leaves_threads_alone(struct work *w, struct uop *store, const struct uop_map *copies)
+{
+    int n;
+    struct uop **order = uop_toposort(w->t, &store, 1, &n);
+    for (int i = 0; i < n; i++) {
+        const struct uop *u = order[i];
+        if (u->op == OP_STAGE && buffer_space(uop_buffer_of(u)) == SPACE_LOCAL && !map_get(copies, u))
+            return work_refuse(w, "threads copy to local memory, or pass on by it, what is none of the sum's copies in bulk");
+        for (int k = 1; k < u->nsrc && u->op == OP_REDUCE; k++)
+            if (range_is_item(u->src[k]) || range_is_of_block(u->src[k]))
+                return work_refuse(w, "threads exchange sums");
+    }
+    return true;
+}
+
+bool apply_producer(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop *sum, *store;
+    struct uop_map by = {.t = t, .scratch = true};
+    int n, found = 0;
+    if (!work_take_sum(w, opt, 0, &sum))
+        return false;
+    store = w->ast->src[opt->store];
+    const int64_t wave = t->device ? t->device->wave : 1, threads = work_items(store);
+    if (w->ast->nsrc != 1 || w->kernel->nvariant)
+        return work_refuse(w, "the kernel has other stores, or variants, whose threads have no roles");
+    if (opt->n < wave || opt->n % wave || threads % wave || threads < 2 || threads + opt->n > THREADS_OF_BLOCK)
+        return work_refuse(w, "producers and consumers are whole waves, of no more than 1024 threads together");
+    struct uop **order = uop_toposort(t, &sum, 1, &n);
+    for (int i = 0; i < n; i++) {
+        struct uop *stage = order[i];
+        if (!comes_in_bulk(stage))
+            continue;
+        if (uop_buffer_of(stage)->producers)
+            return work_refuse(w, "the block has producers");
+        struct buffer *b = work_copy_memory(w, uop_buffer_of(stage));
+        b->producers = (int)opt->n;
+        map_set(&by, stage, uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
+        found++;
+    }
+    if (!found)
+        return work_refuse(w, "the sum has no copies in bulk");
+    if (!leaves_threads_alone(w, store, &by))
+        return false;
+    struct uop *now = uop_substitute_all(t, store, &by);
+    work_put_stores(w, opt->store, &now, 1);
+    return true;
+}
