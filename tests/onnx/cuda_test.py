@@ -203,8 +203,55 @@ FLASH = [*((name, text, options, f"m16n8k16_{dtype}") for name, text, options, d
          ("tf32", attention("f32", "1, 4", 70, 60, 48), ("--math=tf32",), "m16n8k8_tf32"), ("f32", attention("f32", "1, 4", 70, 60, 48), (), None)]
 
 
+# Attention by products of four warps: name, text, options, the scores' and the results' instruction. As many queries and keys as the model takes them for.
+GROUPS = [("heads of 64", attention("f16", "1, 2", 128, 256, 64), (), "m64n64k16_f16", "m64n64k16_f16_own"),
+          ("heads of 128, bf16, none whole", attention("bf16", "1, 2", 190, 260, 128), ("--math=bf16",), "m64n16k16_bf16", "m64n128k16_bf16_own"),
+          ("heads of 40 and 44", attention("f32", "2, 2", 137, 253, 40, 44), ("--math=f16",), "m64n64k16_f16", "m64n64k16_f16_own"),
+          ("causal", attention("f16", "2, 2", 257, 257, 64, more="{causal=true}"), (), "m64n16k16_f16", "m64n64k16_f16_own"),
+          ("in a window", attention("f16", "1, 4", 300, 300, 64, more="{causal=true, window=100}"), (), "m64n64k16_f16", "m64n64k16_f16_own"),
+          ("65 queries of 129 keys", attention("f16", "3", 65, 129, 64), (), "m64n16k16_f16", "m64n64k16_f16_own")]
+
+
+def groups(tgc, folder, text, options, scores, results):
+    """Attention whose products four warps compute, with weights in registers, is right on the emulated device; ptxas waits for no product where
+    the text does not, and keeps nothing in memory; devices without the instruction compute the same by PTX."""
+    T.scratch(folder)
+    net, options = folder / "net.tg", ("--cpu=sm_90a", *options)
+    net.write_text(text)
+    twin.check_model(tgc, net, folder / "run", *options, device="arch=90")
+    kernels = (folder / "run" / "m.cu").read_text()
+    expect(f" {scores}(" in kernels and f" {results}(" in kernels and f"a_own_{results}(" in kernels, kernels)
+    assemble_groups(folder, kernels)
+    T.must(T.run([tgc, net, "-o", "m.ptx", "--target=cuda", *options], cwd=folder))
+    assemble(folder, architectures=("sm_90a", "sm_120"))
+    expect("mma.sync.aligned" in (folder / "m.ptx").read_text(), "PTX for other devices has no products")
+
+
+def assemble_groups(folder, kernels):
+    (folder / "m.ptx").write_text(cuda.ptx_of(kernels, "compute_90a"))
+    said = T.must(T.run([cuda.ptxas(), "-v", "--gpu-name=sm_90a", "m.ptx", "-o", "m.cubin"], cwd=folder))
+    said = said.out.decode() + said.err
+    expect("wgmma.mma_async.sync.aligned." in (folder / "m.ptx").read_text(), "no wgmma")
+    expect(not re.search("serialized|injected", said) and set(re.findall(r"(\d+) bytes spill", said)) == {"0"}, said)
+
+
+# What is wrong with such a kernel, and what the emulated device says of it.
+WRONG_GROUPS = [(r"matrix_wait<0>\(product\);", "", "waits for products that are in no group|ends before its products|without a begin|nobody has waited for"),
+                (r"publish\(\);", "", "unpublished: .* not published, before the barrier"),
+                (r"matrix_begin\(product\);", "", "without a begin"),
+                (r"(wait_copies<0>\(\);\s+publish\(\);\s+)__syncthreads\(\);", r"\1", "race: ")]
+
+
+def wrong_groups(tgc, folder):
+    T.scratch(folder)
+    (folder / "net.tg").write_text(GROUPS[0][1])
+    twin.emit(tgc, "net.tg", folder, "net", "--cpu=sm_90a")
+    for pattern, by, said in WRONG_GROUPS:
+        run_changed(folder, "net", lambda text: re.sub(pattern, by, text), said)
+
+
 def mix(tgc, folder, size, more, arch):
-    """What a block of keys takes of a large attention: one barrier, copies that are under way meanwhile, nothing stored to shared memory by the threads, no
+    """What a block of keys takes of a large attention, by products of four warps where there are such: one barrier, copies that are under way meanwhile, nothing stored to shared memory by the threads, no
     exponential but the card's, and products for all of both sums; no register is kept in memory."""
     T.scratch(folder)
     (folder / "net.tg").write_text(attention("f16", "4, 32", 4096, 4096, size, more=more))
@@ -213,7 +260,8 @@ def mix(tgc, folder, size, more, arch):
     shared = re.findall(r"BLOCK_ARRAY\(\w+, (\w+),", (folder / "m.cu").read_text())
     expect(loop.count("__syncthreads()") == 1 and loop.count("copy_async16(") == 2 and loop.count("wait_copies<0>") == 1, f"other barriers or copies:\n{loop}")
     expect(not re.search(rf"(?m)^ *({'|'.join(shared)})\[[^\]]*\] =", loop), f"threads store to shared memory:\n{loop}")
-    expect("exp_f32(" not in loop and loop.count("exp2_f32(") == 2 and "a_own_m16n8k16_f16(" in loop and loop.count("shuffle_f32(") == 2, f"another exponential, or factor:\n{loop}")
+    expect("exp_f32(" not in loop and loop.count("exp2_f32(") == 2 and "a_own_m" in loop and loop.count("shuffle_f32(") == 2, f"another exponential, or factor:\n{loop}")
+    expect(bool(re.search(r" m64n\d+k16_f16_own\(", loop)) == (arch == "sm_90a"), f"products of other warps:\n{loop}")
     masks = re.findall(r"\n( *)[^\n]* : -INFINITY;", loop)
     guards = re.findall(r"\n        if \([^\n]*\) {\n(?:         [^\n]*\n)*", loop)
     expect(len(masks) == ("causal" in more) and sum(": -INFINITY;" in guard for guard in guards) == len(masks), f"masks where none is needed:\n{loop}")
@@ -597,6 +645,9 @@ def main():
     suite.add("products of four warps that lack something", wrong_products, tgc, scratch / "products-wrong")
     for number, (name, text, options, row) in enumerate(FLASH):
         suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3))
+    for number, (name, text, options, *rows) in enumerate(GROUPS):
+        suite.add(f"attention by four warps: {name}", groups, tgc, scratch / f"groups{number}", text, options, *rows, slow=number not in (1, 3, 5))
+    suite.add("attention by four warps that lack something", wrong_groups, tgc, scratch / "groups-wrong")
     for kind, arch, told, row in FLOATS_8:
         suite.add(f"{kind} on {arch}", twin.float8, device, tgc, scratch / f"{kind}-{arch}", kind, arch, told, row)
     for size, more, arch in ((64, "", "sm_80"), (64, "{causal=true}", "sm_90a"), (128, "", "sm_90a"), (128, "{causal=true}", "sm_80")):
