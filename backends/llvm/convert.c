@@ -169,7 +169,7 @@ static bool is_narrow_float(enum dtype d)
 /* LLVM's own conversions of f16, where the processor has an instruction. */
 static bool has_half(const struct emit *e)
 {
-    return strstr(e->features, "+f16c") || strstr(e->features, "+avx512f") ||
+    return e->gpu || strstr(e->features, "+f16c") || strstr(e->features, "+avx512f") ||
            strstr(e->features, "+neon");
 }
 
