@@ -135,7 +135,8 @@ void gpu_matrix_load(struct emit *e, const struct uop *u)
         define(e, u, load_rows(e, r, part, u, along, n));
         return;
     }
-    value at = e->l->BuildNSWAdd(e->at, operand(e, u->src[1]), lane_offset(e, r, part, step), "");
+    value begin = operand(e, u->src[1]);         /* of a constant 64 bits */
+    value at = e->l->BuildNSWAdd(e->at, cast_to(e, LLVM_TRUNC, begin, e->i32), lane_offset(e, r, part, step), "");
     value place = pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), at);
     value words = e->l->GetUndef(e->l->VectorType(e->i32, (unsigned)n));
     for (int i = 0; i < n; i++)
