@@ -56,18 +56,21 @@ void guard_open(struct emit *e, const struct uop *u, value cond)
 }
 
 /* Says of a device's loop, which ends with this branch, whether it becomes straight-line code: one over lanes or registers does,
- * one that is kept does not, LLVM decides for the others. A node with one string; with itself as the first operand
- * it is no other loop's. */
+ * one that is kept does not, LLVM decides for the others. For AMD it unrolls loops that touch a thread's own or local memory up to nine
+ * times as far as others, in the hope that arrays become registers: ours have, and all loads of such a loop at once would not fit there.
+ * A node with one option; with itself as the first operand it is no other loop's. */
 static void mark_unrolled(const struct emit *e, const struct region *r, value branch)
 {
+    enum { USUAL = 300 };                   /* LLVM's own threshold of other loops */
     static const char kind[] = "llvm.loop";
     const struct llvm *l = e->l;
-    const char *what = r->is_straight ? "llvm.loop.unroll.full" : r->is_kept ? "llvm.loop.unroll.disable" : NULL;
-    if (!what)
+    bool decides = !r->is_straight && !r->is_kept;
+    const char *what = r->is_straight ? "llvm.loop.unroll.full" : r->is_kept ? "llvm.loop.unroll.disable" : "amdgpu.loop.unroll.threshold";
+    if (decides && e->gpu->row->kind != GPU_AMDGCN)
         return;
-    LLVMMetadataRef word = l->MDStringInContext2(e->context, what, strlen(what));
+    LLVMMetadataRef option[2] = {l->MDStringInContext2(e->context, what, strlen(what)), l->ValueAsMetadata(const_int(e, e->i32, USUAL))};
     LLVMMetadataRef self = l->TemporaryMDNode(e->context, NULL, 0);
-    LLVMMetadataRef list[2] = {self, l->MDNodeInContext2(e->context, &word, 1)};
+    LLVMMetadataRef list[2] = {self, l->MDNodeInContext2(e->context, option, decides ? 2 : 1)};
     LLVMMetadataRef node = l->MDNodeInContext2(e->context, list, 2);
     l->MetadataReplaceAllUsesWith(self, node);
     l->SetMetadata(branch, l->GetMDKindIDInContext(e->context, kind, sizeof kind - 1),
