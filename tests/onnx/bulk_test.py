@@ -311,11 +311,11 @@ def main():
     for number, (name, more, opts) in enumerate((("a producer", PRODUCER, PANELS), ("a producer and two groups", PRODUCER, GROUPS), ("a producer of a cluster", CLUSTER + PRODUCER, PANELS),
                                                  ("a producer of one warp", "producer 0.sum0 n=32\n", TILE))):
         suite.add(f"product by {name}", gemm, device, scratch / f"producer{number}", 256, 72, 520, 3, opts, more)
-    for places, blocks in ((5, 3), (4, 2)):
-        suite.add(f"{places} places by {blocks} blocks with a producer", gemm, device, scratch / f"producer-places{places}", 64 * places, 64, 200, 2,
+    for blocks in (4, 3):
+        suite.add(f"9 places by {blocks} blocks with a producer", gemm, device, scratch / f"producer-places{blocks}", 130, 136, 200, 2,
                   PANELS + PERSIST.format(axis=1, n=blocks), PRODUCER)
-    for m, n, k, parts in ((130, 72, 136, 2), (65, 72, 200, 3), (17, 136, 264, 4)):
-        suite.add(f"product by a producer: {m} x {n} x {k}", gemm, device, scratch / f"producer-{m}-{n}-{k}", m, n, k, parts, GROUPS if m > 128 else PANELS if m > 64 else TILE, PRODUCER)
+    for m, n, k, parts in ((130, 72, 136, 2), (65, 72, 200, 3), (96, 40, 264, 4)):
+        suite.add(f"product by a producer: {m} x {n} x {k}", gemm, device, scratch / f"producer-{m}-{n}-{k}", m, n, k, parts, GROUPS if m > 128 else TILE, PRODUCER)
     suite.add("ptxas: a producer", assembled, scratch / "ptx-producer", "sm_90a", GROUPS, PRODUCER, ("setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg.inc.sync.aligned.u32 232"))
     suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "producer 0.sum0 n=32\n")
     for number, (name, pattern, by, words) in enumerate(BROKEN_ROLES):
