@@ -149,10 +149,10 @@ void steps_in_bulk(struct steps *s)
     struct tgc *t = e->t;
     struct uop *step = steps_number(s), *parts = uop_int(t, s->parts), *ahead = sym_addi(t, step, s->parts - 1),
                *first = sym_lt(t, s->thread, uop_int(t, 1)), *other = sym_mod(t, ahead, parts),
-               *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2)), *until_empty[3] = {s->empty, other, parity};
+               *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2));
     read_boxes(s);
     begin_barriers(s);
-    struct uop *guard = steps_open(e, first);
+    struct uop *until_empty[3] = {s->empty, other, parity}, *guard = steps_open(e, first);
     for (int k = 0; k < s->parts - 1; k++)
         write_boxes(s, uop_int(t, k), uop_int(t, k));
     steps_close(e, guard);

@@ -157,10 +157,10 @@ def assembled(folder, arch, opts=TILE, more="", words=()):
 
 
 BROKEN_ROLES = [("no wait for a full part", r" mbar_wait\([^;{]*\);(\s*matrix_begin)", r" ;\1", "which nobody has written"),
-                ("no wait for an empty part", r"mbar_wait\(&[^;]*;(\s*mbar_arrive)", r"\1", "race: work-item 128 of block 0 writes"),
-                ("no part is released", r" mbar_release<1>\(&[^;{]*\);", " ;", "waits for the end of a phase, for which 4 threads and 0 bytes are missing"),
+                ("no wait for an empty part", r"mbar_wait\(&[^;]*;(\s*mbar_arrive)", r"\1", "work-item 128 of block 0: the next phase of a barrier begins, and nobody has waited for the copies of this one"),
+                ("no part is released", r" mbar_release<1>\(&[^;{]*\);", " ;", "waits for the end of a phase, for which 1 threads and 0 bytes are missing"),
                 ("released while products read", r" matrix_wait<1>\(acc\);", " ;", "lets memory be replaced that products read which nobody has waited for"),
-                ("a barrier of the whole block", r"(mbar_wait\([^;{]*\);\s*matrix_begin)", r"__syncthreads(); \1", "divergent barrier"),
+                ("a barrier of the whole block", r"(mbar_wait\([^;{]*\);\s*matrix_begin)", r"__syncthreads(); \1", "work-item 128 of block 0 waits for the end of a phase, for which 4 threads and 0 bytes are missing"),
                 ("all producers copy", r"if \(thread == 128\)", "", "the next phase of a barrier begins, and nobody has waited for the copies of this one")]
 BROKEN_REGISTERS = [("of one warp alone", r"(give_registers<40>)", r"if (thread >= 288) \1", "not all of four warps have given registers, or taken them"),
                     ("more than there are", r"give_registers<40>", "give_registers<48>", "the block's work-items have taken 65536 registers, of 64512")]
