@@ -283,7 +283,7 @@ def chosen(folder):
 def chosen_places(folder):
     """Blocks go through places where there are more of these than the device has units, as evenly as may be; elsewhere each place has a block."""
     T.scratch(folder)
-    for m, n, k, words in ((4096, 4096, 4096, "persist 0 axis=2 n=128;"), (2176, 2048, 512, "persist 0 axis=1 n=68;"), (2048, 2048, 512, None)):
+    for m, n, k, words in ((4096, 4096, 4096, "persist 0 axis=2 n=128;"), (2176, 2048, 512, "persist 0 axis=2 n=91;"), (2048, 2048, 512, None)):
         (folder / "net.tg").write_text(GEMM.format(m=m, n=n, k=k))
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
         expect(words in done if words else "persist" not in done, f"{m}, {n}, {k}: {done}")
