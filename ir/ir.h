@@ -197,6 +197,7 @@ struct buffer {
     /* of a ring in bulk: so many blocks along this dimension of the grid copy the same, each its part to all of them; 0: each for itself */
     int cluster, cluster_of;
     int producers;               /* the same: threads of the block, beside those of ITEM ranges, that copy (PRODUCER); 0: those do it themselves */
+    bool is_over;                /* is_local: it lies where the block's copies were, which are read then (OVER) */
     int64_t panel;               /* is_local: it lies in panels of so many elements (SWIZZLE); 0: it does not */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes

@@ -351,6 +351,8 @@ static void print_memory(struct printer *p, const struct buffer *b)
     text_puts(p->out, b->ndim ? "]" : "");
     if (buffer_space(b) == SPACE_LOCAL)
         text_printf(p->out, " %s", space_name(SPACE_LOCAL));
+    if (b->is_over)
+        text_puts(p->out, " over");
     if (b->panel)
         text_printf(p->out, " panels %lld", (long long)b->panel);
     if (b->ring)

@@ -190,14 +190,18 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
     note_stored(l, b);
 }
 
-/* Neighbours as they are, as many bytes as a device stores at once. */
+/* Neighbours as they are, as many bytes as a device loads or stores at once. */
 static void check_put(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
     require(&l->v, u, u->nsrc == 4 && to && from && to != from && to->dtype == from->dtype && dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
             "no store of elements as they are");
     size_t nbytes = (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype);
-    require(&l->v, u, from->kind == BUFFER_SCRATCH && !to->is_register, "no store of what threads keep to memory");
+    require(&l->v, u, from->is_register != to->is_register || (from->is_local && !to->is_register), "neither of a thread's own elements nor of local memory");
+    bool stored = from->kind != BUFFER_SCRATCH;
+    for (int k = 0; k < l->nstored && !stored; k++)
+        stored = l->stored[k] == from;
+    require(&l->v, u, stored, "reads scratch that nothing was stored to");
     require(&l->v, u, nbytes >= COPY_NBYTES_LEAST && nbytes <= COPY_NBYTES_MOST && !(nbytes & (nbytes - 1)),
             "stores other than 4, 8 or 16 bytes");
     require(&l->v, u, is_place(u->src[1]) && is_place(u->src[3]), "an offset of another dtype");

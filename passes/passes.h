@@ -142,6 +142,8 @@ size_t scratch_stride(const struct buffer *b);
 /* A buffer's size at the dimensions' upper bounds, for estimates: known before the memory plan sets
  * nbytes. */
 double buffer_most_nbytes(const struct buffer *b);
+/* Of a block's local memory, at their upper bounds; what lies over copies takes more only where it is larger than all of them. */
+int64_t kernel_local_nbytes(const struct kernel *k);
 
 struct compile_options {
     bool noopt;

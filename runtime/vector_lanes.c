@@ -88,8 +88,13 @@ static inline void put4(void *to, const void *from)
     *(uint32_t *)to = word;
 }
 
-//@ lanes_put8 copy_bytes
+//@ lanes_words2
 struct alignas(8) words2 { uint32_t x[2]; };
+
+//@ lanes_words4
+struct alignas(16) words4 { uint32_t x[4]; };
+
+//@ lanes_put8 copy_bytes words2
 static inline void put8(void *to, const void *from)
 {
     words2 word;
@@ -97,14 +102,45 @@ static inline void put8(void *to, const void *from)
     *(words2 *)to = word;
 }
 
-//@ lanes_put16 copy_bytes
-struct alignas(16) words4 { uint32_t x[4]; };
+//@ lanes_put16 copy_bytes words4
 static inline void put16(void *to, const void *from)
 {
     words4 word;
     copy_bytes(&word, from, sizeof word);
     *(words4 *)to = word;
 }
+
+//@ lanes_get4 copy_bytes
+/* neighbours as they are, from a multiple of as many bytes, to an array of the thread's */
+static inline void get4(void *to, const void *from)
+{
+    const uint32_t word = *(const uint32_t *)from;
+    copy_bytes(to, &word, sizeof word);
+}
+
+//@ lanes_get8 copy_bytes words2
+static inline void get8(void *to, const void *from)
+{
+    const words2 word = *(const words2 *)from;
+    copy_bytes(to, &word, sizeof word);
+}
+
+//@ lanes_get16 copy_bytes words4
+static inline void get16(void *to, const void *from)
+{
+    const words4 word = *(const words4 *)from;
+    copy_bytes(to, &word, sizeof word);
+}
+
+//@ lanes_move4
+/* neighbours as they are, from and to multiples of as many bytes */
+static inline void move4(void *to, const void *from) { *(uint32_t *)to = *(const uint32_t *)from; }
+
+//@ lanes_move8 words2
+static inline void move8(void *to, const void *from) { *(words2 *)to = *(const words2 *)from; }
+
+//@ lanes_move16 words4
+static inline void move16(void *to, const void *from) { *(words4 *)to = *(const words4 *)from; }
 
 //@ lanes_load_T four
 #define load_T(p) EACH_AT(T, AS_IT_IS, p)

@@ -157,13 +157,13 @@ static void write_transfer(struct writer *w, const struct uop *u)
     writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);
 }
 
-/* Neighbours as they are: `nbytes` of them, of a thread's array or a block's, to memory. */
+/* Neighbours as they are, between a thread's array, which begins anywhere, and memory or a block's array. */
 static void write_put(struct writer *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
     struct expr src[4];
     const char *places[2] = {use_place(w, to), use_place(w, from)};
-    const char *function = mem_printf(w->t, "put%zu", (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype));
+    const char *function = mem_printf(w->t, "%s%zu", to->is_register ? "get" : from->is_register ? "put" : "move", (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype));
     writer_operands(w, u, u->nsrc, src);
     const char *args = mem_printf(w->t, "&%s[%s], &%s[%s]", places[0], src[1].s, places[1], src[3].s);
     writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);

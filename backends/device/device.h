@@ -83,9 +83,10 @@ int device_count_places(const struct program *p);
 int device_image(const struct program *p, const struct buffer *b);
 /* The threads of a block, in each dimension. */
 void device_block(const struct kernel *k, int block[GRID_RANK]);
-/* kernel.c: bytes of local memory that its launch names, 0: the kernel declares it; and where in them one of its
- * arrays begins. */
+/* kernel.c: bytes of local memory that its launch names, 0: the kernel declares it; whether the kernel's local arrays are parts of one; and
+ * where in it one of them begins, NULL: its bytes. */
 int64_t device_launched_local(const struct driver *d, const struct kernel *k);
+bool device_has_over(const struct kernel *k);
 int64_t device_local_at(const struct kernel *k, const struct buffer *b);
 /* The blocks in dimension d, at the bounds of run-time sizes. */
 int64_t device_most_groups(struct program *p, const struct kernel *k, int d);

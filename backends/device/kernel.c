@@ -22,6 +22,7 @@ struct signature {
     const char **in, **at;
     const struct parameter *parameter;
     int n;
+    const char *memory;                      /* the block's array, of which all others are parts; NULL: each is one */
     const char *structure, *arguments;       /* the type of all of them, and the parameter; NULL: the driver has none */
 };
 
@@ -132,19 +133,35 @@ static void write_pointer(const struct signature *s, int i, struct text *out)
     text_puts(out, s->d->byte || own ? ");\n" : ";\n");
 }
 
-/* Arrays in memory that the launch names begin where a copy in bulk may. */
+/* Whether an array of the block's lies where others do: all are parts of one then. */
+bool device_has_over(const struct kernel *k)
+{
+    bool any = false;
+    for (int i = 0; i < k->nscratch; i++)
+        any |= k->scratch[i]->is_over;
+    return any;
+}
+
+/* Barriers in memory are nobody's place but theirs. */
+static bool is_barriers(const struct buffer *b) { return b->is_local && b->dtype == DTYPE_U64; }
+
+/* Arrays that are parts of one begin where a copy in bulk may: copies, one of which nothing is left to read beside what lies over
+ * them, then barriers. */
 int64_t device_local_at(const struct kernel *k, const struct buffer *b)
 {
     enum { ALIGN = 128 };
-    int64_t at = 0;
-    for (int i = 0; i < k->nscratch; i++) {
-        if (!k->scratch[i]->is_local || !scratch_is_on_stack(k->scratch[i]))
-            continue;
-        int64_t align = k->scratch[i]->panel ? PANEL_ALIGN : ALIGN;
-        at = (at + align - 1) / align * align;
-        if (k->scratch[i] == b)
-            return at;
-        at += (int64_t)k->scratch[i]->nbytes;
+    int64_t at = 0, over = 0;
+    for (int barriers = 0; barriers < 2; barriers++) {
+        for (int i = 0; i < k->nscratch; i++) {
+            const struct buffer *x = k->scratch[i];
+            if (!x->is_local || !scratch_is_on_stack(x) || is_barriers(x) != barriers)
+                continue;
+            int64_t align = x->panel ? PANEL_ALIGN : ALIGN, from = x->is_over ? 0 : (at + align - 1) / align * align;
+            if (x == b)
+                return from;
+            *(x->is_over ? &over : &at) = from + (int64_t)x->nbytes;
+        }
+        at = at > over ? at : over;
     }
     return at;
 }
@@ -155,23 +172,34 @@ int64_t device_launched_local(const struct driver *d, const struct kernel *k)
     return nbytes > d->declared_local ? nbytes : 0;
 }
 
+/* A declaration of an array that begins at a multiple of so many bytes; 0: of its elements'. */
+static void write_aligned(const struct signature *s, int n, const char *space, const char *declared, struct text *out)
+{
+    const char *aligned = n == 0 ? "" : mem_printf(s->f.p->t, s->d->has_alignas ? "alignas(%d) " : " __attribute__((aligned(%d)))", n);
+    text_printf(out, "    %s%s%s%s;\n", s->d->has_alignas ? aligned : "", space, declared, s->d->has_alignas ? "" : aligned);
+}
+
 /* An array of the thread's own or of its block's, of which vectors are loaded at once. */
 static void write_array(const struct signature *s, const struct buffer *b, const char *name, struct text *out)
 {
+    const char *ctype = dtype_ctype(b->dtype);
     if (b->is_local && device_launched_local(s->d, s->f.k)) {
         snippet_use(&s->f.p->snippets, mem_printf(s->f.p->t, "%s_block_array", s->f.p->backend->name));
-        text_printf(out, "    BLOCK_ARRAY(%s, %s, %zu, %lld);\n", dtype_ctype(b->dtype), name,
+        text_printf(out, "    BLOCK_ARRAY(%s, %s, %zu, %lld);\n", ctype, name,
                     b->nbytes / dtype_nbytes(b->dtype), (long long)device_local_at(s->f.k, b));
+        return;
+    }
+    if (b->is_local && s->memory) {
+        const char *space = *s->d->global ? s->d->local : "";
+        text_printf(out, "    %s%s *const %s = (%s%s *)(%s + %lld);\n", space, ctype, name, space, ctype, s->memory,
+                    (long long)device_local_at(s->f.k, b));
         return;
     }
     bool has_boxes = b->ring && b->transfer == TRANSFER_BULK;
     int n = b->panel ? PANEL_ALIGN : has_boxes ? BULK_MEMORY_ALIGNED : 16;
-    const char *aligned = !b->is_local || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32) ? ""
-                          : s->d->has_alignas ? mem_printf(s->f.p->t, "alignas(%d) ", n)
-                                              : mem_printf(s->f.p->t, " __attribute__((aligned(%d)))", n);
-    text_printf(out, "    %s%s%s %s[%zu]%s;\n", s->d->has_alignas ? aligned : "",
-                buffer_space(b) == SPACE_LOCAL ? s->d->local : "", dtype_ctype(b->dtype), name,
-                b->nbytes / dtype_nbytes(b->dtype), s->d->has_alignas ? "" : aligned);
+    bool needs_none = !b->is_local || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32);
+    write_aligned(s, needs_none ? 0 : n, buffer_space(b) == SPACE_LOCAL ? s->d->local : "",
+                  mem_printf(s->f.p->t, "%s %s[%zu]", ctype, name, b->nbytes / dtype_nbytes(b->dtype)), out);
 }
 
 /* Declares the parameters by their types, the scratch, and the part of the work. */
@@ -195,6 +223,8 @@ static void write_locals(const struct signature *s, struct text *out)
             write_pointer(s, i, out);
         }
     }
+    if (s->memory)
+        write_aligned(s, PANEL_ALIGN, s->d->local, mem_printf(f->p->t, "unsigned char %s[%lld]", s->memory, (long long)device_local_at(k, NULL)), out);
     for (int i = 0; i < k->nscratch; i++)
         if (scratch_is_on_stack(k->scratch[i]) && f->is_used[k->nbuffer + i])
             write_array(s, k->scratch[i], f->buffer_name[k->nbuffer + i], out);
@@ -271,6 +301,8 @@ void device_kernel(struct program *p, const struct kernel *k, const struct varia
         snippet_use(&p->snippets, mem_printf(p->t, "%s_%s", p->backend->name, p->backend->shuffle));
         s.f.exchanged = s.d->keeps_exchanged ? parameter_name(&s.f, "exchanged") : NULL;
     }
+    if (device_has_over(k) && !device_launched_local(s.d, k))
+        s.memory = parameter_name(&s.f, "memory");
     if (s.d->structure) {
         s.structure = mem_printf(p->t, "arguments_%s_%s", p->name, program_kernel_name(p, k));
         s.arguments = parameter_name(&s.f, "arguments");

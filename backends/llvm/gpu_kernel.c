@@ -67,15 +67,27 @@ static void bind_parameters(struct emit *e, const struct kernel *k, const struct
     }
 }
 
-/* In the memory that the launch names, of which LLVM knows no size; people do by the attribute. */
-static value place_launched(struct emit *e, const struct kernel *k, const struct buffer *b, int64_t nbytes)
+static value block_memory(struct emit *e, const char *name, int64_t nbytes, unsigned align)
+{
+    LLVMTypeRef type = e->l->ArrayType(e->i8, (unsigned)nbytes);
+    value g = e->l->AddGlobalInAddressSpace(e->module, type, name, SPACE_OF_BLOCK);
+    e->l->SetAlignment(g, align);
+    if (nbytes) {
+        e->l->SetLinkage(g, LLVM_INTERNAL);
+        e->l->SetInitializer(g, e->l->GetUndef(type));
+    }
+    return g;
+}
+
+/* A part of one array; of memory that the launch names, of which LLVM knows no size, people know it by the attribute. */
+static value place_part(struct emit *e, const struct kernel *k, const struct buffer *b, int64_t launched)
 {
     const char *name = mem_printf(e->t, "%s_%s$memory", e->name, program_kernel_name(e->gpu->p, k));
     value g = e->l->GetNamedGlobal(e->module, name);
     if (!g) {
-        g = e->l->AddGlobalInAddressSpace(e->module, e->l->ArrayType(e->i8, 0), name, SPACE_OF_BLOCK);
-        e->l->SetAlignment(g, PANEL_ALIGN);
-        function_attribute_text(e, e->function, "tgc-local", mem_printf(e->t, "%lld", (long long)nbytes));
+        g = block_memory(e, name, launched ? 0 : device_local_at(k, NULL), PANEL_ALIGN);
+        if (launched)
+            function_attribute_text(e, e->function, "tgc-local", mem_printf(e->t, "%lld", (long long)launched));
     }
     return pointer_at(e, generic_pointer(e, g), e->i8, const_i64(e, device_local_at(k, b)));
 }
@@ -85,18 +97,13 @@ static value place_scratch(struct emit *e, const struct kernel *k, const struct 
 {
     enum { ALIGN = 16 };
     size_t n = (b->nbytes + ALIGN - 1) / ALIGN * ALIGN;
-    LLVMTypeRef type = e->l->ArrayType(e->i8, (unsigned)(n ? n : ALIGN));
     if (buffer_space(b) != SPACE_LOCAL)
         return on_stack(e, e->l->ArrayType(e->i64, (unsigned)((n ? n : ALIGN) / 8)));
     const int64_t launched = device_launched_local(e->gpu->p->backend->driver, k);
-    if (launched)
-        return place_launched(e, k, b, launched);
+    if (launched || device_has_over(k))
+        return place_part(e, k, b, launched);
     const char *name = mem_printf(e->t, "%s_%s.tile%d", e->name, program_kernel_name(e->gpu->p, k), i);
-    value g = e->l->AddGlobalInAddressSpace(e->module, type, name, SPACE_OF_BLOCK);
-    e->l->SetLinkage(g, LLVM_INTERNAL);
-    e->l->SetInitializer(g, e->l->GetUndef(type));
-    e->l->SetAlignment(g, b->panel ? PANEL_ALIGN : ALIGN);
-    return generic_pointer(e, g);
+    return generic_pointer(e, block_memory(e, name, n ? (int64_t)n : ALIGN, b->panel ? PANEL_ALIGN : ALIGN));
 }
 
 void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v)

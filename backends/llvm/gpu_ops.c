@@ -70,9 +70,9 @@ void gpu_put(struct emit *e, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
     LLVMTypeRef element = type_in_memory(e, b->dtype), type = vector_of(e, element, COPY_LANES(u->arg.i));
-    value part = load_as(e, type, pointer_at(e, place_of(e, from), element, offset_wide(e, u->src[3])), (unsigned)dtype_nbytes(b->dtype));
-    store_as(e, part, pointer_at(e, place_of(e, b), element, offset_wide(e, u->src[1])),
-             (unsigned)COPY_LANES(u->arg.i) * (unsigned)dtype_nbytes(b->dtype));
+    unsigned one = (unsigned)dtype_nbytes(b->dtype), all = (unsigned)COPY_LANES(u->arg.i) * one;
+    value part = load_as(e, type, pointer_at(e, place_of(e, from), element, offset_wide(e, u->src[3])), from->is_register ? one : all);
+    store_as(e, part, pointer_at(e, place_of(e, b), element, offset_wide(e, u->src[1])), b->is_register ? one : all);
 }
 
 void gpu_wait(struct emit *e, const struct uop *u)

@@ -3,7 +3,7 @@
  *
  *      file    = ( "kernel" | "linear" ) { line }
  *      line    = "symbol" 'N' least greatest [ "counter" ]
- *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" [ "panels" n ] [ "ring" n how ] | "registers" ] [ order ]
+ *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" [ "over" ] [ "panels" n ] [ "ring" n how ] | "registers" ] [ order ]
  *                [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
  *              | ( "range" | "for" ) rN [ ".team" | ".block" | ".grid" | ".item" ] "<" expr [ string ]
  *              | "end" rN
@@ -524,6 +524,7 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     if (b->is_local && kind != BUFFER_SCRATCH)
         return read_error(&k->r, &space, "only scratch is local");
     b->is_register = kind == BUFFER_SCRATCH && !b->is_local && accept_word(&k->r, "registers");
+    b->is_over = b->is_local && accept_word(&k->r, "over");
     if (b->is_local && accept_word(&k->r, "panels") && !read_panel(k, b))
         return false;
     if (!read_ring(k, b) || !read_order(k, b))

@@ -149,15 +149,19 @@ static void note_copy(struct device_walk *w, const struct uop *u)
     note_bytes(w, from, u->src[3], nbytes);
 }
 
-/* What threads keep, or local memory, to memory. */
+/* What threads keep, or local memory, to memory; or from there to what threads keep. */
 static void note_put(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
     double nbytes = COPY_LANES(u->arg.i) * (double)dtype_nbytes(to->dtype), turns = turns_of_thread(w) * nbytes / 4;
-    bool local = buffer_space(to) == SPACE_LOCAL;
-    w->work.issued += turns * (local ? cost_grid_local(w->t->device) : cost_grid_load(w->t->device));
-    w->work.issued += buffer_space(from) == SPACE_LOCAL ? turns * cost_grid_local(w->t->device) : 0;
-    note_bytes(w, to, u->src[1], nbytes);
+    const struct buffer *const of[2] = {to, from};
+    for (int k = 0; k < 2; k++) {
+        if (of[k]->is_register)
+            continue;
+        w->loaded |= k && !of[k]->is_local;
+        w->work.issued += turns * (of[k]->is_local ? cost_grid_local(w->t->device) : cost_grid_load(w->t->device));
+        note_bytes(w, of[k], u->src[k ? 3 : 1], nbytes);
+    }
 }
 
 static void note_matrix(struct device_walk *w, const struct uop *u)
@@ -245,8 +249,7 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     struct mem_mark mark = scratch_mark(t);
     struct device_walk w = {.t = t, .k = k, .use = &use, .footprint.t = t, .work.apart = device_multiplies_apart(t->device)};
     begin_work(&w);
-    for (int i = 0; i < k->nscratch; i++)
-        use.local_nbytes += k->scratch[i]->is_local ? buffer_most_nbytes(k->scratch[i]) : 0;
+    use.local_nbytes = (double)kernel_local_nbytes(k);
     if (k->nvariant > 0)
         walk(&w, k->variant->linear, k->variant->nlinear);
     else

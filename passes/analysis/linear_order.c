@@ -482,8 +482,16 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
     bool around = is_condition_of_all(l, store, &all);
     if (around)
         guard = open_guard(l, made(l, store->src[3]));
-    for (int k = nvalue + nshared; k < store->nsrc; k++)
+    bool over = uop_buffer_of(store->src[0])->is_over;
+    for (int k = nvalue + nshared; k < store->nsrc; k++) {
+        if (over && range_is_lane(store->src[k])) {
+            emit_barrier(l);         /* all threads have read the copies whose memory it is */
+            over = false;
+        }
         open_range(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);
+    }
+    if (over)
+        emit_barrier(l);
     for (int k = 0; k < nvalue; k++)
         src[k] = made(l, store->src[k]);
     if (nvalue == 4 && !around)

@@ -24,6 +24,18 @@ double buffer_most_nbytes(const struct buffer *b)
     return n;
 }
 
+int64_t kernel_local_nbytes(const struct kernel *k)
+{
+    int64_t nbytes = 0, over = 0;
+    for (int i = 0; i < k->nscratch; i++) {
+        const struct buffer *b = k->scratch[i];
+        int64_t own = b->is_local ? sat_mul(b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype)) : 0;
+        over = b->is_over && own > over ? own : over;
+        nbytes = sat_add(nbytes, b->is_over ? 0 : own);
+    }
+    return nbytes > over ? nbytes : over;
+}
+
 bool value_is_leaf(const struct uop *v)
 {
     return v->op == OP_BUFFER || v->op == OP_PARAM || v->op == OP_GET || v->op == OP_CONST ||

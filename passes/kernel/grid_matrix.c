@@ -38,8 +38,8 @@ static const struct stages stages[] = {{4, TRANSFER_BULK}, {3, TRANSFER_BULK}, {
 enum { STAGES = sizeof stages / sizeof *stages };
 
 struct matrix_choice;
-/* blocks: that go through all places (PERSIST); 0: each place has a block. */
-struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; double blocks, ns; };
+/* blocks: that go through all places (PERSIST); 0: each place has a block. through: results leave through local memory. */
+struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; double blocks; bool through; double ns; };
 enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };
 struct matrix_choice {
@@ -55,6 +55,7 @@ struct matrix_choice {
     double spread[2];            /* of what is copied one by one, the elements of a line of memory for each */
     struct pads *pads;           /* that were found */
     bool is_counted;             /* all loops of the store are over the grid, and of known sizes */
+    struct leaving leaving; bool may_leave;  /* how results may leave through local memory, and whether they may */
 };
 
 static bool reads_copies(const struct matrix_choice *c) { return matrix_is_local(c->row, MATRIX_A); }
@@ -141,6 +142,7 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
     c->nk = x->last_terms;
     c->is_counted = is_counted(x);
     find_widths(t, c, factor);
+    c->may_leave = grid_find_leaving(t, x, c->m, c->n, &c->leaving);
     return c->nk > c->row->size[MATRIX_K] || (outer_steps(c) > 1 && 2 * c->nk >= c->row->size[MATRIX_K]);
 }
 
@@ -342,6 +344,32 @@ static double spread_in(const struct matrix_choice *c, const struct wave_tile *w
     return width_of(c, w, side) > 1 ? 1 : c->spread[side];
 }
 
+/* The side of the block, of the instruction's rows (0) or columns, that is the results' rows. */
+static int leaving_row(const struct matrix_choice *c) { return c->leaving.row == c->n; }
+
+static bool may_go_through(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int row = leaving_row(c);
+    return c->may_leave && c->s->k.ast->nsrc == 1 && leaving_fits(t, &c->leaving, side_of(c, w, row), side_of(c, w, !row), threads_of(c, w));
+}
+
+/* What a thread issues behind its last step. */
+static double stored(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    double elements = (double)(side_of(c, w, 0) * side_of(c, w, 1)) / (double)threads_of(c, w);
+    if (!c->may_leave)
+        return 0;
+    return w->through ? leaving_through(t, &c->leaving, c->row, leaving_row(c), elements)
+                      : leaving_direct(t, &c->leaving, c->row, leaving_row(c), elements);
+}
+
+static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int row = leaving_row(c);
+    int64_t copied = copied_nbytes(t, c, w), left = w->through ? leaving_nbytes(&c->leaving, side_of(c, w, row), side_of(c, w, !row)) : 0;
+    return (double)(copied > left ? copied : left);
+}
+
 /* Tiles of the result, each a place of the grid. */
 static double places_of(const struct matrix_choice *c, const struct wave_tile *w)
 {
@@ -373,7 +401,7 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
     return (struct grid_work){
         .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)threads_of(c, w), .apart = device_multiplies_apart(d),
         .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1, .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
-        .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = (double)copied_nbytes(t, c, w),
+        .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = wave_local_nbytes(t, c, w), .stored = turns * stored(t, c, w),
         .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]) * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
     };
@@ -407,11 +435,15 @@ static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct
 {
     for (int i = 0; i < 4 * 4 * 4 * 4 * 3 * STAGES; i++) {
         struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, 1 << i / 64 % 4},
-                              (int64_t)c->row->size[MATRIX_K] << (2 - i / 256 % 3), stages[i / 768], 0, 0};
+                              (int64_t)c->row->size[MATRIX_K] << (2 - i / 256 % 3), stages[i / 768], 0, false, 0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
+        struct wave_tile other = w;
         take_places(t, c, &w);
+        other.through = may_go_through(t, c, &w);
+        other.ns = other.through ? wave_ns(t, c, &other) : 0;
+        w = other.through && other.ns < w.ns ? other : w;
         for (int j = 0; j < c->joined; j++)
             w.ns /= RATIO_GRID_FLAT;
         int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
@@ -447,13 +479,18 @@ double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
 
 /* ------------------------------------------------------------------------------------- the opts */
 
-/* The loop as blocks, waves and tiles; the tile's loop gets the tag `tag`. */
-static void list_side(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side, int tag)
+/* The loop `tag` as blocks. */
+static void list_blocks(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side, int tag)
 {
-    static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS}, items[2] = {LOOP_ROW_ITEMS, LOOP_COLUMN_ITEMS},
-                     tiles[2] = {LOOP_ROW_TILES, LOOP_COLUMN_TILES}, inner[2] = {LOOP_M, LOOP_N};
+    static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS}, inner[2] = {LOOP_M, LOOP_N};
     struct block_of all = {side_of(c, w, side), 1, blocks[side], inner[side], inner[side], false};
     list_cover(l, range_fixed_size(c->x->m.store->src[side ? c->n : c->m]), tag, &all);
+}
+
+/* A block's loop as waves and tiles. */
+static void list_side(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    static const int items[2] = {LOOP_ROW_ITEMS, LOOP_COLUMN_ITEMS}, tiles[2] = {LOOP_ROW_TILES, LOOP_COLUMN_TILES}, inner[2] = {LOOP_M, LOOP_N};
     list_divide(l, inner[side], side_of(c, w, side), w->tiles[side] * c->row->size[side], items[side]);
     list_divide(l, inner[side], w->tiles[side] * c->row->size[side], c->row->size[side], tiles[side]);
 }
@@ -506,27 +543,55 @@ static int list_terms(struct place_list *l, const struct matrix_choice *c, const
     return step - 1;
 }
 
+/* The loops that the grid takes, of these tags. */
+struct grid_loops { int tag[LOOPS_MAX]; int64_t size[LOOPS_MAX]; int n; };
+
+static void add_grid_loop(struct grid_loops *g, int tag, int64_t size)
+{
+    g->tag[g->n] = tag;
+    g->size[g->n++] = size;
+}
+
+/* The opts of the results that leave through local memory, behind the others of the block; s: the loops as THROUGH has left them. */
+static void list_second(struct place_list *l, struct place_list s, const struct grid_loops *grid, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    static const int inner[2] = {LOOP_M, LOOP_N};
+    int row = leaving_row(c);
+    s.store++, s.n = 0;
+    list_grid(&s, grid->tag, grid->size, grid->n);
+    list_leaving(&s, &c->leaving, inner[row], side_of(c, w, row), inner[!row], side_of(c, w, !row), threads_of(c, w), LOOP_COLUMN_TILES);
+    for (int i = 0; i < s.n; i++)
+        *list_add(l, s.opt[i].op, -1) = s.opt[i];
+    l->failed |= s.failed;
+    list_add(l, OPT_OVER, -1);
+}
+
 static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
-    struct place_list l;
+    struct place_list l, behind;
     struct kernel trial = c->s->k;
     const struct product *x = c->x;
-    int tag[LOOPS_MAX], n = 0, number = opt_number(t, x->m.store, x->m.reduce);
-    int64_t size[LOOPS_MAX];
+    struct grid_loops grid = {.n = 0};
+    int number = opt_number(t, x->m.store, x->m.reduce);
     list_begin(&l, t, trial.ast, store);
     for (int i = 0; i < l.nloop; i++)
-        if (x->m.first + i != x->row && x->m.first + i != x->column) {
-            tag[n] = LOOP_GIVEN + i;
-            size[n++] = x->m.store->src[x->m.first + i]->src[0]->vmax;
-        }
-    list_side(&l, c, w, 0, LOOP_GIVEN + c->m - x->m.first);
-    list_side(&l, c, w, 1, LOOP_GIVEN + c->n - x->m.first);
-    if (n == 0 && list_groups(&l, c, w))
-        tag[n] = LOOP_GROUPS, size[n++] = INT64_MAX;
-    tag[n] = LOOP_ROWS, size[n++] = INT64_MAX;
-    tag[n] = LOOP_COLUMNS, size[n++] = INT64_MAX;
-    list_grid(&l, tag, size, n);
+        if (x->m.first + i != x->row && x->m.first + i != x->column)
+            add_grid_loop(&grid, LOOP_GIVEN + i, x->m.store->src[x->m.first + i]->src[0]->vmax);
+    list_blocks(&l, c, w, 0, LOOP_GIVEN + c->m - x->m.first);
+    list_blocks(&l, c, w, 1, LOOP_GIVEN + c->n - x->m.first);
+    if (grid.n == 0 && list_groups(&l, c, w))
+        add_grid_loop(&grid, LOOP_GROUPS, INT64_MAX);
+    add_grid_loop(&grid, LOOP_ROWS, INT64_MAX);
+    add_grid_loop(&grid, LOOP_COLUMNS, INT64_MAX);
+    if (w->through) {
+        list_through(&l, &c->leaving, number, leaving_row(c) ? LOOP_N : LOOP_M, leaving_row(c) ? LOOP_M : LOOP_N);
+        number = c->leaving.of_sum ? 0 : number;
+    }
+    behind = l;
+    list_grid(&l, grid.tag, grid.size, grid.n);
+    list_side(&l, c, w, 0);
+    list_side(&l, c, w, 1);
     for (int i = 0; i < 2; i++)
         if (w->waves[i] > 1)
             list_add(&l, OPT_ITEM, i ? LOOP_COLUMN_ITEMS : LOOP_ROW_ITEMS);
@@ -545,11 +610,13 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         o = add_of_sum(&l, OPT_SWIZZLE, number, 0);
         o->n = copied_row(c, w, i), o->operand = i;
     }
-    list_persist(&l, w, tag, n);
+    list_persist(&l, w, grid.tag, grid.n);
     if (w->by.parts > 1) {
         o = add_of_sum(&l, OPT_PIPELINE, number, 0);
         o->n = w->by.parts, o->how = w->by.how;
     }
+    if (w->through)
+        list_second(&l, behind, &grid, c, w);
     if (l.failed || !grid_apply(t, &trial, &l, (int)threads_of(c, w), 1))
         return false;
     *k = trial;
@@ -562,8 +629,8 @@ static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct 
     struct wave_tile other = *w;
     if (apply_waves(t, k, store, w->of, w))
         return true;
-    other.blocks = 0;
-    if (w->blocks > 0 && apply_waves(t, k, store, w->of, &other))
+    other.blocks = 0, other.through = false;
+    if ((w->through || w->blocks > 0) && apply_waves(t, k, store, w->of, &other))
         return true;
     other.by.how = TRANSFER_ASYNC;
     return w->by.how == TRANSFER_BULK && comes(t, w->of, &other) && apply_waves(t, k, store, w->of, &other);

@@ -3,6 +3,7 @@
 #define TGC_GRID_PRODUCT_H
 
 #include "passes/kernel/grid.h"
+#include "ir/device_ops.h"
 
 /* Rows and columns as loops of the store, by position; the sum's step. */
 struct product {
@@ -25,6 +26,24 @@ double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of);
 int64_t grid_step(int64_t terms, bool alone);
 /* Whether the store's loop may be cut into blocks of a tile. */
 bool product_may_cut(const struct nest *m, const struct uop *r);
+
+/* grid_leave.c: of a product's blocks, the store's loops, by position, of their rows, and of their columns, which are neighbours in memory; how
+ * many of these leave at once through local memory, and what is passed on there: the value, or the sum; bytes of an element that is stored, and
+ * passed on; loads of the value's beside the sum's, and those of them that all rows share. */
+struct leaving { int row, column; int64_t width; bool of_sum; int64_t nbytes, passed_nbytes; int loads, row_loads; };
+/* m, n: the loops. false: neither of them has neighbours in memory, or the device stores no more than a word at once. */
+bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, struct leaving *g);
+/* Bytes of local memory for a block's results; whether a block of so many threads has room, and each of them as many elements. */
+int64_t leaving_nbytes(const struct leaving *g, int64_t rows, int64_t columns);
+bool leaving_fits(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns, int64_t threads);
+/* What a thread issues, in multiply-adds, to store so many elements as the instruction's sums are, and through local memory. exchanged: the
+ * instruction's rows are neighbours in memory. */
+double leaving_direct(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements);
+double leaving_through(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements);
+/* THROUGH, of the store's loops of these tags, of its sum of this number: both move inside of all others. Then the second store's opts, the n
+ * elements of each thread of which are the last loop's; chunks: a tag for what is left of the columns. */
+void list_through(struct place_list *l, const struct leaving *g, int number, int row, int column);
+void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column, int64_t columns, int64_t threads, int chunks);
 
 /* grid_shape.c: a kernel of its own with the product's loops in another form, and the product as it is found there. */
 struct shape { struct kernel k; struct product x; };

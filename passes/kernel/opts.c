@@ -337,6 +337,8 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_INLINE: return apply_inline(w, o);
     case OPT_SHARE: return apply_share(w, o);
     case OPT_PASS: return apply_pass(w, o);
+    case OPT_THROUGH: return apply_through(w, o);
+    case OPT_OVER: return apply_over(w, o);
     case OPT_ALONE: return apply_alone(w, o);
     case OPT_COUNT: break;
     }
@@ -390,13 +392,7 @@ static bool count_items(struct work *w)
 static bool is_fit_for_blocks(struct work *w)
 {
     struct violation found;
-    int64_t nbytes = 0;
-    for (int i = 0; i < w->kernel->nscratch; i++) {
-        const struct buffer *b = w->kernel->scratch[i];
-        if (b->is_local)
-            nbytes = sat_add(nbytes, sat_mul(b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype)));
-    }
-    if (nbytes > device_local_nbytes(w->t))
+    if (kernel_local_nbytes(w->kernel) > device_local_nbytes(w->t))
         return work_refuse(w, mem_printf(w->t, "a block has no more than %lld KB of local memory",
                                          (long long)device_local_nbytes(w->t) >> 10));
     return kernel_check(w->t, w->ast, &found) || work_refuse(w, found.what);

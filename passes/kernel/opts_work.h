@@ -120,6 +120,9 @@ bool apply_exchange(struct work *w, const struct opt *opt);
 bool work_matrices_fit(struct work *w);
 /* opts_keep.c */
 bool apply_keep(struct work *w, const struct opt *opt);
+/* opts_through.c */
+bool apply_through(struct work *w, const struct opt *opt);
+bool apply_over(struct work *w, const struct opt *opt);
 /* fragment.c */
 bool apply_fragment(struct work *w, const struct opt *opt);
 

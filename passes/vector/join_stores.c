@@ -1,9 +1,10 @@
 /* join_stores.c - what a thread stores to neighbours, element by element, is kept in registers, and stored by one
- * transaction.
+ * transaction; what it loads of neighbours meanwhile is loaded so before. From local memory neighbours go as they are.
  *
- *      for e < 2                                for e < 2
- *          y[i*n + 2*j + e] = f(sum[e])             part[e] = f(sum[e])
- *                                               y[i*n + 2*j ..2] = part[0]
+ *      for e < 8                                x'[0] = x[8*j ..8]
+ *          y[i*n + 8*j + e] = f(x[8*j + e])     for e < 8
+ *                                                   part[e] = f(x'[e])
+ *                                               y[i*n + 8*j ..8] = part[0]
  *
  * These are the innermost lanes of a tile, of a fragment's elements above all (ir/matrix.def), as far as they are 4, 8
  * or 16 bytes at a multiple of that, which the offset's form says (index_divisor()). A condition around the store has to
@@ -14,7 +15,7 @@
 #include "passes/target/target.h"
 #include "passes/vector/expand.h"
 
-enum { KINDS_MAX = 8 };
+enum { KINDS_MAX = 8, LOADS_MAX = 8 };
 
 struct joining {
     struct expander *e;
@@ -23,8 +24,10 @@ struct joining {
     bool changed;
 };
 
+/* Neighbours that a turn each of a loop loads, from element `at` on, so many at once. */
+struct row_load { struct uop *load, *at; int64_t n; };
 /* A loop that does nothing but store: what goes where in its first turn, and under which condition. */
-struct row { int begin, end; const struct uop *store; struct uop *at, *guard, *valid; int64_t n; };
+struct row { int begin, end; const struct uop *store; struct uop *at, *guard, *valid; int64_t n; struct row_load load[LOADS_MAX]; int nload; };
 
 /* The only store of the loop at `begin`, and the only condition, around it. */
 static bool find_store(const struct expander *e, struct row *r)
@@ -50,6 +53,47 @@ static bool nbytes_fit(const struct tgc *t, const struct buffer *b, int64_t n)
            !(nbytes & (nbytes - 1)) && device_stores(t, nbytes);
 }
 
+/* Whether the condition is one of those that hold if `all` does. */
+static bool is_implied(const struct uop *condition, const struct uop *all)
+{
+    return condition == all || (all->op == OP_AND && all->dtype == DTYPE_BOOL && (is_implied(condition, all->src[0]) || is_implied(condition, all->src[1])));
+}
+
+/* Of n neighbours, how many one transaction loads, all at multiples of their bytes; fewer than a word has: none. */
+static int64_t at_once(struct tgc *t, const struct buffer *b, const struct uop *at, int64_t n)
+{
+    int64_t most = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(b->dtype);
+    n = n < most ? n : most;
+    while (n > 1 && (index_divisor(t, at) % n || !buffer_is_aligned(t, b, n)))
+        n /= 2;
+    return nbytes_fit(t, b, n) ? n : 0;
+}
+
+/* The loop's loads of neighbours, which nothing but the store's own condition keeps from being loaded. */
+static void find_loads(const struct expander *e, struct row *r)
+{
+    struct tgc *t = e->t;
+    struct uop *lane = e->in[r->begin];
+    for (int i = r->begin + 1; i < r->end && r->nload < LOADS_MAX; i++) {
+        struct uop *u = e->in[i];
+        const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
+        int64_t stride;
+        if (!b || b->is_register || (b->kind == BUFFER_SCRATCH && !b->is_local) || u->lanes != 1 ||
+            (u->nsrc > 2 && !(r->guard && is_implied(u->src[2], r->guard->src[0]))) || !index_stride(t, u->src[1], lane, &stride) || stride != 1)
+            continue;
+        struct row_load of = {u, sym_sub(t, u->src[1], lane), 0};
+        if ((of.n = at_once(t, b, of.at, r->n)))
+            r->load[r->nload++] = of;
+    }
+}
+
+/* Whether the loop moves neighbours of local memory, and computes nothing of them. */
+static bool is_move(const struct row *r)
+{
+    return r->nload == 1 && r->store->src[2] == r->load[0].load && uop_buffer_of(r->load[0].load->src[0])->is_local &&
+           r->load[0].load->dtype == uop_buffer_of(r->store->src[0])->dtype && r->load[0].n == r->n;
+}
+
 static bool find_row(const struct expander *e, int at, struct row *r)
 {
     struct tgc *t = e->t;
@@ -65,44 +109,107 @@ static bool find_row(const struct expander *e, int at, struct row *r)
         return false;
     r->at = sym_sub(t, r->store->src[1], lane);
     r->valid = r->guard ? condition_of_first(t, r->guard->src[0], lane, r->n) : NULL;
-    return (!r->guard || r->valid) && index_divisor(t, r->at) % r->n == 0 && buffer_is_aligned(t, b, r->n);
+    if ((r->guard && !r->valid) || index_divisor(t, r->at) % r->n || !buffer_is_aligned(t, b, r->n))
+        return false;
+    find_loads(e, r);
+    return true;
 }
 
-/* The thread's own n elements of the buffer's dtype; NULL: there are as many kinds of them as may be. */
-static struct uop *part_of(struct joining *m, const struct buffer *b, int64_t n)
+/* The thread's own n elements of this dtype: number `number` of such in a row; NULL: there are as many kinds of them as may be. */
+static struct uop *part_of(struct joining *m, enum dtype d, int64_t n, int number)
 {
     for (int i = 0; i < m->npart; i++) {
         const struct buffer *part = uop_buffer_of(m->part[i]);
-        if (part->dtype == b->dtype && part->dim[0]->arg.i == n)
+        if (part->dtype == d && part->dim[0]->arg.i == n && number-- == 0)
             return m->part[i];
     }
     if (m->npart == KINDS_MAX)
         return NULL;
-    struct buffer *part = kernel_new_scratch(m->e->t, m->k, b->dtype, n);
+    struct buffer *part = kernel_new_scratch(m->e->t, m->k, d, n);
     part->is_register = part->is_own = true;
-    part->nbytes = (size_t)n * dtype_nbytes(b->dtype);
+    part->nbytes = (size_t)n * dtype_nbytes(d);
     return m->part[m->npart++] = uop_buffer(m->e->t, part);
 }
 
-static void put_row(struct joining *m, const struct row *r, struct uop *part)
+/* The row's n-th part of a dtype, of those that its store and its loads before number `load` take none of. */
+static struct uop *next_part(struct joining *m, const struct row *r, enum dtype d, int load)
+{
+    int number = load >= 0 && uop_buffer_of(r->store->src[0])->dtype == d;
+    for (int i = 0; i < load; i++)
+        number += r->load[i].load->dtype == d;
+    return part_of(m, d, r->n, number);
+}
+
+static void put(struct joining *m, struct uop *to, struct uop *at, struct uop *from, struct uop *first, int64_t n)
+{
+    struct uop *src[4] = {to, at, from, first};
+    expand_need(m->e, at);
+    expand_need(m->e, first);
+    expand_copy(m->e, uop_intern(m->e->t, OP_PUT, DTYPE_VOID, src, 4, (union arg){.i = n}));
+}
+
+/* What the loop loads of neighbours, to registers. */
+static void get_loads(struct joining *m, struct row *r, struct uop_map *now)
+{
+    struct tgc *t = m->e->t;
+    for (int i = 0; i < r->nload; i++) {
+        struct uop *load = r->load[i].load, *part = next_part(m, r, load->dtype, i), *src[2] = {part, m->e->in[r->begin]};
+        for (int64_t k = 0; k < r->n && part; k += r->load[i].n)
+            put(m, part, uop_int(t, k), load->src[0], sym_addi(t, r->load[i].at, k), r->load[i].n);
+        if (part)
+            map_set(now, load, uop_intern(t, OP_LOAD, load->dtype, src, 2, (union arg){0}));
+    }
+}
+
+/* u with operands as they are now. */
+static struct uop *with_operands(struct tgc *t, struct uop *u, struct uop_map *now)
+{
+    struct uop **src = scratch_array(t, (size_t)u->nsrc + 1, sizeof *src), *by = map_get(now, u);
+    bool changed = false;
+    for (int k = 0; k < u->nsrc && !by; k++) {
+        src[k] = map_get(now, u->src[k]);
+        changed |= src[k] != NULL;
+        src[k] = src[k] ? src[k] : u->src[k];
+    }
+    if (changed) {
+        by = uop_intern(t, u->op, u->dtype, src, u->nsrc, u->arg);
+        uop_set_origin(t, by, u);
+        map_set(now, u, by);
+    }
+    return by ? by : u;
+}
+
+/* The loop, whose store is to registers. */
+static void put_loop(struct joining *m, struct row *r, struct uop *part)
 {
     struct expander *e = m->e;
-    struct uop *guard = NULL, *src[4] = {part, e->in[r->begin], r->store->src[2]};
+    struct uop_map now = {.t = e->t, .scratch = true};
+    get_loads(m, r, &now);
+    for (int i = r->begin; i <= r->end; i++) {
+        struct uop *u = e->in[i], *src[3] = {part, e->in[r->begin], with_operands(e->t, r->store->src[2], &now)};
+        if (u == r->store)
+            expand_copy(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3, (union arg){0}));
+        else if (u != r->guard && u->op != OP_ENDGUARD)
+            expand_copy(e, with_operands(e->t, u, &now));
+    }
+}
+
+static void put_row(struct joining *m, struct row *r, struct uop *part)
+{
+    struct expander *e = m->e;
+    struct uop *guard = NULL;
     expand_need(e, r->at);
     if (r->guard) {
         expand_need(e, r->valid);
         guard = uop_intern(e->t, OP_GUARD, r->guard->dtype, &r->valid, 1, r->guard->arg);
         expand_copy(e, guard);
     }
-    for (int i = r->begin; i <= r->end; i++) {
-        struct uop *u = e->in[i];
-        if (u == r->store)
-            expand_copy(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3, (union arg){0}));
-        else if (u != r->guard && u->op != OP_ENDGUARD)
-            expand_copy(e, u);
+    if (is_move(r)) {
+        put(m, r->store->src[0], r->at, r->load[0].load->src[0], r->load[0].at, r->n);
+    } else {
+        put_loop(m, r, part);
+        put(m, r->store->src[0], r->at, part, uop_int(e->t, 0), r->n);
     }
-    struct uop *put[4] = {r->store->src[0], r->at, part, uop_int(e->t, 0)};
-    expand_copy(e, uop_intern(e->t, OP_PUT, DTYPE_VOID, put, 4, (union arg){.i = r->n}));
     if (guard)
         expand_copy(e, uop_intern(e->t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
     m->changed = true;
@@ -117,7 +224,7 @@ static void join_program(struct tgc *t, struct kernel *k, struct uop ***linear, 
     struct joining m = {.e = e, .k = k};
     for (int i = 0; i < e->nin; i++) {
         struct row r;
-        struct uop *part = find_row(e, i, &r) ? part_of(&m, uop_buffer_of(r.store->src[0]), r.n) : NULL;
+        struct uop *part = find_row(e, i, &r) ? next_part(&m, &r, uop_buffer_of(r.store->src[0])->dtype, -1) : NULL;
         if (part) {
             put_row(&m, &r, part);
             i = r.end;

@@ -1,0 +1,136 @@
+/* grid_leave.c - how a block's results leave it: as its threads have them, or through local memory (opts THROUGH and
+ * OVER), from where neighbours are stored together.
+ *
+ *      a wave's sums, of halves      row 0:  0 0 1 1 2 2 3 3       8 rows of 16 bytes, by each store of two
+ *                                    row 1:  4 4 5 5 6 6 7 7
+ *      through local memory          row 0:  0 0 0 0 0 0 0 0 1 1 1 1 1 1 1 1 2 ...       512 bytes, by one of eight
+ *
+ * What is passed on is the value, if nothing else is loaded for it; else the sum, rounded as it is at first, and
+ * operands of the rest (a bias, a residual) are loaded by the threads that store, neighbours together, too.
+ *
+ * The model: a unit serves as many words of a wave in a cycle as lie in one line of memory, so a store takes as many
+ * cycles as it has words, or lines. Nothing of the block's hides them, as its products are done.
+ */
+#include "passes/analysis/copied.h"
+#include "passes/kernel/grid_product.h"
+#include "passes/target/target.h"
+#include "ir/device_ops.h"
+
+enum { PAD_NBYTES = 16, WORD_NBYTES = 4 };
+
+/* Elements of the loop that are stored at once: they are neighbours, at a multiple of their bytes, and all or none are stored. */
+static int64_t width_of(struct tgc *t, const struct uop *store, struct uop *column)
+{
+    const struct buffer *b = uop_buffer_of(store->src[0]);
+    int64_t nbytes = (int64_t)dtype_nbytes(b->dtype), width = COPY_NBYTES_MOST / nbytes;
+    struct uop *rest = sym_sub(t, store->src[1], column), *valid = store_first_range(store) == 4 ? store->src[3] : NULL;
+    while (width > 1 && (!device_stores(t, width * nbytes) || range_fixed_size(column) % width || index_divisor(t, rest) % width ||
+                         !buffer_is_aligned(t, b, width) || (valid && !condition_of_first(t, valid, column, width))))
+        width /= 2;
+    return width;
+}
+
+/* The store's loads but those of the sum. */
+static void count_loads(struct tgc *t, const struct product *x, struct leaving *g)
+{
+    int n;
+    struct uop **order = nest_order(t, uop_substitute(t, x->m.store->src[2], x->m.reduce, uop_consti(t, x->m.reduce->dtype, 0)), &n);
+    for (int i = 0; i < n; i++) {
+        if (order[i]->op != OP_LOAD || !uop_depends_on(t, order[i], x->m.store->src[g->column]))
+            continue;
+        g->row_loads += !uop_depends_on(t, order[i], x->m.store->src[g->row]);
+        g->loads += uop_depends_on(t, order[i], x->m.store->src[g->row]);
+    }
+}
+
+bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, struct leaving *g)
+{
+    const struct uop *store = x->m.store;
+    const struct buffer *b = uop_buffer_of(store->src[0]);
+    int64_t stride;
+    *g = (struct leaving){.row = m, .column = n};
+    if (index_stride(t, store->src[1], store->src[m], &stride) && stride == 1)
+        g->row = n, g->column = m;
+    else if (!index_stride(t, store->src[1], store->src[n], &stride) || stride != 1)
+        return false;
+    if (dtype_bits(b->dtype) != 8 * (int)dtype_nbytes(b->dtype) || !device_stores(t, COPY_NBYTES_MOST))
+        return false;
+    g->width = width_of(t, store, store->src[g->column]);
+    g->nbytes = (int64_t)dtype_nbytes(b->dtype);
+    count_loads(t, x, g);
+    g->of_sum = g->loads + g->row_loads > 0;
+    g->passed_nbytes = g->of_sum ? (int64_t)dtype_nbytes(x->m.reduce->dtype) : g->nbytes;
+    return true;
+}
+
+static int64_t pad_of(const struct leaving *g) { return PAD_NBYTES / g->passed_nbytes; }
+
+int64_t leaving_nbytes(const struct leaving *g, int64_t rows, int64_t columns) { return rows * (columns + pad_of(g)) * g->passed_nbytes; }
+
+bool leaving_fits(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns, int64_t threads)
+{
+    return g->width > 0 && rows * columns % (threads * g->width) == 0 && columns % g->width == 0 &&
+           leaving_nbytes(g, rows, columns) <= device_local_nbytes(t);
+}
+
+/* Of a wave's sums: the lines that one store of them touches, and how many neighbours are one thread's. */
+static void shape_of(const struct matrix_row *row, enum matrix_coordinate column, double *lines, double *neighbours)
+{
+    struct matrix_bit bit[MATRIX_BITS_MAX];
+    int n = matrix_bits(row, MATRIX_SUM, true, bit);
+    *lines = *neighbours = 1;
+    for (int i = 0; i < n && i < 5; i++)                     /* of a group of waves each stores its own */
+        *lines *= bit[i].of != column ? 2 : 1;
+    n = matrix_bits(row, MATRIX_SUM, false, bit);
+    for (int i = 0; i < n && bit[i].of == column && bit[i].bit == i; i++)
+        *neighbours *= 2;
+}
+
+/* Cycles of words that lie in so many lines, in multiply-adds of a thread. */
+static double access(const struct tgc *t, double words, double lines) { return cost_grid_load(t->device) * (words > lines ? words : lines); }
+
+double leaving_direct(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements)
+{
+    double lines, neighbours, width = (double)g->width, words;
+    shape_of(row, exchanged ? MATRIX_M : MATRIX_N, &lines, &neighbours);
+    width = width < neighbours ? width : neighbours;
+    words = width * (double)g->nbytes / WORD_NBYTES;
+    return elements / width * access(t, words, lines) + elements * (g->loads * access(t, 1, lines) + g->row_loads * access(t, 1, 1));
+}
+
+double leaving_through(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements)
+{
+    double lines, neighbours, width = (double)g->width, words = width * (double)g->nbytes / WORD_NBYTES, local = cost_grid_local(t->device);
+    shape_of(row, exchanged ? MATRIX_M : MATRIX_N, &lines, &neighbours);
+    double passed = neighbours * (double)g->passed_nbytes / WORD_NBYTES, read = width * (double)g->passed_nbytes / WORD_NBYTES;
+    passed = passed > 1 ? passed : 1;
+    return elements / neighbours * local * passed + RATIO_GRID_BARRIER +
+           elements / width * (local * (read > 1 ? read : 1) + (1 + g->loads + g->row_loads) * access(t, words, 1));
+}
+
+/* ------------------------------------------------------------------------------------- the opts */
+
+void list_through(struct place_list *l, const struct leaving *g, int number, int row, int column)
+{
+    struct opt *o = list_add(l, OPT_THROUGH, row);
+    int n = 0;
+    o->of = g->of_sum ? OF_SUM : OF_STORE, o->number = g->of_sum ? number : 0;
+    o->to = list_position(l, column), o->n = pad_of(g);
+    for (int i = 0; i < l->nloop; i++)
+        if (l->loop[i] != row && l->loop[i] != column)
+            l->loop[n++] = l->loop[i];
+    l->loop[n++] = row;
+    l->loop[n++] = column;
+}
+
+void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column, int64_t columns, int64_t threads, int chunks)
+{
+    int64_t n = columns / g->width, items = n < threads ? n : threads;
+    list_divide(l, column, columns, g->width, chunks);
+    list_lanes(l, column, g->width, true);
+    if (g->width == 1)
+        chunks = column;
+    list_take(l, n, true, items, chunks, OPT_ITEM);
+    if (items < threads)
+        list_take(l, rows, true, threads / items, row, OPT_ITEM);
+}

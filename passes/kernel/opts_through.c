@@ -1,0 +1,194 @@
+/* opts_through.c - THROUGH: what a block stores goes through local memory, so that neighbours leave together. OVER: it
+ * lies there where the block's copies were.
+ *
+ *      through 0.sum0 axis=1 to=3 n=8
+ *
+ *      for q, i < 64, r, j < 64                for q, r (bands)
+ *        y[..] = f(sum, bias[64*r + j])          for i < 64, j < 64    tile[72*i + j] = sum
+ *                                                for i < 64, j < 64    y[..] = f(tile[72*i + j], bias[64*r + j])
+ *
+ * The loops `axis` and `to` are a block's rows and columns; n: by how many elements the tile's rows are longer than
+ * columns, so that threads that store rows of a fragment meet in no bank. Of a store the whole value is passed on, of its
+ * sum that, rounded as it is before anything else is done with it; what is left is computed, and its operands are loaded, where
+ * neighbours leave. Both parts get opts of their own behind this: the first one's sum may be an instruction's for matrices, the
+ * second one's threads store vectors.
+ *
+ * The memory of copies is free when the last of them has been read, behind a barrier that linear_order.c places; with
+ * OVER the tile begins where they do. Copies that come while the tile leaves would meet it: no loop stands around both.
+ */
+#include "passes/kernel/opts_work.h"
+
+enum { PAD_MOST = 64 };
+
+/* The store's parts: its loops but two as bands, and these two. */
+struct through { struct uop *store, *row, *column, *band[RANGES_MAX]; int nband; struct uop_map as_band; };
+
+static bool is_free_loop(const struct uop *r)
+{
+    return RANGE_AXIS(r->arg.i) == AXIS_LOOP && RANGE_WORKER(r->arg.i) == WORKER_EACH;
+}
+
+static bool find_loops(struct work *w, const struct opt *opt, struct through *x)
+{
+    struct tgc *t = w->t;
+    int first = store_first_range(x->store), n = x->store->nsrc - first;
+    if (opt->axis < 0 || opt->to < 0 || opt->axis >= n || opt->to >= n || opt->axis == opt->to || n > RANGES_MAX - 4)
+        return work_refuse(w, "the store has no two such loops");
+    x->row = x->store->src[first + opt->axis];
+    x->column = x->store->src[first + opt->to];
+    for (int i = first; i < x->store->nsrc; i++) {
+        struct uop *r = x->store->src[i];
+        if (!is_free_loop(r))
+            return work_refuse(w, "a loop of the store is a lane, a band or of threads already");
+        if (r == x->row || r == x->column) {
+            if (range_fixed_size(r) < 1)
+                return work_refuse(w, "only the run knows how many rows or columns a block has");
+            continue;
+        }
+        struct uop *band = uop_axis(t, r->src[0], AXIS_BAND, WORKER_EACH);
+        work_name_like(t, band, r);
+        map_set(&x->as_band, r, band);
+        x->band[x->nband++] = band;
+    }
+    for (int i = first; i < x->store->nsrc; i++)
+        for (int k = first; k < x->store->nsrc; k++)
+            if (uop_depends_on(t, x->store->src[i]->src[0], x->store->src[k]))
+                return work_refuse(w, "a loop is as long as another one says");
+    return true;
+}
+
+/* The only uop that takes u in the value; NULL: there are several, or it is the value itself. */
+static struct uop *only_user(struct tgc *t, struct uop *value, const struct uop *u)
+{
+    int n;
+    struct uop *user = NULL, **order = uop_toposort(t, &value, 1, &n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < order[i]->nsrc; k++)
+            if (order[i]->src[k] == u) {
+                if (user && user != order[i])
+                    return NULL;
+                user = order[i];
+            }
+    return user;
+}
+
+/* The sum as it is passed on: cast where that is less, if nothing else is done with it before. */
+static struct uop *rounded(struct tgc *t, struct uop *value, struct uop *sum)
+{
+    struct uop *best = sum;
+    for (struct uop *u = only_user(t, value, sum); u && u->op == OP_CAST; u = only_user(t, value, u))
+        if (dtype_nbytes(u->dtype) < dtype_nbytes(best->dtype))
+            best = u;
+    return best;
+}
+
+static bool has_sums(struct tgc *t, struct uop *value)
+{
+    int n;
+    bool any = false;
+    struct uop **order = uop_toposort(t, &value, 1, &n);
+    for (int i = 0; i < n; i++)
+        any |= order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE;
+    return any;
+}
+
+/* What the store passes on. */
+static struct uop *find_passed(struct work *w, const struct opt *opt, struct uop *store)
+{
+    struct uop *value = store->src[2], *sum = value;
+    if (opt->of == OF_SUM && !(sum = work_find(w, store, OP_REDUCE, opt->number))) {
+        work_refuse(w, "the store has no such sum");
+        return NULL;
+    }
+    struct uop *passed = opt->of == OF_SUM ? rounded(w->t, value, sum) : value;
+    int nbits = dtype_bits(passed->dtype);
+    if (passed->op == OP_CONST || nbits != 8 * (int)dtype_nbytes(passed->dtype)) {
+        work_refuse(w, "what is passed on are no elements of memory");
+        return NULL;
+    }
+    return passed;
+}
+
+static struct uop *store_of(struct tgc *t, const struct through *x, struct uop *const *value, int nvalue, struct uop *row, struct uop *column)
+{
+    struct uop *src[RANGES_MAX + 8];
+    int n = 0;
+    for (int i = 0; i < nvalue; i++)
+        src[n++] = value[i];
+    for (int i = 0; i < x->nband; i++)
+        src[n++] = x->band[i];
+    if (row->op == OP_RANGE)
+        src[n++] = row;
+    if (column->op == OP_RANGE)
+        src[n++] = column;
+    return uop_intern(t, OP_STORE, x->store->dtype, src, n, (union arg){0});
+}
+
+bool apply_through(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    work_close(w);
+    struct through x = {.store = w->ast->src[opt->store], .as_band = {.t = t, .scratch = true}};
+    if (opt->of == OF_STAGE || w->ast->nsrc != 1)
+        return work_refuse(w, "the kernel's only store, or its sum, goes through local memory");
+    if (!find_loops(w, opt, &x))
+        return false;
+    int64_t rows = range_fixed_size(x.row), columns = range_fixed_size(x.column), width = sat_add(columns, opt->n), nelem = sat_mul(rows, width);
+    if (opt->n < 0 || opt->n > PAD_MOST || nelem > INT32_MAX)
+        return work_refuse(w, "rows of the tile are longer by 0 to 64 elements");
+    struct uop *passed = find_passed(w, opt, x.store);
+    if (!passed)
+        return false;
+    struct uop *memory = uop_buffer(t, work_new_memory(w, passed->dtype, nelem, SPACE_LOCAL)),
+               *row = work_new_range(t, rows, AXIS_LOOP), *column = work_new_range(t, columns, AXIS_LOOP);
+    work_name_like(t, row, x.row);
+    work_name_like(t, column, x.column);
+    struct uop *tile[3] = {memory, sym_add(t, sym_muli(t, x.row, width), x.column), uop_substitute_all(t, passed, &x.as_band)};
+    struct uop *read[2] = {memory, sym_add(t, sym_muli(t, row, width), column)};
+    struct uop *load = uop_intern(t, OP_LOAD, passed->dtype, read, 2, (union arg){0});
+    struct uop *src[4], *part[2];
+    int nvalue = store_first_range(x.store);
+    map_set(&x.as_band, x.row, row);
+    map_set(&x.as_band, x.column, column);
+    for (int i = 0; i < nvalue; i++)
+        src[i] = i ? uop_substitute_all(t, i == 2 ? uop_substitute(t, x.store->src[2], passed, load) : x.store->src[i], &x.as_band) : x.store->src[0];
+    if (has_sums(t, src[2]))
+        return work_refuse(w, "what is left to compute has other sums");
+    part[0] = store_of(t, &x, tile, 3, x.row, x.column);
+    part[1] = store_of(t, &x, src, nvalue, row, column);
+    work_put_stores(w, opt->store, part, 2);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------ over */
+
+bool apply_over(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    struct uop_map by = {.t = t, .scratch = true};
+    int n, copies = 0;
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store], *memory = store->src[0], **order;
+    const struct buffer *was = uop_buffer_of(memory);
+    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL || was->is_over)
+        return work_refuse(w, "the store passes nothing on in local memory of its own");
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
+            return work_refuse(w, "copies of the next turn of a loop would come while the tile leaves");
+    for (int i = 0; i < w->ast->nsrc; i++) {
+        order = uop_toposort(t, &w->ast->src[i], 1, &n);
+        for (int k = 0; k < n; k++) {
+            bool stage = order[k]->op == OP_STAGE && buffer_space(order[k]->arg.p) == SPACE_LOCAL;
+            copies += stage && i == opt->store;
+            if ((stage && i != opt->store) || (order[k]->op == OP_BUFFER && order[k] != memory && buffer_space(order[k]->arg.p) == SPACE_LOCAL))
+                return work_refuse(w, "other stores have local memory, too");
+        }
+    }
+    if (!copies)
+        return work_refuse(w, "the store has no copies in local memory");
+    struct buffer *b = work_new_memory(w, was->dtype, was->dim[0]->arg.i, SPACE_LOCAL);
+    b->is_over = true;
+    map_set(&by, memory, uop_buffer(t, b));
+    w->ast = uop_substitute_all(t, w->ast, &by);
+    return true;
+}
