@@ -83,6 +83,10 @@ PRODUCER = "producer 0.sum0 n=128\n"
 # Two groups of four warps, one below the other, which take registers of the producers'.
 GROUPS = PANELS.replace("cover 0 axis=0 n=64\n", "cover 0 axis=0 n=128\ndivide 0 axis=1 n=64\n").replace("axis=2", "axis=3").replace(
     "grid 0 axis=3\n", "grid 0 axis=3\nitem 0 axis=1\n").replace("axis=1 to=3 by", "axis=2 to=4 by")
+# Clusters of two blocks of rows go through places together.
+PAIRS = PANELS.replace("cover 0 axis=2 n=64\ngrid 0 axis=0\ngrid 0 axis=2\n",
+                       "divide 0 axis=0 n=2\ncover 0 axis=3 n=64\norder 0 axis=3 to=1\ngrid 0 axis=0\ngrid 0 axis=1\ngrid 0 axis=2\n").replace(
+    "axis=1 to=3 by", "axis=3 to=4 by") + PERSIST.format(axis=1, n=4)
 SIZES = [(200, 136, 152), (65, 40, 264), (130, 72, 136), (96, 40, 1032)]
 
 
@@ -139,6 +143,16 @@ def through_places(device, folder, m, n, k, blocks, parts, opts, how):
     build(folder)
     with device.watch("arch=90"):
         run(device, folder, m, n, k)
+        gc.collect()
+
+
+def pairs_through_places(device, folder, more):
+    """What a cluster's blocks read of each of their places, they copy together."""
+    text = emit(folder, 256, 136, 264, 3, opts=PAIRS, more="cluster 0.sum0 axis=1 n=2\n" + more)
+    expect("__cluster_dims__(2, 1, 1)" in text and "bulk_copy_part<2, 1, 32, 4096>(" in text and "{2, 4, 1}" in (folder / "net.c").read_text(), text)
+    build(folder)
+    with device.watch("arch=90"):
+        run(device, folder, 256, 136, 264)
         gc.collect()
 
 
@@ -301,6 +315,8 @@ def main():
     suite.add("product in panels, 256 columns by terms", gemm, device, scratch / "wide", 70, 264, 136, 2, WIDE, "", BY_TERMS)
     for number, (blocks, parts, opts, how) in enumerate(PLACES):
         suite.add(f"{blocks} blocks, {parts} parts, {how}{', panels' if opts == PANELS else ''}", through_places, device, scratch / f"places{number}", 200, 136, 264, blocks, parts, opts, how)
+    for name, more in (("", ""), (" with a producer", PRODUCER)):
+        suite.add(f"clusters that go through places{name}", pairs_through_places, device, scratch / f"pairs{len(more)}", more)
     for arch in DEVICES:
         suite.add(f"ptxas: {arch}", assembled, scratch / f"ptx-{arch}", arch)
     suite.add("ptxas: panels", assembled, scratch / "ptx-panels", "sm_90a", PANELS)
