@@ -81,6 +81,8 @@ bool grid_attention(struct tgc *t, struct kernel *k);
 bool grid_slices(struct tgc *t, struct kernel *k, int store);
 /* grid_rows.c: rows by blocks whose threads share sums. */
 bool grid_rows(struct tgc *t, struct kernel *k, int store);
+/* Threads of a row's block: as many as a row of so many turns has work for, in waves, and no more than fill the device. */
+int grid_row_threads(const struct device_row *d, double rows, double turns);
 /* Stages of rows are shared in local memory; those without a sum in them are computed where they are read. Before opts
  * of loops. */
 void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store);

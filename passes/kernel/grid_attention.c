@@ -31,6 +31,15 @@ struct shape {
     int64_t nelem;               /* of local memory */
     double ns;
 };
+static int count_loads(struct tgc *t, struct uop *value)
+{
+    int n, count = 0;
+    struct uop **order = uop_toposort(t, &value, 1, &n);
+    for (int i = 0; i < n; i++)
+        count += order[i]->op == OP_LOAD;
+    return count;
+}
+
 static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *x)
 {
     struct online o = {.t = t, .store = online_without_conditions(t, k->ast->src[0])};
@@ -49,6 +58,7 @@ static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *
         *of = sat_mul(*of, r->src[0]->vmax);
         x->inner = of == &x->columns ? r->src[0]->vmax : x->inner;
     }
+    x->masks = count_loads(t, o.scores->src[0]) - count_loads(t, o.dot);
     return true;
 }
 
@@ -111,6 +121,12 @@ static int64_t local_nelem(const struct shape *s, const struct attention *x)
            s->product.step * (s->product.column_items * s->product.column_lanes + 1);
 }
 
+double attention_nbytes(const struct attention *x)
+{
+    double width = (double)(x->features + x->columns);
+    return (double)dtype_nbytes(x->factor) * (double)x->heads * (double)(x->keys + x->queries) * width;
+}
+
 static double shape_ns(const struct device_row *d, const struct shape *s, const struct attention *x)
 {
     double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows), passes = (double)(x->columns / x->inner),
@@ -122,21 +138,21 @@ static double shape_ns(const struct device_row *d, const struct shape *s, const 
     double steps = steps_of(&s->scores, x->features) + passes * steps_of(&s->product, s->of.keys);
     struct grid_work work = {
         .blocks = tiles, .threads = threads, .issued = turns * issued, .steps = turns * steps, .local_nbytes = 4 * (double)s->nelem,
-        .cache_nbytes = 4 * tiles * turns * s->of.keys * (double)(x->features + x->columns),
+        .cache_nbytes = (double)dtype_nbytes(x->factor) * tiles * turns * s->of.keys * (double)(x->features + x->columns), .memory_nbytes = attention_nbytes(x),
     };
     return cost_of_grid(d, &work, NULL);
 }
 
-/* A block of one wave for each query, whose threads share its keys, and load all factors from memory; 0: two
- * rows of scores, and what their sums need, do not fit. */
+/* A block for each query, whose threads share its keys, and load all factors from memory; 0: two rows of scores, and what
+ * their sums need, do not fit. */
 static double rows_ns(const struct device_row *d, const struct attention *x)
 {
-    double blocks = (double)x->heads * (double)x->queries, keys = (double)x->keys / d->wave;
-    double factors = (double)(x->features + x->columns);
+    double blocks = (double)x->heads * (double)x->queries, threads = grid_row_threads(d, blocks, (double)x->keys);
+    double factors = (double)(x->features + x->columns), keys = (double)x->keys / threads;
     struct grid_work work = {
-        .blocks = blocks, .threads = d->wave,
+        .blocks = blocks, .threads = threads,
         .issued = keys * (factors * (1 + 2 * cost_grid_load(d)) + ATTENTION_EXPONENTIAL + 2) + ROW_STORES * (RATIO_GRID_BARRIER / 2 + d->wave),
-        .cache_nbytes = 4 * blocks * (double)x->keys * factors,
+        .cache_nbytes = (double)dtype_nbytes(x->factor) * blocks * (double)x->keys * factors, .memory_nbytes = attention_nbytes(x),
     };
     if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > x->local_nbytes)
         return 0;

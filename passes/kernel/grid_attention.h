@@ -7,12 +7,14 @@
 
 /* Sizes, at their upper bounds; columns of the result for each query, of its innermost loop and in all; what the queries
  * are rounded to. */
-/* local_nbytes: what a block may have of all machines that are asked for */
-struct attention { int64_t heads, queries, keys, features, inner, columns, local_nbytes; enum dtype factor; };
+/* local_nbytes: what a block may have of all machines that are asked for; masks: values that are loaded for each score */
+struct attention { int64_t heads, queries, keys, features, inner, columns, local_nbytes; enum dtype factor; int masks; };
 
 /* An exponential, in multiply-adds of a thread. */
 enum { ATTENTION_EXPONENTIAL = 12 };
 
+/* Of queries, keys, values and results, each once. */
+double attention_nbytes(const struct attention *x);
 /* How many of its first loops all stores are in: bands. */
 int attention_common(const struct uop *ast);
 int attention_bands(const struct uop *store);

@@ -22,7 +22,7 @@
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, PAD_NBYTES = 16, WAVES = 4, REGISTERS_MOST = 240, REGISTERS_BESIDE = 40 };
+enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, PAD_NBYTES = 16, WAVES = 4, REGISTERS_BESIDE = 40 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 enum { SCORES, RESULTS, PRODUCTS };
 
@@ -73,36 +73,36 @@ static int64_t local_nbytes(const struct tiling *s)
     return (rows * f + weights + s->parts * s->keys * (f + c)) * factor_nbytes(s);
 }
 
-/* How many elements come at once asynchronously, if keys and values lie as widely: shares of a block are whole vectors. Threads' own
- * loads are element by element. */
+/* How many elements come at once, if keys and values lie as widely: shares of a block are whole vectors. */
 static int64_t width_of(const struct tiling *s)
 {
-    int64_t width = s->parts > 1 ? COPY_NBYTES_MOST / factor_nbytes(s) : 1;
+    int64_t width = COPY_NBYTES_MOST / factor_nbytes(s);
     while (width > 1 && (s->keys * features_of(s) % (threads_of(s) * width) || s->keys * columns_of(s) % (threads_of(s) * width)))
         width /= 2;
     return width;
 }
 
-/* Scores, results and parts of the sum, and the tiles of a product. */
+/* Scores and what is loaded for each of them, results and parts of the sum, and the tiles of a product. */
 static int64_t registers_of(const struct tiling *s)
 {
     int64_t n = s->row->size[MATRIX_N], sums = s->tiles * words_of(s, MATRIX_SUM), weights = s->panels ? s->keys / s->row->size[MATRIX_K] : 1;
-    return sums * (s->keys / n + columns_of(s) / n + 1) + s->tiles * weights * words_of(s, MATRIX_A) + (s->panels ? 0 : words_of(s, MATRIX_B));
+    return sums * ((1 + s->x->masks) * s->keys / n + columns_of(s) / n + 1) + s->tiles * weights * words_of(s, MATRIX_A) + (s->panels ? 0 : words_of(s, MATRIX_B));
 }
 
-/* Whether so many registers hold what a thread has: where the compiler has to load fragments early, more than these. */
-static bool registers_fit(const struct tiling *s, int64_t own)
+/* What registers_of() may be: where compilers have to load fragments early, they take two thirds as many registers again; and more of
+ * them where threads load what is copied and store weights to local memory, so that a small block's threads, which have more, gain less. */
+static int64_t most_registers(const struct device_row *d, const struct tiling *s)
 {
-    return s->panels ? registers_of(s) + REGISTERS_BESIDE <= own : 5 * registers_of(s) <= 3 * own;
+    int64_t own = device_registers(d, threads_of(s)), few = 3 * own / 8, usual = 3 * (int64_t)d->registers / 5;
+    if (s->panels)
+        return own - REGISTERS_BESIDE;
+    return s->parts > 1 && is_direct(s) ? 3 * own / 5 : few > usual ? few : usual;
 }
 
 static bool fits(const struct tgc *t, const struct tiling *s)
 {
     const struct device_row *d = t->device;
     const int *size = s->row->size;
-    /* a small block's threads have more; what comes asynchronously needs none of them */
-    int64_t own = s->parts > 1 && is_direct(s) ? d->registers * d->group / threads_of(s) : d->registers;
-    own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
     int64_t threads = threads_of(s), most = d->group < THREADS_MOST ? d->group : THREADS_MOST,
             nbytes = s->width * factor_nbytes(s);
     if (s->panels && (!is_direct(s) || s->tiles > 1 || s->waves % WAVES || s->keys % s->by[SCORES].row->size[MATRIX_N]))
@@ -110,7 +110,7 @@ static bool fits(const struct tgc *t, const struct tiling *s)
     return threads <= most && threads > 1 && rows_of(s) < 2 * whole(s->x->queries, size[MATRIX_M]) && s->keys < 2 * whole(s->x->keys, size[MATRIX_K]) &&
            s->keys % size[MATRIX_K] == 0 && s->keys % size[MATRIX_N] == 0 && s->keys * features_of(s) % threads == 0 &&
            s->keys * columns_of(s) % threads == 0 && (s->parts == 1 || (s->keys < s->x->keys && device_copies(t, nbytes))) &&
-           registers_fit(s, own) && local_nbytes(s) <= s->x->local_nbytes;
+           registers_of(s) <= most_registers(d, s) && local_nbytes(s) <= s->x->local_nbytes;
 }
 
 /* What a thread issues for a block of keys, in multiply-adds. */
@@ -150,7 +150,7 @@ static double tiling_ns(const struct tgc *t, const struct tiling *s)
         .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns, .ahead = (int)s->parts - 1,
         .issued = turns * issued(t, s), .matrix_ns = turns * (product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS)),
         .local_nbytes = (double)local_nbytes(s), .registers = is_direct(s) ? (double)(registers_of(s) + REGISTERS_BESIDE) : 0,
-        .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s),
+        .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s), .memory_nbytes = attention_nbytes(s->x),
     };
     return cost_of_grid(t->device, &work, NULL);
 }

@@ -91,16 +91,20 @@ static bool spreads_columns(struct tgc *t, const struct rows *x, int threads)
            2 * grid_row_turns(t, x->store, r) <= threads * grid_sum_turns(x->longest);
 }
 
-/* Threads of a block: as many as the row has work for, in waves. */
+int grid_row_threads(const struct device_row *d, double rows, double turns)
+{
+    int most = d->group < THREADS_MOST ? d->group : THREADS_MOST, n = d->wave;
+    while (2 * n <= most && 2 * n * RATIO_GRID_SUM <= turns && rows * n < cost_full_threads(d))
+        n *= 2;
+    return n;
+}
+
 static int choose_threads(struct tgc *t, const struct rows *x)
 {
-    int most = t->device->group < THREADS_MOST ? t->device->group : THREADS_MOST, n = t->device->wave;
     double turns = x->terms;
     if (x->columns >= 0 && (double)x->store->src[x->columns]->src[0]->vmax > turns)
         turns = (double)x->store->src[x->columns]->src[0]->vmax;
-    while (2 * n <= most && 2 * n * RATIO_GRID_SUM <= turns && x->results * n < cost_full_threads(t->device))
-        n *= 2;
-    return n;
+    return grid_row_threads(t->device, x->results, turns);
 }
 
 void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store)

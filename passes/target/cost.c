@@ -151,26 +151,35 @@ static double begun(const struct device_row *d, const struct grid_work *w)
 }
 
 /* A block's time on its unit, in that of what it issues and multiplies: others compute while one waits. A unit with
- * few threads has instructions of some waves alone to choose from. */
+ * few threads has instructions of some waves alone to choose from.
+ *
+ *      part 0   wave of block a: waits  steps     waits  steps          a unit issues by RATIO_GRID_FILL parts, each of which has
+ *      part 1   wave of block b: waits  steps     waits  steps          waves of its own: a and b hide nothing of each other here,
+ *                                                                       but wait at once */
 static double waited(const struct device_row *d, const struct grid_work *w, double busy)
 {
     double held = held_blocks(d, w), waves = held * w->threads / d->wave;
     if (w->steps <= 0)
         return 1 / at_most(waves / RATIO_GRID_WAVES, 1);
-    /* a wave computes while those wait that issue where it does, not those of other parts of the unit */
-    held = at_most(held, at_least(waves / RATIO_GRID_FILL, 1));
     double step = busy * d->units / w->steps, ahead = at_least(w->ahead, 1);
     double near = w->cache_nbytes > 0 ? 1 - at_most(w->memory_nbytes / w->cache_nbytes, 1) : 0;
     double latency = d->latency * (1 - near * RATIO_GRID_NEAR);
-    double wait = (w->ahead ? latency : latency + step) / (held * step * ahead);
-    return at_least(wait, 1) / at_most(waves / RATIO_GRID_FILL, 1);
+    if (!w->ahead)                   /* what registers do not hold at once waits again */
+        latency *= at_least(w->cache_nbytes / w->blocks / w->steps / (w->threads * RATIO_GRID_FLIGHT_MOST), 1);
+    double alone = step * at_least(RATIO_GRID_FILL * d->wave / w->threads, 1);       /* by the parts that its waves are on */
+    double turns = at_most(held, at_least(waves / RATIO_GRID_FILL, 1));              /* blocks that take turns there */
+    double together = at_least((w->ahead ? latency : latency + alone) / ahead, turns * alone);
+    return together / (held * step);
 }
 
-/* Of the memory's bandwidth, what so many threads ask for. */
+/* Of the memory's bandwidth, what so many threads ask for: of few that copy much in a step as much as comes while one load waits. */
 static double share_of_memory(const struct device_row *d, const struct grid_work *w)
 {
-    double waves = at_most(w->blocks, d->units * held_blocks(d, w)) * w->threads / d->wave / d->units;
-    return at_most(waves / (w->steps > 0 ? RATIO_GRID_FILL : RATIO_GRID_WAVES), 1);
+    double blocks = at_most(w->blocks, d->units * held_blocks(d, w)), waves = blocks * w->threads / d->wave / d->units;
+    if (w->steps <= 0)
+        return at_most(waves / RATIO_GRID_WAVES, 1);
+    double step = at_most(w->cache_nbytes / w->blocks / w->steps, w->threads * RATIO_GRID_FLIGHT_MOST) * at_least(w->ahead, 1);
+    return at_most(at_least(waves / RATIO_GRID_FILL, blocks * step / (d->gbytes * d->latency)), 1);
 }
 
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit)

@@ -154,6 +154,12 @@ bool device_multiplies_apart(const struct device_row *d)
     return false;
 }
 
+int64_t device_registers(const struct device_row *d, int64_t threads)
+{
+    int64_t most = d->own_registers ? d->own_registers : d->registers, own = (int64_t)d->registers * d->group / threads;
+    return own < d->registers ? d->registers : own < most ? own : most;
+}
+
 double device_cache_gbytes(const struct device_row *d)
 {
     return d->cache_gbytes > 0 ? d->cache_gbytes : d->gbytes * RATIO_GRID_CACHE;

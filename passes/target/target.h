@@ -120,6 +120,7 @@ struct device_row {
     bool is_processor;           /* its work-items are threads of a CPU */
     enum isa isa;                /* vectors of its language; the portable one: none */
     int registers;               /* of 32 bits, for a work-item, while others hide its latencies */
+    int own_registers;           /* of a work-item of a small group, at most; 0: .registers */
     int wave;                    /* work-items in step */
     int group;                   /* work-items of a work-group, at most */
     int shuffle;                 /* work-items of a work-group that exchange values by shuffles; 0: none do */
@@ -173,6 +174,8 @@ int device_image_shift(const struct tgc *t, size_t nelem);
 /* Bytes of a block's local memory: the least of the architectures that the kernels are compiled for; of no device,
  * what each one of OpenCL 1.2 has. */
 int64_t device_local_nbytes(const struct tgc *t);
+/* Registers of a thread that a block of so many may have. */
+int64_t device_registers(const struct device_row *d, int64_t threads);
 /* Whether it has units that multiply matrices beside those of its threads: some rows of matrix.def go faster. */
 bool device_multiplies_apart(const struct device_row *d);
 double device_cache_gbytes(const struct device_row *d);

@@ -116,16 +116,19 @@ def attention(dtype, heads, queries, keys, size, columns=None, mask="", more="")
 
 
 # Attention that tiles of instructions compute: name, text, options; every target has a row for f16, some for what is said behind.
-ATTENTIONS = [("heads of 64", attention("f16", "1, 4", 50, 130, 64), (), "f16"),
+ATTENTIONS = [("heads of 64", attention("f16", "1, 8", 50, 130, 64), (), "f16"),
               ("heads of 40, none a whole tile", attention("f32", "2, 8", 37, 53, 40, 44), ("--math=f16",), "f16"),
-              ("heads of 128", attention("bf16", "1, 4", 64, 96, 128), ("--math=bf16",), "bf16"),
+              ("heads of 128", attention("bf16", "1, 8", 64, 96, 128), ("--math=bf16",), "bf16"),
               ("heads of 80, causal, of a run's length", attention("f16", "2, 8", "T<=70", "T<=70", 80, more="{causal=true}"), ("--dim=T=..70",), "f16"),
               ("in a window", attention("f32", "1, 8", 150, 150, 32, more="{causal=true, window=20}"), ("--math=bf16",), "bf16"),
-              ("a mask of numbers", attention("f16", "4", 33, 70, 96, mask="33, 70"), (), "f16"),
+              ("a mask of numbers", attention("f16", "8", 33, 70, 96, mask="33, 70"), (), "f16"),
               ("17 queries of 1000 keys", attention("f16", "16", 17, 1000, 64), (), "f16"),
-              ("7 queries of 4097 keys", attention("f16", "24", 7, 4097, 32), (), "f16"),
+              ("7 queries of 1025 keys, 96 heads", attention("f16", "96", 7, 1025, 32), ("--vectors=always",), "f16"),
               ("1000 queries of 17 keys", attention("f16", "2", 1000, 17, 64), (), "f16"),
+              ("64 heads", attention("f16", "8, 8", 48, 80, 32), (), "f16"),
               ("many heads", attention("f16", "2, 8", 48, 80, 32), (), "f16")]
+# A block of each head's few queries is a wave, of fewer blocks than there are units, that waits for all keys: a block for each query is faster.
+FEW_HEADS = ("7 queries of 4097 keys, 24 heads", attention("f16", "24", 7, 4097, 32), ("--vectors=always",))
 
 
 def chains(count, length):

@@ -22,7 +22,7 @@ import small
 import tgc as T
 from library import Library
 from suite import Skip, Suite, expect
-from twins import ACROSS, ATTENTIONS, BYTES, DEVICE_FAILED, FEW_BYTES, GEMM, ROOT, RUNTIME_BYTES, Twin
+from twins import ACROSS, ATTENTIONS, BYTES, DEVICE_FAILED, FEW_BYTES, FEW_HEADS, GEMM, ROOT, RUNTIME_BYTES, Twin
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 LOCAL_NBYTES, REGISTERS = 65536, 256
@@ -102,13 +102,16 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=128, n=128, k=128), (), "f16"),
 
 
 def matrices(tgc, folder, arch, text, options, dtype):
-    """A product is computed by the instruction: rightly from HIP C and by LLVM's module on the emulated device, which looks for waves that are not
-    whole; and both compilers' code has it, in as many registers as there are."""
+    """A product is computed by the instruction, or by none (dtype: None): rightly from HIP C and by LLVM's module on the emulated device, which looks for
+    waves that are not whole; and both compilers' code has it, in as many registers as there are."""
     T.scratch(folder)
     path = folder / "net.tg"
     path.write_text(text)
     twin.check_model(tgc, path, folder / "run", f"--cpu={arch}", *options, device=f"version={arch}")
     kernels = (folder / "run" / "m.hip").read_text()
+    if dtype is None:
+        expect(not re.search(r" (?:mfma|wmma)\w+\((acc|sum)", kernels), "by an instruction for matrices")
+        return
     row = f"{ROWS[arch]}_{dtype}" if dtype not in SIGNS else f"{BYTE_ROWS[arch]}_{'i8' if arch.startswith('gfx9') else dtype}"
     expect(re.search(rf" {row}\((acc|sum)", kernels), f"by another instruction than {row}")
     run_llvm(tgc, path, folder / "run", arch, *options)
@@ -236,6 +239,11 @@ def vectors(tgc, folder):
             compile_by(tgc, ROOT / "models" / "mlp.tg", folder, compiler, arch)
             text = amd.disassembly(folder / f"{arch}.hsaco")
             expect(all(word in text for word in words), f"{arch}, {compiler}: of {words} not all")
+    (folder / "halves.tg").write_text(MATRICES[0][1])
+    for compiler in ("llvm", "clang"):          # halves that are copied are not converted
+        compile_by(tgc, folder / "halves.tg", folder, compiler, "gfx1201")
+        text = amd.disassembly(folder / "gfx1201.hsaco")
+        expect("global_load_b128" in text and "v_cvt_f32_f16" not in text, f"{compiler}: halves by themselves")
 
 
 def same_bytes(tgc, folder):
@@ -401,10 +409,10 @@ def main():
         for k, arch in enumerate(ARCHITECTURES):
             suite.add(f"{name}, {arch}", partial(twin.same_as_c, device=f"version={arch}"), tgc, scratch / f"{name.replace(' ', '_')}-{arch}", make(),
                       (f"--cpu={arch}", *options), slow=(number + k) % 4 != 0)
-    for number, (name, text, options, dtype) in enumerate(ATTENTIONS):
-        for arch in ROWS if name == "many heads" else ("gfx1201",):
+    for number, (name, text, options, dtype) in enumerate([*ATTENTIONS, (*FEW_HEADS, None)]):
+        for arch in {"many heads": ("gfx90a", "gfx1201"), "64 heads": ("gfx942", "gfx1100")}.get(name, ("gfx1201",)):       # where that pays
             suite.add(f"attention by matrices: {name}, {arch}", matrices, tgc, scratch / f"attention{number}-{arch}", arch, text, options, dtype,
-                      slow=(name, arch) not in (("many heads", "gfx942"), ("in a window", "gfx1201")))
+                      slow=(name, arch) not in (("many heads", "gfx90a"), ("in a window", "gfx1201")))
     suite.add("matrices: in loops", in_loops, tgc, scratch / "loops")
     suite.add("matrices: rows of one intrinsic", rows_of_one_intrinsic, tgc, scratch / "one_intrinsic")
     suite.add("matrices: several architectures", several_architectures, tgc, scratch / "several")

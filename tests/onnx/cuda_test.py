@@ -22,7 +22,7 @@ import opencl_test as O
 import tgc as T
 from library import Library
 from suite import Suite, expect
-from twins import ACROSS, ATTENTIONS, BYTES, EVERY, FEW_BYTES, GEMM, ROOT, RUNTIME_BYTES, Twin, attention
+from twins import ACROSS, ATTENTIONS, BYTES, EVERY, FEW_BYTES, FEW_HEADS, GEMM, ROOT, RUNTIME_BYTES, Twin, attention
 
 REGISTERS = 65536               # of a unit
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
@@ -199,7 +199,7 @@ def matrices(tgc, folder, text, options, row):
 
 
 # Attention beside twins.py's, whose row is of 8 x 16: name, text, options, the instruction.
-FLASH = [*((name, text, options, f"m16n8k16_{dtype}") for name, text, options, dtype in ATTENTIONS if "4097" not in name),
+FLASH = [*((name, text, options, f"m16n8k16_{dtype}") for name, text, options, dtype in ATTENTIONS), (*FEW_HEADS, None),
          ("tf32", attention("f32", "1, 4", 70, 60, 48), ("--math=tf32",), "m16n8k8_tf32"), ("f32", attention("f32", "1, 4", 70, 60, 48), (), None)]
 
 
