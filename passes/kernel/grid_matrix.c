@@ -278,8 +278,8 @@ static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
 {
     int64_t size = (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
     for (int i = 0; i < 2 && reads_copies(c); i++) {
-        int side = side_of_operand(c, i);
-        int64_t row = copied_row(c, w, i);
+        int side = c->s ? side_of_operand(c, i) : i;
+        int64_t row = c->s ? copied_row(c, w, i) : w->step;      /* of sizes alone: as by terms */
         if (row == 0 || row * size % PANEL_ROW_NBYTES || (row == w->step ? side_of(c, w, side) : w->step) % PANEL_ROWS ||
             (row != w->step && c->row->size[side] * size % PANEL_ROW_NBYTES))
             return false;
@@ -468,10 +468,9 @@ double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
     c.width[0] = c.width[1] = width;
     c.spread[0] = c.spread[1] = 1;
     int n = 0;
-    /* not those of several waves: whether they read copies in panels is the kernel's, not known by sizes alone */
     for (int i = 0; device_matrix(t, i, &c.of, &c.gflops); i++) {
         c.row = matrix_row(c.of);
-        if (c.row->lanes == t->device->wave && c.row->dtype[MATRIX_A] == of && c.row->dtype[MATRIX_B] == of && c.nk > c.row->size[MATRIX_K])
+        if (c.row->lanes % t->device->wave == 0 && c.row->dtype[MATRIX_A] == of && c.row->dtype[MATRIX_B] == of && c.nk > c.row->size[MATRIX_K])
             n = list_waves(t, &c, best, n);
     }
     return n ? best[0].ns : 0;

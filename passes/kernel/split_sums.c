@@ -90,14 +90,14 @@ static double each_ns(const struct tgc *t, const struct product *x, double nbyte
     return cost_of_grid(d, &work, NULL);
 }
 
-/* The parts' sums, by a kernel of its own. */
+/* The parts' sums, by a kernel of its own, and what the one before it stores. */
 static double added_ns(const struct device_row *d, double results, double parts)
 {
     struct grid_work work = {
         .blocks = __builtin_ceil(results / d->wave), .threads = d->wave, .issued = parts * (1 + cost_grid_load(d)),
-        .cache_nbytes = 4 * results * (parts + 1),
+        .cache_nbytes = 4 * results * (parts + 1), .memory_nbytes = 4 * results * (parts + 1),
     };
-    return cost_of_grid(d, &work, NULL) + RATIO_GRID_LAUNCH;
+    return cost_of_grid(d, &work, NULL) + 4 * results * parts / device_cache_gbytes(d) + RATIO_GRID_LAUNCH;
 }
 
 static double least_of(double ns, double other) { return other > 0 && other < ns ? other : ns; }
