@@ -401,7 +401,7 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
     return (struct grid_work){
         .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)threads_of(c, w), .apart = device_multiplies_apart(d),
         .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1, .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
-        .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = wave_local_nbytes(t, c, w), .stored = turns * stored(t, c, w),
+        .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = wave_local_nbytes(t, c, w), .stored = turns * stored(t, c, w), .goes_on = w->blocks > 0,
         .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]) * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
     };

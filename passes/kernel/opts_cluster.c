@@ -20,6 +20,15 @@ static struct uop *grid_loop(const struct uop *store, int axis)
     return axis >= 0 && at < store->nsrc && range_is_grid(store->src[at]) ? store->src[at] : NULL;
 }
 
+/* Whether all stores are in the loop: of one whose results leave through local memory (THROUGH) both are. */
+static bool all_have(const struct uop *ast, int axis, const struct uop *loop)
+{
+    bool all = true;
+    for (int i = 0; i < ast->nsrc; i++)
+        all &= grid_loop(ast->src[i], axis) == loop;
+    return all;
+}
+
 /* Which dimension of the grid the loop is: how many of its loops are inside of it. */
 static int dimension_of(const struct uop *store, const struct uop *loop)
 {
@@ -64,8 +73,8 @@ bool apply_cluster(struct work *w, const struct opt *opt)
         return work_refuse(w, "a cluster has 2, 4 or 8 blocks");
     if (t->device && device_cluster(t) < opt->n)
         return work_refuse(w, "the device has no clusters of so many blocks");
-    if (!(loop = grid_loop(store, opt->axis)) || range_fixed_size(loop) % opt->n || range_fixed_size(loop) < 1 || w->ast->nsrc != 1)
-        return work_refuse(w, "the loop is none over the grid of the only store, or no whole number of clusters");
+    if (!(loop = grid_loop(store, opt->axis)) || range_fixed_size(loop) % opt->n || range_fixed_size(loop) < 1 || !all_have(w->ast, opt->axis, loop))
+        return work_refuse(w, "the loop is none over the grid of all stores, or no whole number of clusters");
     struct uop **order = uop_toposort(t, &sum, 1, &n);
     for (int i = 0; i < n; i++) {
         struct uop *stage = order[i];

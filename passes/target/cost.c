@@ -186,12 +186,13 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
 {
     double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns, rounds = __builtin_ceil(w->blocks / d->units);
     double busy = !w->apart ? issue + matrix : at_least(issue, matrix), factor = busy > 0 ? waited(d, w, busy) : 1;
-    double tail = 2 * w->threads * w->stored / (d->gflops * held_blocks(d, w));     /* others of the unit's blocks compute meanwhile */
-    double compute = rounds * d->units * (busy * factor + tail), used = w->blocks / (rounds * d->units);     /* some units have nothing to do at the end */
+    /* others of the unit's blocks compute meanwhile; copies of the next place come then alone */
+    double tail = rounds * d->units * 2 * w->threads * w->stored / (d->gflops * held_blocks(d, w));
+    double compute = rounds * d->units * busy * factor + (w->goes_on ? tail : 0), used = w->blocks / (rounds * d->units);     /* some units have nothing to do at the end */
     double cache = w->cache_nbytes / (device_cache_gbytes(d) * used), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
     double most = at_least(at_least(compute, cache), memory);
     if (limit)
         *limit = memory >= most ? LIMIT_MEMORY : cache >= most ? LIMIT_CACHE : factor > 2 ? LIMIT_WAIT
                  : matrix > issue ? LIMIT_MATRIX : LIMIT_ISSUE;
-    return most + begun(d, w);
+    return most + (w->goes_on ? 0 : tail) + begun(d, w);
 }

@@ -59,6 +59,7 @@ struct grid_work {
     double matrix_ns;            /* instructions for matrices of one block, if all the device's units shared them */
     bool apart;                  /* there are units for them beside those of the threads */
     double stored;               /* the same behind a thread's last step, where it stores what it has computed */
+    bool goes_on;                /* the block goes on with another place, whose copies come while it stores */
     double steps;                /* of a block, each of which begins with copies; 0: nothing is copied */
     int ahead;                   /* steps that copies are made early */
     double local_nbytes;         /* of a block */

@@ -155,7 +155,7 @@ def main():
     device = emulator.Device(suite.options.build, scratch, emulator.cuda_library)
     ends = {"plain": PLAIN, "bias": BIAS, "residual": RESIDUAL}
     for arch in ("sm_80", "sm_90a"):
-        for m, n, k, end, batch, words in [(520, 768, 136, "plain", 0, ["move16("]), (259, 512, 96, "bias", 0, ["get16(", "put16("]), (64, 72, 80, "residual", 3, ["get16("]),
+        for m, n, k, end, batch, words in [(520, 512, 40, "plain", 0, ["move16("]), (259, 512, 40, "bias", 0, ["get16(", "put16("]), (64, 72, 80, "residual", 3, ["get16("]),
                                            (96, 41, 64, "residual", 0, []), (130, 132, 72, "bias", 2, [])]:
             suite.add(f"{arch}, {end}: {m} x {n} x {k}", product, device, scratch / f"{arch}-{m}", m, n, k, arch, ends[end], batch, words)
         for dtype in ("f16", "f32") if arch == "sm_80" else ("f16", "bf16"):
