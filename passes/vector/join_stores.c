@@ -186,11 +186,13 @@ static void put_loop(struct joining *m, struct row *r, struct uop *part)
     struct uop_map now = {.t = e->t, .scratch = true};
     get_loads(m, r, &now);
     for (int i = r->begin; i <= r->end; i++) {
-        struct uop *u = e->in[i], *src[3] = {part, e->in[r->begin], with_operands(e->t, r->store->src[2], &now)};
-        if (u == r->store)
+        struct uop *u = e->in[i], *src[3] = {part, e->in[r->begin], NULL};
+        if (u == r->store) {
+            src[2] = with_operands(e->t, u->src[2], &now);
             expand_copy(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3, (union arg){0}));
-        else if (u != r->guard && u->op != OP_ENDGUARD)
+        } else if (u != r->guard && u->op != OP_ENDGUARD) {
             expand_copy(e, with_operands(e->t, u, &now));
+        }
     }
 }
 
