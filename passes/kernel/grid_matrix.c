@@ -38,8 +38,9 @@ static const struct stages stages[] = {{4, TRANSFER_BULK}, {3, TRANSFER_BULK}, {
 enum { STAGES = sizeof stages / sizeof *stages };
 
 struct matrix_choice;
-/* blocks: that go through all places (PERSIST); 0: each place has a block. through: results leave through local memory. */
-struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; double blocks; bool through; double ns; };
+/* blocks: that go through all places (PERSIST); 0: each place has a block. producers: threads that copy for the others (PRODUCER).
+ * through: results leave through local memory. */
+struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; double blocks; int producers; bool through; double ns; };
 enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };
 struct matrix_choice {
@@ -399,8 +400,9 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
            turns = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1;
     double arithmetic = 2 * rows * columns * k / c->gflops, fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
     return (struct grid_work){
-        .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)threads_of(c, w), .apart = device_multiplies_apart(d),
-        .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1, .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
+        .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)threads_of(c, w), .beside = w->producers, .apart = device_multiplies_apart(d),
+        .handovers = w->by.how == TRANSFER_BULK && !w->producers ? turns * steps_of(c, w) : 0, .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1,
+        .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
         .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = wave_local_nbytes(t, c, w), .stored = turns * stored(t, c, w), .goes_on = w->blocks > 0,
         .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]) * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
@@ -430,12 +432,28 @@ static void take_places(const struct tgc *t, const struct matrix_choice *c, stru
         *w = other;
 }
 
+/* Lets other threads copy where that takes less, if those that compute have as many registers as they need beside them. */
+static void take_producers(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
+{
+    const struct device_row *d = t->device;
+    const int64_t threads = threads_of(c, w), together = (int64_t)d->wave * (d->role_waves > 0 ? d->role_waves : 1), all = threads + together;
+    int64_t own = device_role_registers(t, threads, together, ROLE_CONSUMERS), begin = d->registers * d->group / all;
+    struct wave_tile other = *w;
+    own = own ? own : begin < REGISTERS_MOST ? begin : REGISTERS_MOST;
+    if (w->by.how != TRANSFER_BULK || threads % together || all > d->group || 4 * registers_of(c, w) > 3 * own)
+        return;
+    other.producers = (int)together;
+    other.ns = wave_ns(t, c, &other);
+    if (other.ns < w->ns)
+        *w = other;
+}
+
 /* Adds the instruction's tiles to the n that cost least; returns how many there are. */
 static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best, int n)
 {
     for (int i = 0; i < 4 * 4 * 4 * 4 * 3 * STAGES; i++) {
         struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, 1 << i / 64 % 4},
-                              (int64_t)c->row->size[MATRIX_K] << (2 - i / 256 % 3), stages[i / 768], 0, false, 0};
+                              (int64_t)c->row->size[MATRIX_K] << (2 - i / 256 % 3), stages[i / 768], 0, 0, false, 0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
@@ -444,6 +462,7 @@ static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         other.through = may_go_through(t, c, &w);
         other.ns = other.through ? wave_ns(t, c, &other) : 0;
         w = other.through && other.ns < w.ns ? other : w;
+        take_producers(t, c, &w);
         for (int j = 0; j < c->joined; j++)
             w.ns /= RATIO_GRID_FLAT;
         int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
@@ -614,6 +633,8 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         o = add_of_sum(&l, OPT_PIPELINE, number, 0);
         o->n = w->by.parts, o->how = w->by.how;
     }
+    if (w->producers)
+        add_of_sum(&l, OPT_PRODUCER, number, 0)->n = w->producers;
     if (w->through)
         list_second(&l, behind, &grid, c, w);
     if (l.failed || !grid_apply(t, &trial, &l, (int)threads_of(c, w), 1))
@@ -622,15 +643,20 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     return true;
 }
 
-/* With a block for each place, where they may not go through them, and copies by the threads, where what is to come in bulk is no box. */
+/* With copies by threads that compute, and a block for each place, where the kernel's form allows no other, and copies by all threads where
+ * what is to come in bulk is no box. */
 static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
     struct wave_tile other = *w;
-    if (apply_waves(t, k, store, w->of, w))
-        return true;
-    other.blocks = 0, other.through = false;
-    if ((w->through || w->blocks > 0) && apply_waves(t, k, store, w->of, &other))
-        return true;
+    /* what is refused goes without its producers, without blocks that go through places, or results through local memory, without two or all */
+    for (int less = 0; less < 8; less++) {
+        other.producers = less & 1 ? 0 : w->producers;
+        other.blocks = less & 2 ? 0 : w->blocks;
+        other.through = !(less & 4) && w->through;
+        bool again = (less & 1 && !w->producers) || (less & 2 && w->blocks <= 0) || (less & 4 && !w->through);
+        if (!again && apply_waves(t, k, store, w->of, &other))
+            return true;
+    }
     other.by.how = TRANSFER_ASYNC;
     return w->by.how == TRANSFER_BULK && comes(t, w->of, &other) && apply_waves(t, k, store, w->of, &other);
 }

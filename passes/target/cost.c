@@ -133,11 +133,11 @@ static double at_least(double a, double least) { return a > least ? a : least; }
 /* Blocks that the unit with most of them has at once: as it has room for. */
 static double held_blocks(const struct device_row *d, const struct grid_work *w)
 {
-    double held = at_most(__builtin_ceil(w->blocks / d->units), __builtin_floor(d->unit_threads / w->threads));
+    double held = at_most(__builtin_ceil(w->blocks / d->units), __builtin_floor(d->unit_threads / (w->threads + w->beside)));
     if (w->local_nbytes > 0)
         held = at_most(held, __builtin_floor((double)d->unit_local_nbytes / w->local_nbytes));
     if (w->registers > 0)
-        held = at_most(held, __builtin_floor((double)(d->registers * d->group) / (w->threads * w->registers)));
+        held = at_most(held, __builtin_floor((double)(d->registers * d->group) / ((w->threads + w->beside) * w->registers)));
     return at_least(held, 1);
 }
 
@@ -148,6 +148,12 @@ static double begun(const struct device_row *d, const struct grid_work *w)
 {
     double rounds = __builtin_ceil(w->blocks / d->units);
     return w->steps > 0 ? d->latency * (held_blocks(d, w) > 1 ? 1 : rounds) : 0;
+}
+
+/* What a unit waits where a step's copies are begun by a thread that computes: with several blocks at once, others compute meanwhile. */
+static double handed_over(const struct device_row *d, const struct grid_work *w)
+{
+    return held_blocks(d, w) > 1 ? 0 : __builtin_ceil(w->blocks / d->units) * w->handovers * RATIO_GRID_HANDOVER * d->latency;
 }
 
 /* A block's time on its unit, in that of what it issues and multiplies: others compute while one waits. A unit with
@@ -188,7 +194,7 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
     double busy = !w->apart ? issue + matrix : at_least(issue, matrix), factor = busy > 0 ? waited(d, w, busy) : 1;
     /* others of the unit's blocks compute meanwhile; copies of the next place come then alone */
     double tail = rounds * d->units * 2 * w->threads * w->stored / (d->gflops * held_blocks(d, w));
-    double compute = rounds * d->units * busy * factor + (w->goes_on ? tail : 0), used = w->blocks / (rounds * d->units);     /* some units have nothing to do at the end */
+    double compute = rounds * d->units * busy * factor + (w->goes_on ? tail : 0) + handed_over(d, w), used = w->blocks / (rounds * d->units);     /* some units have nothing to do at the end */
     double cache = w->cache_nbytes / (device_cache_gbytes(d) * used), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
     double most = at_least(at_least(compute, cache), memory);
     if (limit)

@@ -55,6 +55,8 @@ double cost_full_threads(const struct device_row *d);
  * weighed. Blocks that copy operands to local memory wait for each step's copies, other threads for each load. */
 struct grid_work {
     double blocks, threads;      /* places of the grid, and threads of each */
+    double beside;               /* threads of a block that only copy */
+    double handovers;            /* of a block: steps for which one of the other threads copies */
     double issued;               /* by a thread, in multiply-adds: arithmetic, loads, its part of copies, barriers */
     double matrix_ns;            /* instructions for matrices of one block, if all the device's units shared them */
     bool apart;                  /* there are units for them beside those of the threads */
