@@ -307,6 +307,7 @@ def large_blocks(device, tgc, folder):
 WARPGROUPS = """{cover}grid 0 axis=0; grid 0 axis={grid}; {item}cover 0.sum0 axis=0 n={step}; divide 0.sum0 axis=1 n={part};
 matrix 0.sum0 axis={rows} to={columns} by={row}; local 0.sum0 axis=0 n=0 to={at_once} operand=0; local 0.sum0 axis=0 n=0 to={at_once} operand=1;
 swizzle 0.sum0 n={of_a} operand=0; swizzle 0.sum0 n={of_b} operand=1{more}""".replace("\n", " ")
+PRODUCER = "; pipeline 0.sum0 n={parts} how=bulk; producer 0.sum0 n=128"
 REGISTERS_2 = "; pipeline 0.sum0 n=2 how=registers"
 
 
@@ -352,6 +353,12 @@ PRODUCTS = [("f16", GEMM.format(dtype="f16", m=97, n=67, k=131), (), warpgroups(
             ("e4m3", FLOATS_8_ALONG.format(dtype="f8e4m3fn"), (), warpgroups("m64n64k32_e4m3", 128, 128, step=128)),
             ("e4m3, by boxes", FLOATS_8_ALONG.replace("200", "384").format(dtype="f8e4m3fn"), (),
              warpgroups("m64n64k32_e4m3", 128, 128, step=128, at_once=0, more="; pipeline 0.sum0 n=3 how=bulk")),
+            ("e4m3, by a producer", FLOATS_8_ALONG.replace("200", "400").format(dtype="f8e4m3fn"), (),
+             warpgroups("m64n64k32_e4m3", 128, 128, step=128, at_once=0, more=PRODUCER.format(parts=2))),
+            ("bf16, by a producer", TRANSPOSED.format(dtype="bf16", m=65, n=17, k=136), (), warpgroups("m64n16k16_bf16", at_once=0, more=PRODUCER.format(parts=3))),
+            ("tf32, by a producer", TRANSPOSED.format(dtype="f32", m=65, n=70, k=104), ("--math=tf32",),
+             warpgroups("m64n64k8_tf32", 32, 32, step=32, at_once=0, more=PRODUCER.format(parts=4))),
+            ("two groups, by a producer", GEMM.format(dtype="f16", m=130, n=136, k=136), (), warpgroups("m64n128k16_f16", of_b=128, waves=2, at_once=0, more=PRODUCER.format(parts=2))),
             ("e5m2", FLOATS_8_ALONG.format(dtype="f8e5m2"), (), warpgroups("m64n16k32_e5m2", 128, 128, step=128)),
             ("rows of blocks in groups", GEMM.format(dtype="f16", m=256, n=130, k=70), (),
              warpgroups("m64n64k16_f16").replace("grid 0 axis=0; grid 0 axis=2", "divide 0 axis=0 n=2; order 0 axis=3 to=1; grid 0 axis=0; grid 0 axis=1; grid 0 axis=2").replace("axis=1 to=3", "axis=3 to=4")),
@@ -641,7 +648,7 @@ def main():
     for number, (name, text, options, row) in enumerate(MATRICES):
         suite.add(f"matrices: {name}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}", text, options, row, slow=number % 2 == 1)
     for number, (name, text, options, opts) in enumerate(PRODUCTS):
-        suite.add(f"products of four warps: {name}", products, tgc, scratch / f"products-{number}", text, options, opts, slow=number not in (3, 5, 7, 10))
+        suite.add(f"products of four warps: {name}", products, tgc, scratch / f"products-{number}", text, options, opts, slow=number not in (3, 5, 7, 11, 14))
     suite.add("products of four warps that lack something", wrong_products, tgc, scratch / "products-wrong")
     for number, (name, text, options, row) in enumerate(FLASH):
         suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3))
