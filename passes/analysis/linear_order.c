@@ -1,19 +1,5 @@
-/* linear_order.c - from a kernel AST to a linear program: opens and closes loops, and places every
- * value.
- *
- * A value is computed as soon as the last range on which it depends is open, so invariant work is
- * hoisted by construction and nothing is recomputed. A REDUCE becomes
- *      ACC(init) · RANGE... · body · ASSIGN(acc, op(acc, value)) · END...
- * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch;
- * local scratch stands between two barriers, the first where loops around it store it again. So an
- * accumulator is always initialized outside its own loops and inside every loop that its value
- * depends on; ir/verify_linear.c checks it again.
- *
- * Lanes (the inner ranges of a register tile) are loops, too, but the innermost ones wherever they
- * are needed: a REDUCE that depends on lanes does not wait for them to open. It keeps one
- * accumulator per lane and opens the lanes inside its own loops:
- *      ACC(init, lane) · RANGE k · RANGE lane · body · ASSIGN · END lane · END k ... RANGE lane ·
- *      STORE · END lane
+/* linear_order.c - from a kernel AST to a linear program: opens and closes loops around stores (linear_values.c places what
+ * they store).
  *
  * Stores whose first loops are the same RANGEs are parts of one store: their nests share those
  * loops, and the values computed there. So do the stores of bands, which may nest: some stores may
@@ -22,439 +8,11 @@
  */
 #include "passes/analysis/linear.h"
 #include "passes/analysis/matrix.h"
-#include "passes/passes.h"
-#include "ir/device_ops.h"
 
 #include <string.h>
 
-struct linear {
-    struct tgc *t;
-    struct uop **program; int nprogram; size_t cap;
-    double flop;
-    struct uop_map bit;          /* RANGE -> bit number + 1 */
-    struct uop_map place;        /* uop -> index in order[] + 1 */
-    struct uop_map made;         /* uop of the AST -> uop of the linear program, while in scope */
-    struct uop **order; int n;   /* the AST of the stores that share loops, sources first */
-    uint64_t *deps;              /* by index in order[]: ranges on which it depends */
-    uint64_t *wait;              /* by index in order[]: ranges that must be open to compute it */
-    uint64_t lanes;
-    uint64_t items;              /* ranges that are a block's threads */
-    uint64_t places;             /* ranges that are no loops: of a grid, and a block's threads */
-    uint64_t open;
-    double trips;                /* product of the open loops' sizes, at their upper bounds */
-    int next_acc;
-    struct uop *const *store; int nstore;
-    struct uop *const *banded; int nbanded;     /* the stores of the band that is open */
-    struct uop *nest;            /* the nest whose lanes are meant: a store, or a stage */
-    struct passed passed;        /* what a block's threads have passed on since their last barrier */
-};
-
-static void push(struct linear *l, struct uop *u)
-{
-    SCRATCH_PUSH(l->t, l->program, l->nprogram, l->cap, u);
-}
-
-static uint64_t bit_of(struct linear *l, const struct uop *range)
-{
-    uintptr_t b = (uintptr_t)map_get(&l->bit, range);
-    return b ? (uint64_t)1 << (b - 1) : 0;
-}
-
-static uint64_t deps_of(const struct linear *l, const struct uop *u)
-{
-    return l->deps[(uintptr_t)map_get(&l->place, u) - 1];
-}
-
-static uint64_t wait_of(const struct linear *l, const struct uop *u)
-{
-    return l->wait[(uintptr_t)map_get(&l->place, u) - 1];
-}
-
-/* The loops of the bands, if a band stores to the loaded memory: the value changes with each
- * band. */
-static uint64_t bands_of(struct linear *l, const struct uop *load)
-{
-    uint64_t bits = 0;
-    for (int j = 0; j < l->nbanded; j++) {
-        const struct uop *store = l->banded[j];
-        int first = store_first_range(store), nband = linear_count_bands(store);
-        for (int k = first; k < first + nband && load->src[0] == store->src[0]; k++)
-            bits |= bit_of(l, store->src[k]);
-    }
-    return bits;
-}
-
-static void find_deps(struct linear *l)
-{
-    int nbit = 0;
-    l->lanes = l->places = l->items = 0;
-    for (int i = 0; i < l->n; i++)
-        if (l->order[i]->op == OP_RANGE) {
-            map_set(&l->bit, l->order[i], (void *)(uintptr_t)++nbit);
-            if (range_is_grid(l->order[i]) || range_is_item(l->order[i]))
-                l->places |= bit_of(l, l->order[i]);
-            if (range_is_item(l->order[i]))
-                l->items |= bit_of(l, l->order[i]);
-            if (range_is_lane(l->order[i]))
-                l->lanes |= bit_of(l, l->order[i]);
-        }
-    if (nbit > 64)
-        TGC_BUG(l->t, "a kernel with %d ranges", nbit);
-    for (int i = 0; i < l->n; i++) {
-        struct uop *u = l->order[i];
-        map_set(&l->place, u, (void *)(uintptr_t)(i + 1));
-        for (int k = 0; k < u->nsrc; k++)
-            l->deps[i] |= deps_of(l, u->src[k]);
-        l->deps[i] |= bit_of(l, u);
-        if (u->op == OP_REDUCE || u->op == OP_STAGE)
-            for (int k = 1; k < u->nsrc; k++)
-                l->deps[i] &= ~bit_of(l, u->src[k]);
-        /* a load of memory that a nest stores: must not be hoisted */
-        for (int j = 0; j < l->nstore && u->op == OP_LOAD; j++)
-            for (int k = 3; k < l->store[j]->nsrc && u->src[0] == l->store[j]->src[0]; k++)
-                if (l->store[j]->src[k]->op == OP_RANGE)
-                    l->deps[i] |= bit_of(l, l->store[j]->src[k]);
-        if (u->op == OP_LOAD)
-            l->deps[i] |= bands_of(l, u);
-        if (u->op == OP_LOAD && uop_buffer_of(u->src[0])->is_register)
-            l->deps[i] |= l->items;      /* each thread has its own, which another nest may store again */
-        if (u->op == OP_REDUCE && range_is_item(u->src[u->nsrc - 1]))
-            l->deps[i] |= l->items;      /* threads exchange it: what it is used for waits for them, too */
-        l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
-        if (u->op == OP_REDUCE && u->src[0]->op == OP_MATRIX)
-            l->wait[i] |= l->items;      /* all threads of the wave compute it */
-    }
-}
-
-/* Some uops of the store, sources first: all, or those under one REDUCE or STAGE. */
-struct part { struct uop **u; int n; };
-static void emit_opened(struct linear *l, uint64_t newly, const struct part *part);
-
-/* The uops that the roots need without those in the loops of a REDUCE or STAGE: where lanes open
- * again, only these are recomputed. */
-static struct part part_outside(struct linear *l, struct uop *const *root, int nroot)
-{
-    struct part all = {0}, p = {0};
-    all.u = uop_toposort(l->t, root, nroot, &all.n);
-    p.u = scratch_array(l->t, (size_t)all.n, sizeof *p.u);
-    bool *needed = scratch_array(l->t, (size_t)l->n, sizeof *needed);
-    for (int k = 0; k < nroot; k++)
-        needed[(uintptr_t)map_get(&l->place, root[k]) - 1] = true;
-    for (int i = all.n - 1; i >= 0; i--) {
-        const struct uop *u = all.u[i];
-        bool inner = u->op == OP_REDUCE || u->op == OP_STAGE;
-        if (!needed[(uintptr_t)map_get(&l->place, u) - 1])
-            continue;
-        for (int k = 0; k < u->nsrc && !inner; k++)
-            needed[(uintptr_t)map_get(&l->place, u->src[k]) - 1] = true;
-    }
-    for (int i = 0; i < all.n; i++)
-        if (needed[(uintptr_t)map_get(&l->place, all.u[i]) - 1])
-            p.u[p.n++] = all.u[i];
-    return p;
-}
-
-static struct part part_under(struct linear *l, struct uop *const *root, int nroot)
-{
-    struct part p = {0};
-    p.u = uop_toposort(l->t, root, nroot, &p.n);
-    return p;
-}
-
-static void count_flop(struct linear *l, const struct uop *u)
-{
-    if (op_is_elementwise(u->op) && (dtype_is_float(u->dtype) || u->dtype == DTYPE_I32) &&
-        u->op != OP_CAST && u->op != OP_BITCAST && u->op != OP_WHERE)
-        l->flop += l->trips;
-}
-
-static struct uop *made(struct linear *l, const struct uop *u)
-{
-    struct uop *m = map_get(&l->made, u);
-    if (!m)
-        TGC_BUG(l->t, "%s is used before it is computed", op_name(u->op));
-    return m;
-}
-
-/* Iterations of a range, at their upper bound; threads that are counted by a loop of their own count
- * once. */
-static double turns_of(struct linear *l, const struct uop *r)
-{
-    bool counted = range_is_of_block(r) && (l->open & l->items);
-    return counted ? 1 : r->src[0]->vmax > 0 ? (double)r->src[0]->vmax : 0;
-}
-
-static void open_range(struct linear *l, struct uop *r, const struct part *part)
-{
-    push(l, r);
-    map_set(&l->made, r, r);
-    l->open |= bit_of(l, r);
-    l->trips *= turns_of(l, r);
-    emit_opened(l, bit_of(l, r), part);
-}
-
-/* Closes the range and forgets values computed inside. */
-static void close_range(struct linear *l, struct uop *r)
-{
-    uint64_t bit = bit_of(l, r);
-    push(l, uop_intern(l->t, OP_END, DTYPE_VOID, &r, 1, (union arg){0}));
-    for (int i = 0; i < l->n; i++)
-        if (l->wait[i] & bit)
-            map_set(&l->made, l->order[i], NULL);
-    l->open &= ~bit;
-    if (turns_of(l, r) > 0)
-        l->trips /= turns_of(l, r);
-}
-
-union scalar reduce_identity(enum op op, enum dtype d)
-{
-    bool f = dtype_is_float(d);
-    union scalar v = {0};
-    switch (op) {
-    case OP_MUL: case OP_AND:
-        if (f)
-            v.f = 1;
-        else
-            v.i = op == OP_AND && d != DTYPE_BOOL ? -1 : 1;
-        break;
-    case OP_MAX: case OP_MIN:
-        if (f)
-            v.f = op == OP_MAX ? -__builtin_inf() : __builtin_inf();
-        else if (d == DTYPE_U64)
-            v.i = op == OP_MAX ? 0 : -1;
-        else
-            v.i = op == OP_MAX ? dtype_min(d) : dtype_max(d);
-        break;
-    default:
-        break;
-    }
-    return v;
-}
-
-/* The lanes among `bits`, outermost first; returns their number. */
-static int lanes_in(struct linear *l, uint64_t bits, struct uop **lane)
-{
-    int n = 0;
-    for (int k = 2; k < l->nest->nsrc; k++)
-        if (l->nest->src[k]->op == OP_RANGE && (bit_of(l, l->nest->src[k]) & bits & l->lanes))
-            lane[n++] = l->nest->src[k];
-    return n;
-}
-
-/* Whether the sum's loop is one of threads, each of which has its own terms then. */
-static bool is_of_threads(const struct uop *r) { return range_is_of_block(r) || range_is_item(r); }
-
-/* Threads exchange what they have of a sum: all of the block's, or those that differ in one of the nest's items. */
-static void emit_exchange(struct linear *l, const struct uop *reduce, struct uop *acc, const struct uop *thread)
-{
-    enum op op = REDUCE_OP(reduce->arg.i);
-    int64_t inner = 1, n = thread->src[0]->arg.i;
-    for (int k = l->nest->nsrc - 1; range_is_item(thread) && l->nest->src[k] != thread; k--)
-        inner *= range_is_item(l->nest->src[k]) ? l->nest->src[k]->src[0]->arg.i : 1;
-    for (int64_t m = inner; m < inner * n; m *= 2)
-        push(l, uop_intern(l->t, OP_SHUFFLE, reduce->dtype, &acc, 1, (union arg){.i = SHUFFLE_BITS(op, m)}));
-}
-
-/* One term more of the sum in acc, the value of the lanes that are open; or all terms of a wave's product. */
-static void emit_term(struct linear *l, struct uop *u, struct uop *acc)
-{
-    struct tgc *t = l->t;
-    struct uop *value = u->src[0], *src[3] = {acc};
-    if (value->op == OP_MATRIX) {
-        const struct matrix_row *row = matrix_row(MATRIX_ROW(value->arg.i));
-        for (int k = 0; k < 2; k++)
-            src[1 + k] = made(l, value->src[k]);
-        push(l, uop_intern(t, OP_MATRIX, u->dtype, src, 3, value->arg));
-        l->flop += 2 * l->trips * matrix_elements(row, MATRIX_SUM) * row->size[MATRIX_K];
-        return;
-    }
-    src[1] = made(l, value);
-    struct uop *sum = uop_intern(t, REDUCE_OP(u->arg.i), u->dtype, src, 2, (union arg){0});
-    push(l, sum);
-    count_flop(l, sum);
-    src[1] = sum;
-    push(l, uop_intern(t, OP_ASSIGN, u->dtype, src, 2, (union arg){0}));
-}
-
-/* What the nest adds to a wave's product, the sum u, and nothing else, from registers: the product is added to it in place. NULL: there is no
- * such value. */
-static struct uop *begin_of(const struct linear *l, const struct uop *u)
-{
-    struct uop *value = l->nest->op == OP_STORE ? l->nest->src[2] : NULL;
-    if (!value || value->op != OP_ADD || u->src[0]->op != OP_MATRIX || (value->src[0] != u) == (value->src[1] != u))
-        return NULL;
-    struct uop *begin = value->src[value->src[0] == u];
-    int n;
-    struct uop **order = uop_toposort(l->t, &begin, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE || (order[i]->op == OP_LOAD && !uop_buffer_of(order[i]->src[0])->is_register))
-            return NULL;
-    return begin;
-}
-
-/* Each of the lanes' sums begins with its own value. */
-static void emit_begin(struct linear *l, struct uop *acc, struct uop *begin, struct uop *const *lane, int nlane)
-{
-    struct part part = part_under(l, &begin, 1);
-    emit_opened(l, 0, &part);
-    for (int k = 0; k < nlane; k++)
-        open_range(l, lane[k], &part);
-    struct uop *src[2] = {acc, made(l, begin)};
-    push(l, uop_intern(l->t, OP_ASSIGN, acc->dtype, src, 2, (union arg){0}));
-    for (int k = nlane - 1; k >= 0; k--)
-        close_range(l, lane[k]);
-}
-
-static void emit_reduce(struct linear *l, struct uop *u)
-{
-    struct tgc *t = l->t;
-    enum op op = REDUCE_OP(u->arg.i);
-    struct uop *acc_src[MAX_RANK + 1] = {uop_const(t, u->dtype, reduce_identity(op, u->dtype))};
-    int nlane = lanes_in(l, deps_of(l, u) & ~l->open, acc_src + 1);
-    struct uop *acc = uop_intern(t, OP_ACC, u->dtype, acc_src, 1 + nlane,
-                                 (union arg){.i = l->next_acc++});
-    push(l, acc);
-    struct uop *begin = begin_of(l, u);
-    if (begin)
-        emit_begin(l, acc, begin, acc_src + 1, nlane);
-    struct part body = part_under(l, u->src, 1);
-    double trips = l->trips;
-    for (int k = 1; k < u->nsrc; k++)
-        if (!range_is_item(u->src[k]))
-            open_range(l, u->src[k], &body);
-    struct part inside = part_outside(l, &u->src[0], 1);
-    while (nlane > 0 && range_is(acc_src[nlane], AXIS_ELEMENT) && u->src[0]->op == OP_MATRIX)
-        nlane--;                     /* of all elements at once */
-    for (int k = 1; k <= nlane; k++)
-        open_range(l, acc_src[k], &inside);
-    emit_term(l, u, acc);
-    for (int k = nlane; k >= 1; k--)
-        close_range(l, acc_src[k]);
-    for (int k = u->nsrc - 1; k >= 1; k--)
-        if (!range_is_item(u->src[k]))
-            close_range(l, u->src[k]);
-    struct part none = {0};
-    bool exchanged = false;
-    for (int k = 1; k < u->nsrc; k++)
-        exchanged |= is_of_threads(u->src[k]);
-    for (int k = 1; k <= nlane && exchanged; k++)
-        open_range(l, acc_src[k], &none);
-    for (int k = u->nsrc - 1; k >= 1; k--)
-        if (is_of_threads(u->src[k]))
-            emit_exchange(l, u, acc, u->src[k]);
-    for (int k = nlane; k >= 1 && exchanged; k--)
-        close_range(l, acc_src[k]);
-    l->trips = trips;
-    map_set(&l->made, u, acc);
-}
-
-static void emit_barrier(struct linear *l)
-{
-    push(l, uop_intern(l->t, OP_BARRIER, DTYPE_VOID, NULL, 0, (union arg){.i = l->next_acc++}));
-}
-
-/* Before what a block's threads store to local memory: a barrier, if a loop around has read that
- * before, and if there is none yet. Copies that follow each other stand between two barriers together:
- * the one behind the first copy moves behind the second, unless that reads it. */
-static void emit_barrier_before(struct linear *l, struct uop *stage)
-{
-    int n, at = l->nprogram - 1;
-    while (at >= 0 && op_is_elementwise(l->program[at]->op))
-        at--;
-    if (at < 0 || l->program[at]->op != OP_BARRIER) {
-        if (l->open & ~l->places)
-            emit_barrier(l);
-        return;
-    }
-    struct uop **order = uop_toposort(l->t, &stage->src[0], 1, &n);
-    for (int i = 0; i < n; i++)
-        if ((order[i]->op == OP_STAGE || order[i]->op == OP_BUFFER) &&
-            buffer_space(order[i]->arg.p) == SPACE_LOCAL)
-            return;
-    for (; at + 1 < l->nprogram; at++)
-        l->program[at] = l->program[at + 1];
-    l->nprogram--;
-}
-
-static void emit_stage(struct linear *l, struct uop *u)
-{
-    struct tgc *t = l->t;
-    struct uop *buffer = uop_buffer(t, (struct buffer *)(uintptr_t)u->arg.p);
-    double trips = l->trips;
-    struct uop *outer = l->nest;
-    struct part body = part_under(l, u->src, 2), outside = part_outside(l, u->src, 2);
-    bool local = buffer_space(u->arg.p) == SPACE_LOCAL;
-    if (local)
-        emit_barrier_before(l, u);
-    l->nest = u;
-    emit_opened(l, 0, &body); /* sums over its lanes, if it has no other loops */
-    for (int k = 2; k < u->nsrc; k++)
-        open_range(l, u->src[k], range_is_lane(u->src[k]) ? &outside : &body);
-    struct uop *src[3] = {buffer, made(l, u->src[1]), made(l, u->src[0])};
-    push(l, uop_intern(t, OP_STORE, u->dtype, src, 3, (union arg){0}));
-    for (int k = u->nsrc - 1; k >= 2; k--)
-        close_range(l, u->src[k]);
-    if (local)
-        emit_barrier(l);
-    l->nest = outer;
-    l->trips = trips;
-    map_set(&l->made, u, buffer);
-}
-
-static void emit_value(struct linear *l, struct uop *u)
-{
-    if (op_class(u->op) == CLASS_LEAF) {
-        map_set(&l->made, u, u);
-        return;
-    }
-    if (u->op == OP_REDUCE) {
-        emit_reduce(l, u);
-        return;
-    }
-    if (u->op == OP_STAGE) {
-        emit_stage(l, u);
-        return;
-    }
-    for (int k = 0; k < 2 && u->op == OP_ADD && l->nest->op == OP_STORE && u == l->nest->src[2]; k++)
-        if (u->src[k]->op == OP_REDUCE && begin_of(l, u->src[k])) {
-            map_set(&l->made, u, made(l, u->src[k]));
-            return;
-        }
-    struct uop **src = scratch_array(l->t, (size_t)u->nsrc, sizeof *src);
-    for (int k = 0; k < u->nsrc; k++)
-        src[k] = made(l, u->src[k]);
-    struct uop *v = uop_intern(l->t, u->op, u->dtype, src, u->nsrc, u->arg);
-    uop_set_origin(l->t, v, u);
-    push(l, v);
-    count_flop(l, v);
-    map_set(&l->made, u, v);
-}
-
-/* Whether a sum has lanes of a stage that is not stored yet. */
-static bool waits_for_stage(struct linear *l, const struct uop *reduce)
-{
-    uint64_t lanes = deps_of(l, reduce) & l->lanes & ~l->open;
-    for (int k = 2; k < l->nest->nsrc && lanes; k++)
-        lanes &= ~bit_of(l, l->nest->src[k]);
-    return lanes != 0;
-}
-
-/* Computes everything in `part` that became computable when `newly` opened. 0: what depends on no
- * range. */
-static void emit_opened(struct linear *l, uint64_t newly, const struct part *part)
-{
-    for (int i = 0; i < part->n; i++) {
-        struct uop *u = part->u[i];
-        uint64_t wait = wait_of(l, u);
-        if ((wait & ~l->open) || (newly && !(wait & newly)) || map_get(&l->made, u) ||
-            u->op == OP_RANGE || (u->op == OP_REDUCE && waits_for_stage(l, u)))
-            continue;
-        emit_value(l, u);
-    }
-}
-
 /* Whether a store's condition stands around its loops: it is known before they open, and not all threads have to be in them. */
-static bool is_condition_of_all(struct linear *l, struct uop *store, const struct part *all)
+static bool is_condition_of_all(struct linear *l, struct uop *store, const struct linear_part *all)
 {
     bool alone = store_first_range(store) == 4 && map_get(&l->made, store->src[3]) && store->src[3]->op != OP_CONST;
     for (int i = 0; i < all->n && alone; i++)
@@ -465,7 +23,7 @@ static bool is_condition_of_all(struct linear *l, struct uop *store, const struc
 static struct uop *open_guard(struct linear *l, struct uop *cond)
 {
     struct uop *guard = uop_intern(l->t, OP_GUARD, DTYPE_VOID, &cond, 1, (union arg){.i = l->next_acc++});
-    push(l, guard);
+    linear_push(l, guard);
     return guard;
 }
 
@@ -475,34 +33,34 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
     struct tgc *t = l->t;
     struct uop *src[4], *guard = NULL;
     int nvalue = store_first_range(store);
-    struct part all = part_under(l, store->src, store->nsrc),
-                outside = part_outside(l, store->src, nvalue);
+    struct linear_part all = linear_under(l, store->src, store->nsrc),
+                outside = linear_outside(l, store->src, nvalue);
     l->nest = store;
-    emit_opened(l, 0, &all);
+    linear_emit(l, 0, &all);
     bool around = is_condition_of_all(l, store, &all);
     if (around)
-        guard = open_guard(l, made(l, store->src[3]));
+        guard = open_guard(l, linear_made(l, store->src[3]));
     bool over = uop_buffer_of(store->src[0])->is_over;
     for (int k = nvalue + nshared; k < store->nsrc; k++) {
         if (over && range_is_lane(store->src[k])) {
             emit_barrier(l);         /* all threads have read the copies whose memory it is */
             over = false;
         }
-        open_range(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);
+        linear_open(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);
     }
     if (over)
         emit_barrier(l);
     for (int k = 0; k < nvalue; k++)
-        src[k] = made(l, store->src[k]);
+        src[k] = linear_made(l, store->src[k]);
     if (nvalue == 4 && !around)
         guard = open_guard(l, src[3]);
-    push(l, uop_intern(t, OP_STORE, store->dtype, src, 3, (union arg){0}));
+    linear_push(l, uop_intern(t, OP_STORE, store->dtype, src, 3, (union arg){0}));
     if (guard && !around)
-        push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
+        linear_push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
     for (int k = store->nsrc - 1; k >= nvalue + nshared; k--)
-        close_range(l, store->src[k]);
+        linear_close(l, store->src[k]);
     if (around)
-        push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
+        linear_push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
 }
 
 /* Prepares for stores that share loops, none of which is open. */
@@ -515,7 +73,7 @@ static void enter_group(struct linear *l, struct uop *const *store, int nstore)
     l->order = uop_toposort(l->t, store, nstore, &l->n);
     l->deps = scratch_array(l->t, (size_t)l->n, sizeof *l->deps);
     l->wait = scratch_array(l->t, (size_t)l->n, sizeof *l->wait);
-    find_deps(l);
+    linear_find_deps(l);
     l->open = 0;
     l->trips = 1;
 }
@@ -529,22 +87,22 @@ static void emit_group(struct linear *l, struct uop *const *store, int nstore, i
     enter_group(l, store, nstore);
     for (int k = first; k < first + nband; k++) {
         map_set(&l->made, store[0]->src[k], store[0]->src[k]);
-        l->open |= bit_of(l, store[0]->src[k]);
+        l->open |= linear_bit(l, store[0]->src[k]);
         l->trips *= (double)store[0]->src[k]->src[0]->vmax;
     }
-    struct part all;
+    struct linear_part all;
     /* values invariant in all loops are computed before the shared loops, not in one of them */
     for (int i = nshared > nband ? nstore - 1 : 0; i >= 0; i--) {
         l->nest = store[i];
-        all = part_under(l, store[i]->src, store[i]->nsrc);
-        emit_opened(l, 0, &all);
+        all = linear_under(l, store[i]->src, store[i]->nsrc);
+        linear_emit(l, 0, &all);
     }
     for (int k = nband; k < nshared; k++)
-        open_range(l, store[0]->src[first + k], &all);
+        linear_open(l, store[0]->src[first + k], &all);
     for (int i = 0; i < nstore; i++)
         emit_store(l, store[i], nshared);
     for (int k = nshared - 1; k >= nband; k--)
-        close_range(l, store[0]->src[first + k]);
+        linear_close(l, store[0]->src[first + k]);
 }
 
 /* Sums and stages that are invariant in all bands (the norm of a whole image) are computed before
@@ -559,8 +117,8 @@ static void emit_invariants(struct linear *l)
             struct uop *u = l->order[k];
             if ((u->op != OP_REDUCE && u->op != OP_STAGE) || l->deps[k] || map_get(&l->made, u))
                 continue;
-            struct part all = part_under(l, &u, 1);
-            emit_opened(l, 0, &all);
+            struct linear_part all = linear_under(l, &u, 1);
+            linear_emit(l, 0, &all);
         }
     }
 }
@@ -589,7 +147,7 @@ static struct uop_map copy_map(const struct uop_map *m)
 static void end_passing(struct linear *l)
 {
     if (l->passed.n)
-        emit_barrier(l);
+        linear_barrier(l);
     l->passed.n = 0;
 }
 
@@ -603,7 +161,7 @@ static void close_bands(struct linear *l, struct bands *b, int n)
         b->n--;
         if (!range_is_grid(b->range[b->n]))
             end_passing(l);
-        push(l, uop_intern(l->t, OP_END, DTYPE_VOID, &b->range[b->n], 1, (union arg){0}));
+        linear_push(l, uop_intern(l->t, OP_END, DTYPE_VOID, &b->range[b->n], 1, (union arg){0}));
         l->made = b->known[b->n];
     }
 }
@@ -617,7 +175,7 @@ static void emit_size(struct linear *l, struct uop *size)
         bool known = op_class(order[i]->op) == CLASS_LEAF || order[i]->op == OP_RANGE;
         if (known || map_get(&l->made, order[i]))
             continue;
-        push(l, order[i]);
+        linear_push(l, order[i]);
         map_set(&l->made, order[i], order[i]);
     }
 }
@@ -644,7 +202,7 @@ static void enter_bands(struct linear *l, struct bands *b, struct uop *const *st
         emit_size(l, b->range[k]->src[0]);
         if (!range_is_grid(b->range[k]))
             end_passing(l);
-        push(l, b->range[k]);
+        linear_push(l, b->range[k]);
     }
 }
 
