@@ -43,13 +43,13 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
     bool over = uop_buffer_of(store->src[0])->is_over;
     for (int k = nvalue + nshared; k < store->nsrc; k++) {
         if (over && range_is_lane(store->src[k])) {
-            emit_barrier(l);         /* all threads have read the copies whose memory it is */
+            linear_barrier(l);         /* all threads have read the copies whose memory it is */
             over = false;
         }
         linear_open(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);
     }
     if (over)
-        emit_barrier(l);
+        linear_barrier(l);
     for (int k = 0; k < nvalue; k++)
         src[k] = linear_made(l, store->src[k]);
     if (nvalue == 4 && !around)
