@@ -215,8 +215,12 @@ bool pass_round_factors(struct tgc *t, struct graph *g);
 bool pass_integer(struct tgc *t, struct graph *g);
 /* byte_table.c: whether u is computed by a table of 256 entries, indexed by a byte */
 bool reads_byte_table(const struct uop *u);
-/* winograd.c: convolutions of stride 1 by Winograd's tiles, where the cost model prefers them */
+/* winograd.c: convolutions of stride 1 by Winograd's tiles, where the machine's cost model prefers them */
 bool pass_winograd(struct tgc *t, struct graph *g);
+/* grid_winograd.c: the same on a device with a grid, by its cost model */
+bool pass_winograd_grid(struct tgc *t, struct graph *g);
+/* tile_epilogue.c: on a device with a grid, elementwise ops of Winograd's outputs are computed where these are stored */
+bool pass_tile_epilogues(struct tgc *t, struct graph *g);
 /* strassen.c. needs: constants are folded */
 bool pass_strassen(struct tgc *t, struct graph *g);
 /* defer_division.c: moves a division by the same value in all terms of a sum of products behind the
@@ -228,10 +232,16 @@ bool pass_factor(struct tgc *t, struct graph *g);
 bool pass_across(struct tgc *t, struct graph *g);
 /* copy_gathered.c: copies inputs that are gathered repeatedly, channels innermost */
 bool pass_gathered(struct tgc *t, struct graph *g);
-/* The same with tiles of this side, 2 to 6, for all windows that it suits; 0: as pass_winograd() */
 /* layer_memory.c: the largest live set, in bytes, if the graph's layers are computed one by one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
-bool winograd_apply(struct tgc *t, struct graph *g, int side);
+/* A convolution as sums of products, of its pixels or of tiles: in each of `groups` and at each of a tile's places, rows x out sums of
+ * in * taps terms. pixels: of all images; outputs: of a tile; places, outputs 1: no tiles. */
+struct conv_work { double groups, rows, in, out, taps, places, outputs, pixels; };
+/* ns of it, with its transforms and launches */
+typedef double conv_cost(struct tgc *t, const struct conv_work *w);
+/* Convolutions by tiles. side: of this side, 2 to 6, for all windows that it suits; 0: where they cost less, and within the budget of
+ * --error. cost: NULL, or a device's model in place of the machine's. */
+bool winograd_apply(struct tgc *t, struct graph *g, int side, conv_cost *cost);
 /* fills s->buffer and s->weight from the steps' kernels */
 void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 /* rebuilds k->buffer: the first noutput stay, then what any variant reads, in order of first use */

@@ -38,6 +38,7 @@ SUITES = [
     ("exec", "tests/exec/emitted_test.py", 600, 600),
     ("together", "tests/exec/together_test.py", 300, 300),
     ("winograd", "tests/exec/winograd_test.py", 300, 300),
+    ("device-winograd", "tests/exec/device_winograd_test.py", 300, 1800),
     ("products", "tests/exec/products_test.py", 300, 300),
     ("influence", "tests/exec/influence_test.py", 300, 600),
     ("special", "tests/exec/special_test.py", 300, 300),

@@ -399,6 +399,43 @@ static void cut_vectors(struct tgc *t, struct kernel *k, int store, int lanes)
         *k = trial;
 }
 
+/* Of a store's loops two neighbours that become one, as an axis: where more of them than a grid has dimensions repeat nothing, and the
+ * largest ones leave threads of the device idle; the two with the fewest turns together. -1: none. */
+static int crowded_loops(struct tgc *t, struct uop *s, int lanes)
+{
+    int first = store_first_range(s), best = -1, vector = vector_tag(t, s, lanes) - LOOP_GIVEN + first, n = 0;
+    double all = 1, least = 0, size[LOOPS_MAX + 1], full = cost_full_threads(t->device);
+    for (int i = first; i < s->nsrc; i++) {
+        int64_t turns = range_is(s->src[i], AXIS_LOOP) && i - first < LOOPS_MAX ? range_fixed_size(s->src[i]) : 0;
+        bool placed = turns > 1 && i != vector && !grid_repeats(t, s, s->src[i]);
+        size[i - first] = placed ? (double)turns : 0;
+        n += placed;
+        all *= placed ? (double)turns : 1;
+        if (i == first || i - first >= LOOPS_MAX || !placed || size[i - first - 1] == 0)
+            continue;
+        double both = size[i - first - 1] * size[i - first];
+        if (best < 0 || both < least)
+            best = i - first - 1, least = both;
+    }
+    for (int d = 0; d < GRID_RANK; d++) {                       /* what is left is serial */
+        int most = 0;
+        for (int i = 1; i < s->nsrc - first; i++)
+            most = size[i] > size[most] ? i : most;
+        all /= size[most] > 0 ? size[most] : 1;
+        full /= size[most] > 0 ? size[most] : 1;
+        size[most] = 0;
+    }
+    return n > GRID_RANK && all > 1 && full > 1 ? best : -1;
+}
+
+static void join_loops(struct tgc *t, struct kernel *k, int store, int lanes)
+{
+    struct opt flatten = {.op = OPT_FLATTEN, .store = store};
+    struct kernel trial = *k;
+    while ((flatten.axis = crowded_loops(t, k->ast->src[store], lanes)) >= 0 && opt_apply(t, &trial, NULL, &flatten, 1, NULL))
+        *k = trial;
+}
+
 /* Each element of the kernel's main store is a place, or each vector. */
 static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
 {
@@ -407,6 +444,7 @@ static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
         return false;
     if (lanes > 1)
         cut_vectors(t, &trial, main_store(t, k), lanes);
+    join_loops(t, &trial, main_store(t, &trial), lanes);
     if (!grid_apply(t, &trial, NULL, 0, lanes))
         return false;
     *k = trial;

@@ -45,6 +45,12 @@ double leaving_through(const struct tgc *t, const struct leaving *g, const struc
 void list_through(struct place_list *l, const struct leaving *g, int number, int row, int column);
 void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column, int64_t columns, int64_t threads, int chunks);
 
+/* split_sums.c: sums of products by their sizes: rows x columns of `rest` products, of so many terms, `last_terms` of them along the
+ * loop of which threads may have parts; of: the factors' dtype, DTYPE_VOID if they differ; nbytes: theirs in memory. */
+struct sums { double rows, columns, rest, terms, nbytes; int64_t last_terms; enum dtype of; };
+/* ns by the schedule that takes least, with its launches; in how many parts, which a kernel of its own adds. */
+double grid_sums_ns(struct tgc *t, const struct sums *s, int64_t *parts);
+
 /* grid_shape.c: a kernel of its own with the product's loops in another form, and the product as it is found there. */
 struct shape { struct kernel k; struct product x; };
 /* The kernel as it is; false: there is no product. */

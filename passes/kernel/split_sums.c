@@ -62,13 +62,12 @@ static enum dtype dtype_of(const struct tgc *t, const struct factor *f)
 }
 
 /* The product as a kernel has it whose sums are of a part each. */
-static struct product product_of(struct tgc *t, const struct contraction *c, int axis, int64_t parts)
+static struct product product_of(struct tgc *t, const struct sums *s, int64_t parts)
 {
-    double rows = contraction_extent(c, ROLE_ROW), columns = contraction_extent(c, ROLE_COLUMN), results = nelem_of(c->sum);
-    int64_t last = c->product->dim[axis]->arg.i / parts;
+    int64_t last = s->last_terms / parts;
     struct product x = {
-        .nrow = (int64_t)rows, .ncolumn = (int64_t)columns, .rest = (int64_t)(results / rows / columns) * parts,
-        .terms = (int64_t)(nelem_of(c->product) / results) / parts, .last_terms = last, .unit = 1,
+        .nrow = (int64_t)s->rows, .ncolumn = (int64_t)s->columns, .rest = (int64_t)s->rest * parts,
+        .terms = (int64_t)s->terms / parts, .last_terms = last, .unit = 1,
     };
     int64_t lanes = grid_vector_lanes(t);
     x.vector = x.ncolumn % lanes == 0 ? (int)lanes : 1;
@@ -102,41 +101,54 @@ static double added_ns(const struct device_row *d, double results, double parts)
 
 static double least_of(double ns, double other) { return other > 0 && other < ns ? other : ns; }
 
-/* ns of the sum in so many parts, by the schedule that takes least. */
-static double parts_ns(struct tgc *t, const struct contraction *c, int axis, int64_t parts)
+/* ns of the sums in so many parts, by the schedule that takes least. */
+static double parts_ns(struct tgc *t, const struct sums *s, int64_t parts)
 {
     const struct device_row *d = t->device;
-    struct product x = product_of(t, c, axis, parts);
-    enum dtype of = dtype_of(t, &c->factor[0]);
-    double nbytes = (double)dtype_nbytes(of) * (nelem_of(c->factor[0].base) + nelem_of(c->factor[1].base));
-    double ns = each_ns(t, &x, nbytes);
+    struct product x = product_of(t, s, parts);
+    double ns = each_ns(t, &x, s->nbytes);
     if (x.nrow > 1 && x.ncolumn > 1) {
         ns = least_of(ns, grid_tile_ns(t, &x));
-        if (dtype_of(t, &c->factor[1]) == of && !t->no_locals)
-            ns = least_of(ns, grid_matrix_ns(t, &x, of));
+        if (s->of != DTYPE_VOID && !t->no_locals)
+            ns = least_of(ns, grid_matrix_ns(t, &x, s->of));
     }
-    return (ns > nbytes / d->gbytes ? ns : nbytes / d->gbytes) + RATIO_GRID_LAUNCH + (parts > 1 ? added_ns(d, nelem_of(c->sum), (double)parts) : 0);
+    double results = s->rows * s->columns * s->rest;
+    return (ns > s->nbytes / d->gbytes ? ns : s->nbytes / d->gbytes) + RATIO_GRID_LAUNCH + (parts > 1 ? added_ns(d, results, (double)parts) : 0);
+}
+
+double grid_sums_ns(struct tgc *t, const struct sums *s, int64_t *parts)
+{
+    struct mem_mark mark = scratch_mark(t);
+    double least = parts_ns(t, s, 1);
+    *parts = 1;
+    bool many = s->rows * s->columns * s->rest > RESULTS_MANY * cost_full_threads(t->device);
+    for (int64_t n = 2; n <= PARTS_MOST && s->last_terms / n >= TERMS_LEAST && !many; n++) {
+        if (s->last_terms % n || s->last_terms / n % 4)
+            continue;
+        double ns = parts_ns(t, s, n);
+        if (ns >= (*parts == 1 ? RATIO_GRID_SPLIT * least : least))
+            continue;
+        least = ns;
+        *parts = n;
+    }
+    scratch_release(t, mark);
+    return least;
 }
 
 /* In how many parts the axis' sum takes least; 1: as it is. */
 static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
 {
-    struct mem_mark mark = scratch_mark(t);
-    int64_t n = c->product->dim[axis]->arg.i, best = 1;
-    double least = 0;
-    if (nelem_of(c->sum) > RESULTS_MANY * cost_full_threads(t->device))
-        return 1;
-    for (int64_t parts = 1; parts <= PARTS_MOST && n / parts >= TERMS_LEAST; parts++) {
-        if (n % parts || (parts > 1 && n / parts % 4))
-            continue;
-        double ns = parts_ns(t, c, axis, parts);
-        if (parts > 1 && ns >= (best == 1 ? RATIO_GRID_SPLIT * least : least))
-            continue;
-        least = ns;
-        best = parts;
-    }
-    scratch_release(t, mark);
-    return best;
+    enum dtype of = dtype_of(t, &c->factor[0]), other = dtype_of(t, &c->factor[1]);
+    double results = nelem_of(c->sum);
+    struct sums s = {
+        .rows = contraction_extent(c, ROLE_ROW), .columns = contraction_extent(c, ROLE_COLUMN), .terms = nelem_of(c->product) / results,
+        .last_terms = c->product->dim[axis]->arg.i, .of = of == other ? of : DTYPE_VOID,
+        .nbytes = (double)dtype_nbytes(of) * (nelem_of(c->factor[0].base) + nelem_of(c->factor[1].base)),
+    };
+    int64_t parts;
+    s.rest = results / s.rows / s.columns;
+    (void)grid_sums_ns(t, &s, &parts);
+    return parts;
 }
 
 /* The factor with the axis in two, of which the first one, of the parts, is outermost. */

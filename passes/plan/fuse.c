@@ -341,7 +341,8 @@ static bool wants_halo(struct plan *p, const struct node *n)
         return false;
     /* what no kernel can store inside of it would be copied: on a device a launch costs more than tests, which the
      * copies to local memory make once */
-    if (device_has_grid(p->t) && (value_is_leaf(n->u->src[0]) || n->u->src[0]->op == OP_REDUCE))
+    const struct uop *inside = value_behind(n->u->src[0], MOVES_VIEW);
+    if (device_has_grid(p->t) && (value_is_leaf(inside) || inside->op == OP_REDUCE || inside->op == OP_CONTIGUOUS))
         return false;
     double repeats = evaluations_of(p, n) / value_nelem(n->u);
     /* vectors of bytes are loaded without conditions, and copies of bytes are small */

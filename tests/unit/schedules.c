@@ -348,7 +348,7 @@ int check(struct fixture *f, bool noopt)
         assert_true(pass_integer(f->t, &f->g) && pass_onehot(f->t, &f->g) &&
                     graph_verify(f->t, &f->g, "integer, onehot"));
     if (f->tile && !noopt) {
-        assert_true(winograd_apply(f->t, &f->g, f->tile));
+        assert_true(winograd_apply(f->t, &f->g, f->tile, NULL));
         assert_true(graph_verify(f->t, &f->g, "winograd"));
         assert_ptr_not_equal(f->output[0].value, root[0]);
     }

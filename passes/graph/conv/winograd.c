@@ -522,17 +522,17 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return r;
 }
 
-bool winograd_apply(struct tgc *t, struct graph *g, int side)
+bool winograd_apply(struct tgc *t, struct graph *g, int side, conv_cost *cost)
 {
     struct winograd w = {.side = side};
     g->layers_nbytes = room_of_layers(t, g);
     if (!side)
-        w.plan = winograd_plan(t, g);
+        w.plan = winograd_plan(t, g, cost);
     graph_rewrite(t, g, rewrite, &w);
     return true;
 }
 
 bool pass_winograd(struct tgc *t, struct graph *g)
 {
-    return t->no_winograd || t->math != DTYPE_VOID || winograd_apply(t, g, 0);
+    return t->no_winograd || t->math != DTYPE_VOID || winograd_apply(t, g, 0, NULL);
 }

@@ -69,7 +69,7 @@ bool layer_find(struct tgc *t, struct uop *u, struct layer *l);
 /* The choice for each layer, within the budget of --error; indexed as `order`, the graph's uops,
  * sources first. */
 struct plan { struct uop **order; int norder; struct weighed **layer; };
-struct plan winograd_plan(struct tgc *t, const struct graph *g);
+struct plan winograd_plan(struct tgc *t, const struct graph *g, conv_cost *cost);
 
 /* ------------------------------------------------------------------------------ winograd_cost.c */
 
@@ -91,8 +91,8 @@ struct weighed {
     int asked;
     uint64_t key; const char *title;     /* set with t->tuning */
 };
-/* Fills w; taken: the least time by a tune file or the cost model. */
-void sides_weigh(const struct layer *l, struct weighed *w);
+/* Fills w; taken: the least time by a tune file or the cost model, the machine's if `cost` is NULL. */
+void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *cost);
 /* DEBUG=2: reports the candidates and the choice. */
 void sides_report(const struct layer *l, const struct weighed *w);
 /* For tgc tune and info --why. share: this layer's share of the network's error. */

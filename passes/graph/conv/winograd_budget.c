@@ -106,7 +106,7 @@ static void choose_all(struct tgc *t, struct weighed **layer, int n)
         keep_to(layer, n, error_left(t));
 }
 
-struct plan winograd_plan(struct tgc *t, const struct graph *g)
+struct plan winograd_plan(struct tgc *t, const struct graph *g, conv_cost *cost)
 {
     struct plan p;
     int nroot, n = 0;
@@ -121,7 +121,7 @@ struct plan winograd_plan(struct tgc *t, const struct graph *g)
         mark = scratch_mark(t);
         if (layer_find(t, p.order[i], l)) {
             p.layer[i] = all[n++] = MEM_NEW(t, struct weighed);
-            sides_weigh(l, all[n - 1]);
+            sides_weigh(l, all[n - 1], cost);
         }
         scratch_release(t, mark);
     }

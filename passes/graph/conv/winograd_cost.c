@@ -10,12 +10,13 @@
 
 struct extent { double in, out, groups, batch; };    /* channels of a group, groups, images */
 
-static struct extent extent_of(const struct layer *l)
+/* most: a size that only the run knows is its upper bound, else 1. */
+static struct extent extent_of(const struct layer *l, bool most)
 {
     struct extent e = {1, 1, 1, 1};
     for (int p = 0; p < l->product->ndim; p++) {
         const struct uop *dim = l->product->dim[p];
-        double n = dim->op == OP_CONST ? (double)dim->arg.i : 1;
+        double n = dim->op == OP_CONST || (most && dim->vmax > 0) ? (double)dim->vmax : 1;
         bool window = false;
         for (int i = 0; i < l->nwindow; i++)
             window |= p == l->window[i].tap || p == l->window[i].out;
@@ -75,6 +76,17 @@ static double cost_of(const struct layer *l, const struct extent *e, struct side
     bool far = values * c.places > cost_fit(m, FIT_FAR) && !c.whole;
     double moved = values * (c.places + RATIO_OUTPUTS * c.outputs);
     return cost + RATIO_TRANSFORM * cost_of_bytes(m, far ? LEVEL_MEMORY : LEVEL_L3, moved);
+}
+
+/* The same as a device's work. */
+static struct conv_work work_of(const struct layer *l, const struct extent *e, struct sides s)
+{
+    struct count c = count_of(l, s);
+    struct conv_work w = {.groups = e->groups, .rows = c.tiles * e->batch, .in = e->in, .out = e->out, .taps = c.taps,
+                          .places = c.places, .outputs = c.outputs, .pixels = e->batch};
+    for (int i = 0; i < l->nwindow; i++)
+        w.pixels *= (double)l->window[i].size;
+    return w;
 }
 
 /* The same tap by tap, for what the taps read inside the border: the results of all are stored
@@ -178,7 +190,7 @@ static const char *sides_text(const struct layer *l, struct sides s)
 void sides_report(const struct layer *l, const struct weighed *w)
 {
     const struct origin *o = uop_get_origin(l->t, l->reduce);
-    struct extent e = extent_of(l);
+    struct extent e = extent_of(l, false);
     fprintf(stderr, "winograd: %s %s: %g x %g channels,", o ? o->op_type : "", o ? o->node : "",
             e.in, e.out);
     for (int i = 0; i < l->nwindow; i++)
@@ -245,16 +257,25 @@ static void ask_file(const struct layer *l, const struct extent *e, struct weigh
         tune_misfit(t, w->by, "the convolution of this key has no such tiles");
 }
 
-void sides_weigh(const struct layer *l, struct weighed *w)
+/* ns by the device's model; taps apart are the machine's alone. */
+static double device_cost(const struct layer *l, const struct extent *e, struct sides s, conv_cost *cost)
+{
+    struct conv_work w = work_of(l, e, s);
+    return s.apart ? HUGE_VAL : cost(l->t, &w);
+}
+
+void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *by)
 {
     *w = (struct weighed){.sum = l->reduce};
     w->n = list_sides(l, w->list);
-    struct extent e = extent_of(l);
+    struct extent e = extent_of(l, by != NULL);
     bool few = e.in < RATIO_FEW_CHANNELS || e.out < RATIO_FEW_CHANNELS;
     for (int i = 0; i < w->n; i++) {
         bool apart = w->list[i].apart, tiles = i > 0 && !apart;
         double share = apart ? taps_share(l) : 1;
-        double cost = apart ? cost_apart(l, &e, share) : cost_of(l, &e, w->list[i]);
+        double cost = by      ? device_cost(l, &e, w->list[i], by)
+                      : apart ? cost_apart(l, &e, share)
+                              : cost_of(l, &e, w->list[i]);
         w->ns[i] = cost;
         w->worth[i] = apart          ? worth_apart(l, &e, share, cost)
                       : !tiles       ? cost

@@ -1,0 +1,52 @@
+/* grid_winograd.c - which convolutions go by Winograd's tiles on a device with a grid.
+ *
+ *      V = Bᵀ d B      a thread for each tile of a channel: reads its patch, stores its places
+ *      M = U V         places x groups products of tiles by channels, in blocks of tiles (grid_tile.c, grid_matrix.c)
+ *      Aᵀ M A          a thread for each tile of a channel, with what follows element by element (tile_epilogue.c)
+ *
+ * against one kernel of sums of products. Multiplications are fewer, bytes more: V and M are stored and read. The model is that
+ * of the kernels' schedules, by the device's row; each kernel is a launch. What rounds to halves in memory or factors keeps its
+ * sums: the transforms would amplify that, which the error's budget knows nothing of. So do images, whose places would be pixels.
+ */
+#include "passes/kernel/grid_product.h"
+#include "passes/passes.h"
+#include "passes/target/cost.h"
+
+#include <math.h>
+
+/* A transform's kernel: so many tiles of a channel each, each with so many values that it loads, and stores. */
+static double transform_ns(const struct device_row *d, double tiles, double places, double loads, double stores, double nelem)
+{
+    struct grid_work work = {
+        .blocks = __builtin_ceil(tiles / d->wave), .threads = d->wave,
+        .issued = (loads + stores) * cost_grid_load(d) + places * RATIO_GRID_PLACE,
+        .cache_nbytes = tiles * (loads + stores) * sizeof(float), .memory_nbytes = nelem * sizeof(float),
+    };
+    return cost_of_grid(d, &work, NULL) + RATIO_GRID_LAUNCH;
+}
+
+static double layer_ns(struct tgc *t, const struct conv_work *w)
+{
+    const struct device_row *d = t->device;
+    double in = w->groups * w->in, out = w->groups * w->out, x = w->pixels * in, y = w->pixels * out;
+    double v = w->places == 1 ? x : w->rows * w->places * in, m = w->places == 1 ? y : w->rows * w->places * out;
+    struct sums s = {
+        .rows = w->rows, .columns = w->out, .rest = w->groups * w->places, .terms = w->in * w->taps, .last_terms = (int64_t)w->in,
+        .of = DTYPE_F32, .nbytes = sizeof(float) * (v + m + w->places * w->taps * w->groups * w->in * w->out),
+    };
+    int64_t parts;
+    double most = RATIO_GRID_TILES, room = (double)mem_room(t) / 4;
+    if (w->places > 1 && sizeof(float) * (v + m) > (room < most ? room : most))
+        return HUGE_VAL;
+    double ns = grid_sums_ns(t, &s, &parts);
+    if (w->places == 1)
+        return ns;
+    return ns + transform_ns(d, w->rows * in, w->places, w->places, w->places, x + v) +
+           transform_ns(d, w->rows * out, w->places, w->places, w->outputs, m + y);
+}
+
+bool pass_winograd_grid(struct tgc *t, struct graph *g)
+{
+    bool rounded = t->math != DTYPE_VOID || t->half_storage || t->image;
+    return !device_has_grid(t) || t->no_winograd || rounded || winograd_apply(t, g, 0, layer_ns);
+}
