@@ -201,8 +201,13 @@ static bool begin_nest(struct tgc *t, struct uop *store, struct nest *m)
 
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m)
 {
+    return store_first_range(store) == 3 && nest_find_anywhere(t, store, m);
+}
+
+bool nest_find_anywhere(struct tgc *t, struct uop *store, struct nest *m)
+{
     int n;
-    if (!begin_nest(t, store, m) || store_first_range(store) > 3)
+    if (!begin_nest(t, store, m))
         return false;
     struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++) {

@@ -58,6 +58,8 @@ struct uop **nest_order(struct tgc *t, struct uop *root, int *n);
 /* The nest of a store; false if it cannot have lanes: several independent reductions, a condition
  * on the store. */
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
+/* The same where the store may have a condition. */
+bool nest_find_anywhere(struct tgc *t, struct uop *store, struct nest *m);
 /* The same of one of the store's reductions, whatever stands next to it. false: it has too many
  * operands. */
 bool nest_find_sum(struct tgc *t, struct uop *store, struct uop *reduce, struct nest *m);

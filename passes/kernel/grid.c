@@ -96,6 +96,23 @@ void list_divide(struct place_list *l, int tag, int64_t size, int64_t n, int out
     put_loops(l, list_position(l, tag), loops, 2);
 }
 
+void list_order(struct place_list *l, int tag, int to)
+{
+    int from = list_position(l, tag), by = from < to ? 1 : -1;
+    list_add(l, OPT_ORDER, tag)->to = to;
+    for (int i = from; i != to; i += by)
+        l->loop[i] = l->loop[i + by];
+    l->loop[to] = tag;
+}
+
+void list_flatten(struct place_list *l, int at)
+{
+    list_add(l, OPT_FLATTEN, l->loop[at]);
+    l->nloop--;
+    for (int i = at + 1; i < l->nloop; i++)
+        l->loop[i] = l->loop[i + 1];
+}
+
 int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag, enum opt_op worker)
 {
     struct block_of block = {n, 1, tag, tag, LOOP_INNER + l->n};

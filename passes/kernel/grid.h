@@ -29,6 +29,9 @@ void list_divide(struct place_list *l, int tag, int64_t size, int64_t n, int out
  * before them. One block has no loop. size: its turns; 0: only the run knows. */
 struct block_of { int64_t items, lanes; int tag_blocks, tag_lanes, tag_items; bool lanes_inside; };
 void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b);
+/* The loop becomes number `to`; the loop of that number and the one inside of it become one, with the outer one's tag. */
+void list_order(struct place_list *l, int tag, int to);
+void list_flatten(struct place_list *l, int at);
 /* The loop's first n turns are the worker's, or so many at a time; size: as above. Returns how many such
  * blocks are left, as a loop of the same tag. */
 int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag, enum opt_op worker);

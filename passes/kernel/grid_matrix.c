@@ -45,10 +45,14 @@ enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };
 struct matrix_choice {
     const struct shape *s; int joined;       /* whose product it is, and how many loops its rows and columns have been made of */
+    bool patched, divided;                   /* rows, or columns, are patches; divisions tell them apart */
     const struct product *x;
     const struct matrix_row *row;
     enum matrix_unit of;
     double gflops;
+    bool reads_copies;           /* the instruction reads factors from local memory */
+    int64_t nelem[3];            /* what a thread has of each matrix */
+    int64_t local_nbytes;        /* a block's memory */
     int m, n;                    /* the store's loops, by position, of the instruction's rows and columns */
     int64_t nm, nn, nk;          /* how many there are of each, and of terms */
     /* of the factors, a, b: how many neighbours may be one copy, and whether they are along rows or columns, not terms */
@@ -59,7 +63,16 @@ struct matrix_choice {
     struct leaving leaving; bool may_leave;  /* how results may leave through local memory, and whether they may */
 };
 
-static bool reads_copies(const struct matrix_choice *c) { return matrix_is_local(c->row, MATRIX_A); }
+static bool reads_copies(const struct matrix_choice *c) { return c->reads_copies; }
+
+static void set_row(const struct tgc *t, struct matrix_choice *c)
+{
+    c->local_nbytes = device_local_nbytes(t);
+    c->row = matrix_row(c->of);
+    c->reads_copies = matrix_is_local(c->row, MATRIX_A);
+    for (int i = 0; i < 3; i++)
+        c->nelem[i] = matrix_elements(c->row, (enum matrix_part)i);
+}
 
 /* How far apart the factor's elements along the loop are; a number that only an index can be: nobody knows. */
 static int64_t stride_along(struct tgc *t, const struct uop *factor, const struct uop *along)
@@ -100,6 +113,7 @@ static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *cons
         struct uop *other = loop[side ? c->n : c->m];
         c->along_side[side] = stride_along(t, factor[side], other) < stride_along(t, factor[side], k);
         c->width[side] = width_along(t, factor[side], c->along_side[side] ? other : k);
+        c->divided |= stride_along(t, factor[side], other) == INT64_MAX;
         c->spread[side] = spread_of(t, factor[side], k, other);
         /* those copies are turned: rows of terms are all that these instructions read */
         if (c->along_side[side] && reads_copies(c) && dtype_nbytes(c->row->dtype[side]) != 2)
@@ -128,7 +142,7 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
     *c = (struct matrix_choice){.x = x, .pads = scratch_array(t, 1, sizeof *c->pads)};
     if (!device_matrix(t, i, &c->of, &c->gflops))
         return false;
-    c->row = matrix_row(c->of);
+    set_row(t, c);
     bool of_copies = matrix_is_local(c->row, MATRIX_A) == matrix_is_local(c->row, MATRIX_B);
     if (!of_copies || c->row->lanes % t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))
         return false;
@@ -241,7 +255,7 @@ static bool comes(const struct tgc *t, const struct matrix_choice *c, const stru
     if (w->by.how == TRANSFER_REGISTERS)
         return true;
     /* boxes' rows are one behind the other: of tiles that are loaded, rows would begin in the same banks */
-    if (bulk && (!device_copies_boxes(t) || !reads_copies(c)))
+    if (bulk && (!device_copies_boxes(t) || !reads_copies(c) || (c->divided && !c->patched)))
         return false;
     for (int side = 0; side < 2; side++) {
         int64_t nbytes = width_of(c, w, side) * (int64_t)dtype_nbytes(c->row->dtype[side]);
@@ -268,9 +282,11 @@ static int64_t copied_row(const struct matrix_choice *c, const struct wave_tile 
     int64_t along_k, along;
     if (dtype_nbytes(c->row->dtype[MATRIX_A]) != 2)
         return w->step;
-    if (!index_stride(c->x->m.t, offset, sum->src[sum->nsrc - 1], &along_k) ||
-        !index_stride(c->x->m.t, offset, c->x->m.store->src[side ? c->n : c->m], &along))
+    struct uop *loop = c->x->m.store->src[side ? c->n : c->m];
+    if (!index_stride(c->x->m.t, offset, sum->src[sum->nsrc - 1], &along_k))
         return 0;
+    if (!index_stride(c->x->m.t, offset, loop, &along))
+        return along_k == 1 ? w->step : 0;            /* pixels that divisions tell apart */
     return along_k < along ? w->step : side_of(c, w, side);
 }
 
@@ -298,7 +314,7 @@ static int64_t registers_of(const struct matrix_choice *c, const struct wave_til
 {
     int64_t size[3];
     for (int i = 0; i < 3; i++)
-        size[i] = matrix_elements(c->row, (enum matrix_part)i) * dtype_bits(c->row->dtype[i]) / 32;
+        size[i] = c->nelem[i] * dtype_bits(c->row->dtype[i]) / 32;
     bool early = w->by.parts > 1 && w->by.how == TRANSFER_REGISTERS;
     return w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] + w->tiles[1] * size[MATRIX_B] +
            (early ? w->step * (side_of(c, w, 0) + side_of(c, w, 1)) / threads_of(c, w) : 0);
@@ -307,7 +323,7 @@ static int64_t registers_of(const struct matrix_choice *c, const struct wave_til
 /* Copies leave local memory to others; of boxes a block may have as many as there is room for, beside their barriers. */
 static bool copies_have_room(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
-    int64_t nbytes = copied_nbytes(t, c, w), most = device_local_nbytes(t);
+    int64_t nbytes = copied_nbytes(t, c, w), most = c->local_nbytes;
     return w->by.how == TRANSFER_BULK ? nbytes + BULK_MEMORY_ALIGNED <= most : 4 * nbytes <= 3 * most;
 }
 
@@ -384,7 +400,7 @@ static double issued_of(const struct tgc *t, const struct matrix_choice *c, cons
     const struct matrix_row *r = c->row;
     double words = 0, copies = 0, load = cost_grid_load(d), local = cost_grid_local(d);
     for (int side = 0; side < 2; side++)
-        words += (double)(w->tiles[side] * matrix_elements(r, (enum matrix_part)side)) / elements_loaded(t, c, w, side);
+        words += (double)(w->tiles[side] * c->nelem[side]) / elements_loaded(t, c, w, side);
     for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)       /* one thread starts boxes */
         copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
                   (double)(threads_of(c, w) * width_of(c, w, side));
@@ -413,8 +429,8 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
 {
     struct grid_work work = work_of(t, c, w);
     double ns = cost_of_grid(t->device, &work, NULL);
-    work.cache_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise */
-    return ns + cost_of_grid(t->device, &work, NULL) / BESIDE_LIMIT;
+    work.cache_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise, and of these the one that issues least */
+    return ns + (cost_of_grid(t->device, &work, NULL) + work.blocks * 2 * work.threads * work.issued / t->device->gflops) / BESIDE_LIMIT;
 }
 
 /* Lets as many blocks as there are at once go through all places, as evenly as they may, where that takes less: copies of the next
@@ -488,7 +504,7 @@ double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
     c.spread[0] = c.spread[1] = 1;
     int n = 0;
     for (int i = 0; device_matrix(t, i, &c.of, &c.gflops); i++) {
-        c.row = matrix_row(c.of);
+        set_row(t, &c);
         if (c.row->lanes % t->device->wave == 0 && c.row->dtype[MATRIX_A] == of && c.row->dtype[MATRIX_B] == of && c.nk > c.row->size[MATRIX_K])
             n = list_waves(t, &c, best, n);
     }
@@ -687,6 +703,27 @@ static int list_joined(struct tgc *t, const struct shape *s, int store, struct w
     return n;
 }
 
+/* The same of patches of its rows, by instructions that read copies, in panels: these come as boxes. */
+static int list_patches(struct tgc *t, const struct shape *s, int store, struct wave_tile *best, int n)
+{
+    enum { PATCH_LEAST = 64, PATCH_MOST = 256 };
+    struct matrix_choice *c = scratch_array(t, INSTRUCTIONS_MAX, sizeof *c);
+    struct patch patch;
+    int of = list_instructions(t, &s->x, c), reading = 0;
+    for (int i = 0; i < of; i++)
+        reading += reads_copies(&c[i]) && c[i].width[0] > 1 && c[i].width[1] > 1;
+    for (int64_t turns = PATCH_LEAST; reading && turns <= PATCH_MOST && shape_find_patch(s, turns, &patch); turns *= 2) {
+        struct shape *patched = scratch_array(t, 1, sizeof *patched);
+        c = scratch_array(t, INSTRUCTIONS_MAX, sizeof *c);
+        of = shape_patch(t, s, store, &patch, patched) ? list_instructions(t, &patched->x, c) : -1;
+        for (int i = 0; i < of; i++) {
+            c[i].s = patched, c[i].joined = 0, c[i].patched = true;
+            n = reads_copies(&c[i]) ? list_waves(t, &c[i], best, n) : n;
+        }
+    }
+    return n;
+}
+
 static int64_t longest_terms(const struct uop *sum)
 {
     int64_t most = 0;
@@ -719,6 +756,7 @@ static int find_waves(struct tgc *t, const struct kernel *k, int store, struct w
         double ns = grid_tile_ns(t, &s[i].x);
         *scalar = i == 0 || (ns > 0 && ns < *scalar) ? ns : *scalar;
         n = list_joined(t, &s[i], store, best, n);
+        n = list_patches(t, &s[i], store, best, n);
     }
     return n;
 }

@@ -16,8 +16,9 @@ struct product {
     int vector;                  /* lanes of a thread's vectors of columns; 1: none */
     bool row_vectors;            /* rows are neighbours in memory: a thread's lanes are loaded as vectors */
 };
-/* The product under the store; false: there is none that tiles would compute. */
-bool grid_find_product(struct tgc *t, struct uop *store, struct product *x);
+/* The product under the store; false: there is none that tiles would compute. patched: the store may have a condition, and its last loop is
+ * the rows, or the columns. */
+bool grid_find_product(struct tgc *t, struct uop *store, bool patched, struct product *x);
 /* What the tile that costs least takes, without an instruction for matrices, and by one that multiplies factors of this
  * dtype; 0: there is none. Of x only sizes are read: from nrow on. */
 double grid_tile_ns(struct tgc *t, const struct product *x);
@@ -57,6 +58,12 @@ struct shape { struct kernel k; struct product x; };
 bool shape_begin(struct tgc *t, struct shape *s, const struct kernel *k, int store);
 /* One more loop of the store is a part of the rows, or of the columns: one that reads the same operands. false: there is none. */
 bool shape_join_rows(struct tgc *t, const struct shape *from, int store, struct shape *to);
+/* Two or three loops that read the same operands, of n[0] turns of the innermost, n[1] of the one around it ...: their turns in a block are the
+ * rows, or the columns, and the blocks another loop. false: there are fewer. */
+struct patch { int64_t n[3]; };
+bool shape_patch(struct tgc *t, const struct shape *from, int store, const struct patch *patch, struct shape *to);
+/* Of as many turns the patch that leaves least unused; false: there is none. */
+bool shape_find_patch(const struct shape *from, int64_t turns, struct patch *patch);
 /* The sum's longest loop is the innermost. false: it is that already. */
 bool shape_order_terms(struct tgc *t, const struct shape *from, int store, struct shape *to);
 /* All loops of the sum are one. false: there is only one. */

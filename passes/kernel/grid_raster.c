@@ -38,10 +38,5 @@ void list_raster(struct place_list *l, int rows, int columns, int64_t n, int64_t
     if (group == 1)
         return;
     list_divide(l, rows, n, group, tag);
-    int from = list_position(l, columns), to = list_position(l, rows);
-    struct opt *o = list_add(l, OPT_ORDER, columns);
-    o->to = to;
-    for (int i = from; i > to; i--)
-        l->loop[i] = l->loop[i - 1];
-    l->loop[to] = columns;
+    list_order(l, columns, list_position(l, rows));
 }

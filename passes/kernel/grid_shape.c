@@ -1,6 +1,7 @@
 /* grid_shape.c - the loops of a sum of products, brought into other forms before they become tiles.
  *
  *      rows        b < 32, y < 56, x < 56         ->   r < 100352          pixels of all images: no tile ends with a row of one
+ *                                                      q < 3136, r < 64    patches of them, 8 x 8 of an image: a box of memory
  *      terms       c < 64, ky < 3, kx < 3         ->   ky, kx, c           the longest loop innermost: a step's terms
  *                  c < 3,  ky < 7, kx < 7         ->   k < 147             all of them, if none is long
  *      weights     w[n, c, ky, kx]                ->   w[ky, kx, c, n]     in the order in which steps read them
@@ -26,13 +27,13 @@ static void begin_shape(struct tgc *t, struct shape *s, const struct kernel *k)
 bool shape_begin(struct tgc *t, struct shape *s, const struct kernel *k, int store)
 {
     begin_shape(t, s, k);
-    return grid_find_product(t, s->k.ast->src[store], &s->x);
+    return grid_find_product(t, s->k.ast->src[store], false, &s->x);
 }
 
 /* Does the opts, and finds the product again. false: refused. */
 static bool change(struct tgc *t, struct shape *s, int store, const struct opt *opt, int n)
 {
-    return opt_apply(t, &s->k, NULL, opt, n, NULL) && grid_find_product(t, s->k.ast->src[store], &s->x);
+    return opt_apply(t, &s->k, NULL, opt, n, NULL) && grid_find_product(t, s->k.ast->src[store], false, &s->x);
 }
 
 /* ---- rows */
@@ -69,6 +70,74 @@ bool shape_join_rows(struct tgc *t, const struct shape *from, int store, struct 
     opt[n++] = (struct opt){.op = OPT_FLATTEN, .store = store, .axis = outer - x->m.first};
     begin_shape(t, to, &from->k);
     return change(t, to, store, opt, n);
+}
+
+/* ---- rows as patches */
+
+enum { PATCH_LOOPS = 3 };
+
+/* The loops that may be the patch's, by position, innermost first: of the rows, else of the columns. Returns how many there are. */
+static int list_patch(const struct product *x, int *at)
+{
+    int n = 0;
+    for (int k = 0; k < 2 && n < 2; k++) {
+        int side = k ? x->column : x->row;
+        n = 0;
+        for (int i = x->m.store->nsrc - 1; i >= x->m.first && n < PATCH_LOOPS; i--)
+            if (i == side ? product_may_cut(&x->m, x->m.store->src[i]) && range_fixed_size(x->m.store->src[i]) > 1 : may_join(x, i, side))
+                at[n++] = i;
+    }
+    return n < 2 ? 0 : n;
+}
+
+bool shape_find_patch(const struct shape *from, int64_t turns, struct patch *patch)
+{
+    enum { INNER_LEAST = 8 };                        /* results that are neighbours are stored together */
+    int at[PATCH_LOOPS], n = list_patch(&from->x, at);
+    double least = 0;
+    for (int64_t inner = turns; n > 0 && inner >= INNER_LEAST; inner /= 2)
+        for (int64_t image = turns; image >= inner; image /= 2) {
+            struct patch p = {{inner, image / inner, turns / image}};
+            double all = 1;
+            for (int k = 0; k < PATCH_LOOPS; k++) {
+                int64_t size = k < n ? range_fixed_size(from->x.m.store->src[at[k]]) : 1;
+                all *= (double)((size + p.n[k] - 1) / p.n[k] * p.n[k]);
+            }
+            if (least <= 0 || all < least)
+                least = all, *patch = p;
+        }
+    return least > 0;
+}
+
+/* The loops of these tags, one behind the other, become one, the innermost of the store. */
+static void list_joined_loops(struct place_list *l, const int *tag, int n)
+{
+    int joined = 0;
+    for (int k = n - 1; k >= 0; k--)
+        if (list_position(l, tag[k]) >= 0) {
+            list_order(l, tag[k], l->nloop - 1);
+            joined++;
+        }
+    for (; joined > 1; joined--)
+        list_flatten(l, l->nloop - 2);
+}
+
+bool shape_patch(struct tgc *t, const struct shape *from, int store, const struct patch *patch, struct shape *to)
+{
+    enum { BLOCKS = LOOP_INNER, TURNS = LOOP_INNER + PATCH_LOOPS };
+    static const int blocks[PATCH_LOOPS] = {BLOCKS, BLOCKS + 1, BLOCKS + 2}, turns[PATCH_LOOPS] = {TURNS, TURNS + 1, TURNS + 2};
+    const struct product *x = &from->x;
+    struct place_list l;
+    int at[PATCH_LOOPS], n = list_patch(x, at);
+    list_begin(&l, t, from->k.ast, store);
+    for (int k = 0; k < n; k++) {
+        struct block_of b = {patch->n[k], 1, blocks[k], turns[k], turns[k], false};
+        list_cover(&l, range_fixed_size(x->m.store->src[at[k]]), LOOP_GIVEN + at[k] - x->m.first, &b);
+    }
+    list_joined_loops(&l, blocks, n);
+    list_joined_loops(&l, turns, n);
+    begin_shape(t, to, &from->k);
+    return n > 0 && !l.failed && opt_apply(t, &to->k, NULL, l.opt, l.n, NULL) && grid_find_product(t, to->k.ast->src[store], true, &to->x);
 }
 
 /* ---- terms */

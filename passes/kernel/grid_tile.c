@@ -32,8 +32,9 @@ bool product_may_cut(const struct nest *m, const struct uop *r)
     return RANGE_AXIS(r->arg.i) == AXIS_LOOP && !range_is_lane(r) && !nest_axis(m, r).stages;
 }
 
-/* The two largest loops of which one reads what the other does not; of equals the innermost ones, whose turns are neighbours. */
-static bool find_sides(struct product *x)
+/* The two largest loops of which one reads what the other does not; of equals the innermost ones, whose turns are neighbours. patched: the last
+ * loop is one of them. */
+static bool find_sides(struct product *x, bool patched)
 {
     const struct uop *s = x->m.store;
     double most = 0;
@@ -41,7 +42,7 @@ static bool find_sides(struct product *x)
         for (int c = x->m.first; c < s->nsrc; c++) {
             struct operands of_r = nest_axis(&x->m, s->src[r]).reads, of_c = nest_axis(&x->m, s->src[c]).reads;
             double both = (double)most_turns(s->src[r]) * (double)most_turns(s->src[c]);
-            if (r == c || !product_may_cut(&x->m, s->src[r]) || !product_may_cut(&x->m, s->src[c]) ||
+            if (r == c || (patched && r != s->nsrc - 1 && c != s->nsrc - 1) || !product_may_cut(&x->m, s->src[r]) || !product_may_cut(&x->m, s->src[c]) ||
                 !operands_any(of_r) || !operands_any(of_c) || operands_any(operands_both(of_r, of_c)) ||
                 both < most || most_turns(s->src[r]) < 2 || most_turns(s->src[c]) < 2)
                 continue;
@@ -122,10 +123,10 @@ static bool order_bytes(struct product *x)
            uop_depends_on(x->m.t, values->src[1], loop[x->row]) && grid_vector_lanes(x->m.t) > 1;
 }
 
-bool grid_find_product(struct tgc *t, struct uop *store, struct product *x)
+bool grid_find_product(struct tgc *t, struct uop *store, bool patched, struct product *x)
 {
     *x = (struct product){.rest = 1};
-    if (!nest_find(t, store, &x->m) || !x->m.contraction || !find_sides(x))
+    if (!(patched ? nest_find_anywhere : nest_find)(t, store, &x->m) || !x->m.contraction || !find_sides(x, patched))
         return false;
     order_sides(x);
     if (!order_bytes(x))

@@ -27,42 +27,74 @@ static int64_t threads_of(const struct uop *store)
 
 /* The loops along which a block's copy of an operand has elements, or groups of `unit` bytes, outermost
  * first, with a range of the copy's own for each, and the operand's stride along it. */
+struct copied_loop { struct uop *of, *own; int64_t n, stride, first, below; };      /* its turns are those of `of`, of which so many are one */
 struct copy {
-    struct uop *of[MAX_RANK], *own[MAX_RANK]; int64_t n[MAX_RANK], stride[MAX_RANK], first[MAX_RANK]; int ndim, nsum, row;
-    bool of_tiles;                           /* for an instruction of matrix.def */
+    struct copied_loop v[MAX_RANK]; int ndim, nsum, row;
+    bool of_tiles, digits;                   /* for an instruction of matrix.def; whether a loop is one for each of its digits in the offset */
     struct uop *group; int64_t unit;         /* the group's loop; NULL: of elements, 1 */
 };
 
+/* Of the range, the first digit that divisions in the offset tell apart; 0: there is none. */
+static int64_t find_digit(struct tgc *t, struct uop *offset, const struct uop *r)
+{
+    int n;
+    int64_t least = 0, size = range_fixed_size(r), by, stride;
+    struct uop **order = uop_toposort(t, &offset, 1, &n);
+    for (int i = 0; i < n; i++)
+        if ((order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD) && uop_const_int(order[i]->src[1], &by) &&
+            index_stride(t, order[i]->src[0], r, &stride) && stride > 0 && by > stride && by % stride == 0 && by / stride < size &&
+            size % (by / stride) == 0 && (least == 0 || by / stride < least))
+            least = by / stride;
+    return least;
+}
+
 static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uop *r)
 {
-    if (!uop_depends_on(w->t, load, r))
+    struct tgc *t = w->t;
+    int64_t n = range_fixed_size(r), digit;
+    struct uop *offset = load->src[1], *rest = r;
+    if (!uop_depends_on(t, load, r))
         return true;
-    int64_t n = range_fixed_size(r);
-    if (n < 1 || c->ndim == MAX_RANK)
-        return work_refuse(w, "the copy has more loops than it may, or one of unknown size");
-    c->first[c->ndim] = 0;
-    if (!index_stride(w->t, load->src[1], r, &c->stride[c->ndim])) {
-        c->stride[c->ndim] = INT64_MAX;              /* data of a division: not neighbours */
-        c->first[c->ndim] = index_first_step(w->t, load->src[1], r);
+    for (int64_t below = 1; n > 0; below *= digit, n /= digit) {
+        struct copied_loop *l = &c->v[c->ndim];
+        bool near = index_stride(t, offset, rest, &l->stride);
+        digit = near || !c->digits ? 0 : find_digit(t, offset, rest);
+        if (c->ndim == MAX_RANK)
+            break;
+        *l = (struct copied_loop){.of = r, .n = digit ? digit : n, .stride = l->stride, .below = below};
+        c->ndim++;
+        if (!digit && !near) {
+            l->stride = INT64_MAX;                   /* data of a division: not neighbours */
+            l->first = index_first_step(t, offset, rest);
+        }
+        if (!digit)
+            return true;
+        struct uop *low = uop_axis(t, uop_int(t, digit), AXIS_LOOP, WORKER_EACH), *high = uop_axis(t, uop_int(t, n / digit), AXIS_LOOP, WORKER_EACH);
+        offset = uop_substitute(t, offset, rest, sym_add(t, sym_muli(t, high, digit), low));
+        (void)index_stride(t, offset, low, &l->stride);
+        rest = high;
     }
-    c->of[c->ndim] = r;
-    c->n[c->ndim++] = n;
-    return true;
+    return work_refuse(w, "the copy has more loops than it may, or one of unknown size");
 }
 
 /* The loop changes places with the one outside of it. */
 static void exchange_loops(struct copy *c, int k)
 {
-    struct uop *of = c->of[k];
-    int64_t n = c->n[k], stride = c->stride[k], first = c->first[k];
-    c->of[k] = c->of[k - 1], c->n[k] = c->n[k - 1], c->stride[k] = c->stride[k - 1], c->first[k] = c->first[k - 1];
-    c->of[k - 1] = of, c->n[k - 1] = n, c->stride[k - 1] = stride, c->first[k - 1] = first;
+    struct copied_loop l = c->v[k];
+    c->v[k] = c->v[k - 1];
+    c->v[k - 1] = l;
+}
+
+/* The turn of the loop in that of its range. */
+static struct uop *digit_of(struct tgc *t, const struct copied_loop *l)
+{
+    return sym_mod(t, sym_div(t, l->of, uop_int(t, l->below)), uop_int(t, l->n));
 }
 
 /* Whether a turn of loop k is further away in memory than one of the loop outside of it. */
 static bool is_further(const struct copy *c, int k)
 {
-    return c->stride[k - 1] != c->stride[k] ? c->stride[k - 1] < c->stride[k] : c->first[k - 1] < c->first[k];
+    return c->v[k - 1].stride != c->v[k].stride ? c->v[k - 1].stride < c->v[k].stride : c->v[k - 1].first < c->v[k].first;
 }
 
 /* The loops from `first` on in the order of the memory that is read: a thread's lanes and the threads'
@@ -87,7 +119,7 @@ static void move_inside(const struct uop *sum, struct copy *c, bool of_sum)
 {
     for (int pass = 1; pass < c->ndim; pass++)
         for (int k = 1; k < c->ndim; k++)
-            if (is_of_sum(sum, c->of[k - 1]) == of_sum && is_of_sum(sum, c->of[k]) != of_sum)
+            if (is_of_sum(sum, c->v[k - 1].of) == of_sum && is_of_sum(sum, c->v[k].of) != of_sum)
                 exchange_loops(c, k);
 }
 
@@ -98,9 +130,9 @@ static void order_tile(const struct uop *sum, struct copy *c)
 {
     const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
     order_loops(c, 0);
-    bool of_sum = is_of_sum(sum, c->of[c->ndim - 1]) || (matrix_is_local(row, MATRIX_B) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
+    bool of_sum = is_of_sum(sum, c->v[c->ndim - 1].of) || (matrix_is_local(row, MATRIX_B) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
     move_inside(sum, c, of_sum);                     /* pixels of several images lie on both sides of their channels */
-    for (c->row = c->ndim; c->row > 0 && is_of_sum(sum, c->of[c->row - 1]) == of_sum; c->row--)
+    for (c->row = c->ndim; c->row > 0 && is_of_sum(sum, c->v[c->row - 1].of) == of_sum; c->row--)
         continue;
 }
 
@@ -121,7 +153,7 @@ static bool find_copy(struct work *w, const struct uop *store, const struct uop 
                       int axis, struct copy *c)
 {
     int first = store_first_range(store);
-    *c = (struct copy){.unit = 1};
+    *c = (struct copy){.unit = 1, .digits = REDUCE_MATRIX(sum->arg.i) && matrix_is_local(matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)), MATRIX_A)};
     for (int i = axis + 2; i < sum->nsrc; i++)
         if (range_is(sum->src[i], AXIS_GROUP) ? !add_group(w, c, load, sum->src[i]) : !add_loop(w, c, load, sum->src[i]))
             return false;
@@ -145,7 +177,7 @@ static int nearest(const struct copy *c, const bool *done)
 {
     int next = -1;
     for (int a = c->ndim - 1; a >= 0; a--)
-        if (!done[a] && (next < 0 || c->stride[a] < c->stride[next]))
+        if (!done[a] && (next < 0 || c->v[a].stride < c->v[next].stride))
             next = a;
     return next;
 }
@@ -157,31 +189,77 @@ static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct 
     bool done[MAX_RANK] = {false};
     for (int k = 0; k < c->ndim; k++) {
         int next = nearest(c, done);
-        int64_t n = c->n[next], lanes = width < n ? width : n;
+        int64_t n = c->v[next].n, lanes = width < n ? width : n;
         done[next] = true;
-        c->own[next] = width > n ? sym_mod(t, lane, uop_int(t, n)) : width > 1 ? lane : uop_int(t, 0);
+        c->v[next].own = width > n ? sym_mod(t, lane, uop_int(t, n)) : width > 1 ? lane : uop_int(t, 0);
         lane = sym_div(t, lane, uop_int(t, lanes));
         width /= lanes;
         struct uop *turn = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, n / lanes)) : e;
-        c->own[next] = sym_add(t, sym_muli(t, turn, lanes), c->own[next]);
+        c->v[next].own = sym_add(t, sym_muli(t, turn, lanes), c->v[next].own);
         e = sym_div(t, e, uop_int(t, n / lanes));
     }
 }
 
+/* Each of the ranges along which the copy has elements as the copy's own. */
+static void map_own(struct tgc *t, const struct copy *c, struct uop_map *by)
+{
+    for (int a = 0; a < c->ndim; a++) {
+        struct uop *own = sym_muli(t, c->v[a].own, c->v[a].below), *others = map_get(by, c->v[a].of);
+        map_set(by, c->v[a].of, others ? sym_add(t, others, own) : own);
+    }
+}
+
+static int64_t turns_of(const struct copy *c, int a, int last)
+{
+    int64_t turns = 1;
+    for (int k = a; k <= last; k++)
+        turns = sat_mul(turns, c->v[k].n);
+    return turns;
+}
+
+/* Loops a to last are digits of r. */
+static void divide_own(struct tgc *t, struct copy *c, int a, int last, struct uop *r)
+{
+    int64_t turns = turns_of(c, a, last);
+    for (int k = a; k <= last; k++) {
+        turns /= c->v[k].n;
+        c->v[k].own = sym_div(t, k > a ? sym_mod(t, r, uop_int(t, turns * c->v[k].n)) : r, uop_int(t, turns));
+    }
+}
+
+/* Whether no condition of the load is of a remainder if loops a to last are one. */
+static bool conditions_agree(struct tgc *t, const struct copy *c, const struct uop *load, int a, int last)
+{
+    struct copy trial = *c;
+    struct uop_map by = {.t = t, .scratch = true};
+    struct uop *r = uop_axis(t, uop_int(t, turns_of(c, a, last)), AXIS_LOOP, WORKER_EACH);
+    int n;
+    if (load->nsrc < 4)
+        return true;
+    for (int k = 0; k < c->ndim; k++)
+        trial.v[k].own = uop_axis(t, uop_int(t, c->v[k].n), AXIS_LOOP, WORKER_EACH);
+    divide_own(t, &trial, a, last, r);
+    map_own(t, &trial, &by);
+    struct uop *cond = uop_substitute_all(t, load->src[2], &by), **order = uop_toposort(t, &cond, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_FLOORMOD && uop_depends_on(t, order[i], r))
+            return false;
+    return true;
+}
+
 /* The copy's own ranges as parts of loops of a box, outermost first: neighbours of loops, whose turns follow each other,
- * are one. Returns how many there are, that of the block's threads first. */
-static int divide_box(struct tgc *t, struct copy *c, struct uop **loop)
+ * are one, but for rows that an instruction takes, and what is around them. Returns how many there are, that of the block's threads first. */
+static int divide_box(struct tgc *t, struct copy *c, const struct uop *load, struct uop **loop)
 {
     int n = 0;
     for (int a = 0, last; a < c->ndim; a = last + 1) {
-        int64_t turns = c->n[a];
-        for (last = a; last + 1 < c->ndim && c->stride[last] == sat_mul(c->n[last + 1], c->stride[last + 1]); last++)
-            turns = sat_mul(turns, c->n[last + 1]);
-        struct uop *r = uop_axis(t, uop_int(t, turns), AXIS_LOOP, n ? WORKER_EACH : WORKER_BLOCK);
-        for (int k = a; k <= last; k++) {
-            turns /= c->n[k];
-            c->own[k] = sym_div(t, k > a ? sym_mod(t, r, uop_int(t, turns * c->n[k])) : r, uop_int(t, turns));
-        }
+        for (last = a; last + 1 < c->ndim && (last + 1 != c->row || !c->of_tiles) &&
+                       c->v[last].stride == sat_mul(c->v[last + 1].n, c->v[last + 1].stride); last++)
+            continue;
+        while (last > a && !conditions_agree(t, c, load, a, last))
+            last--;
+        struct uop *r = uop_axis(t, uop_int(t, turns_of(c, a, last)), AXIS_LOOP, n ? WORKER_EACH : WORKER_BLOCK);
+        divide_own(t, c, a, last, r);
         if (r->op == OP_RANGE)
             loop[n++] = r;
     }
@@ -195,11 +273,11 @@ static bool are_neighbours(const struct copy *c, int64_t width)
     int64_t stride = c->unit;
     for (int k = 0; k < c->ndim && width > 1; k++) {
         int next = nearest(c, done);
-        if (c->stride[next] != stride || (width % c->n[next] && c->n[next] % width))
+        if (c->v[next].stride != stride || (width % c->v[next].n && c->v[next].n % width))
             return false;
         done[next] = true;
-        stride = sat_mul(stride, c->n[next]);
-        width = width > c->n[next] ? width / c->n[next] : 1;
+        stride = sat_mul(stride, c->v[next].n);
+        width = width > c->v[next].n ? width / c->v[next].n : 1;
     }
     return width == 1;
 }
@@ -210,14 +288,14 @@ static bool copies_vectors(struct work *w, const struct copy *c, const struct uo
 {
     bool done[MAX_RANK] = {false};
     int last = nearest(c, done);
-    struct uop *first = sym_sub(w->t, load->src[1], sym_muli(w->t, c->of[last], c->unit));
+    struct uop *first = sym_sub(w->t, load->src[1], sym_muli(w->t, c->v[last].of, c->unit));
     if (c->group)
         first = sym_sub(w->t, first, c->group);
-    return c->stride[last] == c->unit && (!c->group || last == c->ndim - 1) && c->n[last] % width == 0 && (c->group || load->dtype == DTYPE_F32) &&
+    return c->v[last].stride == c->unit && (!c->group || last == c->ndim - 1) && c->v[last].n % width == 0 && (c->group || load->dtype == DTYPE_F32) &&
            uop_buffer_of(load->src[0])->dtype == load->dtype &&
            index_divisor(w->t, first) % (c->unit * width) == 0 &&
            buffer_is_aligned(w->t, uop_buffer_of(load->src[0]), c->unit * width) &&
-           (load->nsrc < 4 || !uop_depends_on(w->t, load->src[2], c->of[last]));
+           (load->nsrc < 4 || !uop_depends_on(w->t, load->src[2], c->v[last].of));
 }
 
 /* The sum's load number `operand`, sources first, of memory that is no stage. */
@@ -251,7 +329,7 @@ static bool list_turns(struct work *w, struct copy *c, const struct uop *load, i
     struct tgc *t = w->t;
     int64_t total = 1;
     for (int a = 0; a < c->ndim; a++)
-        total = sat_mul(total, c->n[a]);
+        total = sat_mul(total, c->v[a].n);
     if (width < c->unit || width > 16 || width % c->unit)
         return work_refuse(w, "neighbours that are copied at once are no aligned vector");
     width /= c->unit;
@@ -314,7 +392,7 @@ bool apply_local(struct work *w, const struct opt *opt)
     if (opt->to == 0 && (c.group || opt->n))
         return work_refuse(w, "a box has no groups of bytes, and no longer rows");
     if (opt->to == 0)
-        nloop = divide_box(t, &c, loop);
+        nloop = divide_box(t, &c, load, loop);
     else if (!list_turns(w, &c, load, threads, opt->to, loop, &nloop))
         return false;
     int64_t step = c.unit;
@@ -324,11 +402,11 @@ bool apply_local(struct work *w, const struct opt *opt)
         map_set(&by, c.group, at);
         from = c.group;
     }
+    map_own(t, &c, &by);
     for (int a = c.ndim - 1; a >= 0; a--) {
-        map_set(&by, c.of[a], c.own[a]);
-        at = sym_add(t, at, sym_muli(t, c.own[a], step));
-        from = sym_add(t, from, sym_muli(t, c.of[a], step));
-        step = sat_mul(step, c.n[a]);
+        at = sym_add(t, at, sym_muli(t, c.v[a].own, step));
+        from = sym_add(t, from, sym_muli(t, digit_of(t, &c.v[a]), step));
+        step = sat_mul(step, c.v[a].n);
         step += a == c.row ? opt->n : 0;
     }
     struct copied words;

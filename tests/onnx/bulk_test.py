@@ -18,7 +18,7 @@ import numpy as np
 import cuda
 import emulator
 import tgc as T
-from cuda_test import of_text
+from cuda_test import CONVOLUTIONS, of_text
 from library import Library
 from suite import Failure, Suite, expect
 
@@ -74,6 +74,30 @@ output %c as "c"
 WIDE = PANELS.replace("cover 0 axis=2 n=64", "cover 0 axis=2 n=256").replace("m64n64k16_f16", "m64n256k16_f16")
 # So many blocks go through the places of the grid.
 PERSIST = "persist 0 axis={axis} n={n}\n"
+# A convolution whose channels are innermost, without a border: {n} images, {h} x {w} pixels.
+WINDOWS = """tg 1
+input %a : f16[{n}, {h}, {w}, 64]
+weight %k : f16[3, 3, 64, 64] = normal(std=0.1, seed=2)
+%t = transpose(%a) {{perm=[0, 3, 1, 2]}}
+%u = transpose(%k) {{perm=[3, 2, 0, 1]}}
+%c = conv2d(%t, %u)
+output %c as "c"
+"""
+BY_TAPS = """order 0.sum0 axis=1 to=0
+order 0.sum0 axis=2 to=1
+{patch}
+divide 0.sum0 axis=2 n=16
+matrix 0.sum0 axis={last} to=0 by=m64n64k16_f16
+local 0.sum0 axis=1 n=0 to=0 operand=0
+local 0.sum0 axis=1 n=0 to=0 operand=1
+swizzle 0.sum0 n=64 operand=0
+swizzle 0.sum0 n=64 operand=1
+pipeline 0.sum0 n=3 how=bulk
+"""
+# Patches of pixels are rows: 4 x 16 of an image, 2 x 8 of four images; 8 x 8, whose last rows and columns are none of the image's.
+PATCHES = [((2, 10, 12), "order 0 axis=1 to=0\ncover 0 axis=3 n=16\ncover 0 axis=2 n=4\nflatten 0 axis=3\nflatten 0 axis=1\ngrid 0 axis=1", 2),
+           ((8, 4, 9), "order 0 axis=1 to=0\ncover 0 axis=3 n=8\ncover 0 axis=2 n=2\ncover 0 axis=1 n=4\nflatten 0 axis=3\nflatten 0 axis=2\ngrid 0 axis=1", 2),
+           ((1, 13, 15), "cover 0 axis=2 n=8\ncover 0 axis=1 n=8\norder 0 axis=2 to=3\nflatten 0 axis=3\nflatten 0 axis=1\ngrid 0 axis=1", 2)]
 # Two blocks of rows copy the columns' factor together.
 CLUSTER = "cluster 0.sum0 axis=0 n=2\n"
 PLACES = [(4, 3, PANELS, "bulk"), (5, 4, PANELS, "bulk"), (11, 2, PANELS, "bulk"), (2, 2, PANELS, "bulk"), (10, 3, TILE, "bulk"), (7, 2, TILE, "async"),
@@ -168,6 +192,29 @@ def assembled(folder, arch, opts=TILE, more="", words=()):
     for word in ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes", "mbarrier.try_wait.parity", "mbarrier.arrive.expect_tx",
                  "fence.proxy.async", *words):
         expect(word in ptx, f"no {word}")
+
+
+def windows(device, folder, sizes, patch, last):
+    """A tap is the patch's box, moved; pixels beyond the image, whose results nobody stores, are zeros."""
+    T.scratch(folder)
+    cuda.need_nvrtc()
+    n, h, w = sizes
+    done = tgtool(folder, BY_TAPS.format(patch=patch, last=last), WINDOWS.format(n=n, h=h, w=w), "sm_90a")
+    expect(done.returncode == 0, done.stderr)
+    text = (folder / "net.cu").read_text()
+    expect("bulk_copy(" in text and "copy_async" not in text, "no bulk copies")
+    said = T.must(T.run([cuda.ptxas(), "-v", "--gpu-name=sm_90a", "net.ptx", "-o", "net.cubin"], cwd=folder, timeout=300))
+    expect("0 bytes spill stores, 0 bytes spill loads" in said.out.decode() + said.err, said.describe())
+    build(folder)
+    with device.watch("arch=90"):
+        a = np.random.default_rng(1).standard_normal((n, h, w, 64)).astype(np.float16)
+        cuda.text_of(folder / "net.cu")
+        got = Library(folder / "net.so", "net").run({"a": a}, {}, 0)["c"]
+        gc.collect()
+    T.must(T.run([T.find_tgc(suite.options.build), "net.tg", "-o", "cpu.c", "--name=cpu"], cwd=folder))
+    T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "cpu.c", "-o", "cpu.so", "-lm", "-lpthread"], cwd=folder))
+    expected = Library(folder / "cpu.so", "cpu").run({"a": a}, {}, 0)["c"]
+    expect(np.allclose(got.astype(np.float32), expected.astype(np.float32), rtol=2e-3, atol=2e-2), "another result")
 
 
 BROKEN_ROLES = [("no wait for a full part", r" mbar_wait\([^;{]*\);(\s*matrix_begin)", r" ;\1", "which nobody has written"),
@@ -292,6 +339,9 @@ def chosen(folder):
         (folder / "net.tg").write_text(GEMM.format(m=2048, n=n, k=512))
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", f"--cpu={device}"], cwd=folder)).out.decode()
         expect(f"how={how}" in done, f"{n}, {device}: {done}")
+    (folder / "net.tg").write_text(CONVOLUTIONS.format(n=28, c=128).replace("[1, 16", "[8, 16"))
+    done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
+    expect("cover 0 axis=3 n=32; cover 0 axis=2 n=2; order" in done and "how=bulk" in done, f"no patches of two rows of 32: {done}")
 
 
 def chosen_places(folder):
@@ -312,6 +362,8 @@ def main():
         suite.add(f"product: {m} x {n} x {k}", gemm, device, scratch / f"gemm{number}", m, n, k, 2 + number % 2)
     for parts in (2, 3):
         suite.add(f"product in panels, {parts} parts", gemm, device, scratch / f"panels{parts}", 130, 72, 264, parts, PANELS)
+    for number, (sizes, patch, last) in enumerate(PATCHES):
+        suite.add(f"convolution, patches {number}", windows, device, scratch / f"patch{number}", sizes, patch, last)
     suite.add("product in panels, 256 columns by terms", gemm, device, scratch / "wide", 70, 264, 136, 2, WIDE, "", BY_TERMS)
     for number, (blocks, parts, opts, how) in enumerate(PLACES):
         suite.add(f"{blocks} blocks, {parts} parts, {how}{', panels' if opts == PANELS else ''}", through_places, device, scratch / f"places{number}", 200, 136, 264, blocks, parts, opts, how)
