@@ -115,7 +115,7 @@ void list_flatten(struct place_list *l, int at)
 
 int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag, enum opt_op worker)
 {
-    struct block_of block = {n, 1, tag, tag, LOOP_INNER + l->n};
+    struct block_of block = {n, 1, tag, tag, LOOP_INNER + l->n, false};
     list_cover(l, fixed ? size : 0, tag, &block);
     list_add(l, worker, block.tag_items);
     return (size + n - 1) / n;
