@@ -398,16 +398,29 @@ static void block_free(struct linear_eval *e)
     free(e);
 }
 
+/* Threads beside those that the caller's block has, of a program in which they have roles: as many as its copies say. */
+static int count_producers(struct uop *const *u, int n)
+{
+    int most = 0;
+    bool roles = false;
+    for (int i = 0; i < n; i++) {
+        const struct buffer *to = u[i]->op == OP_BULK ? uop_buffer_of(u[i]->src[BULK_TO]) : NULL;
+        roles |= u[i]->op == OP_ROLE;
+        most = to && to->producers > most ? to->producers : most;
+    }
+    return roles ? most : 0;
+}
+
 bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_env *env)
 {
-    int threads = env->block > 0 ? env->block : 1;
+    const int items = env->block > 0 ? env->block : 1, threads = items + count_producers(u, n);
     struct linear_eval *const e = calloc((size_t)threads, sizeof *e);
     jmp_buf outer;
     if (!e)
         return false;
     for (int i = 0; i < threads; i++) {
         e[i] = (struct linear_eval){
-            .t = t, .env = env, .budget = env->budget, .thread = i, .threads = threads};
+            .t = t, .env = env, .budget = env->budget, .thread = i, .threads = threads, .items = items};
         e[i].memory = (struct eval_memory){
             .t = t, .env = env, .failed = &e[i].failed, .block = i ? &e[0].memory : NULL};
     }

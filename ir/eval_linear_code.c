@@ -426,10 +426,6 @@ void eval_linear_compile(struct linear_eval *e, struct uop *const *u, int n)
 {
     e->program = u;
     e->nprogram = n;
-    e->items = e->threads;
-    for (int i = 0; i < n; i++)
-        if (u[i]->op == OP_ROLE && ROLE_CONSUMERS_OF(u[i]->arg.i) < e->threads)
-            e->items = ROLE_CONSUMERS_OF(u[i]->arg.i);
     for (e->at = 0; e->at < n && !e->failed; e->at++)
         compile_one(e, u[e->at]);
     if (!e->failed && e->nopen)

@@ -467,13 +467,13 @@ static struct steps *new_steps(struct expander *e, struct kernel *kernel)
 static struct steps *find_roles(struct expander *e, struct kernel *kernel, int at)
 {
     int next = at + 1;
-    if (kernel_threads(kernel) == kernel->block || !range_is_item(e->in[at]))
+    if (!range_is_item(e->in[at]))
         return NULL;
     while (op_is_elementwise(e->in[next]->op))
         next++;
     for (int end = expand_find_end(e, at); next < end && !range_is_item(e->in[next]); next++) {
         struct steps *s = is_step(e->in[next]) ? new_steps(e, kernel) : NULL;
-        if (s && find_counted(s, next)) {
+        if (s && find_counted(s, next) && s->producers) {
             s->count = count_steps(s);
             return s;
         }

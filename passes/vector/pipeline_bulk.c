@@ -211,4 +211,9 @@ struct uop *steps_begin_roles(struct steps *s)
     return all;
 }
 
-void steps_of_consumers(struct steps *s) { write_consumed(s, steps_number(s), wave_lanes(s)); }
+void steps_of_consumers(struct steps *s)
+{
+    if (!s->full)
+        TGC_BUG(s->e->t, "threads have taken no roles");
+    write_consumed(s, steps_number(s), wave_lanes(s));
+}

@@ -136,6 +136,7 @@ def read_again(path):
 VECTORS = ('linear\ninput %input0 : i32[8]\ninput %input1 : u8[32]\ninput %input2 : i8[32]\n%0 : i32 = load(%input0, 0) {lanes=8, part=0, stride=1, groups=0}\n'
            '%1 : u8 = load(%input1, 0) {lanes=32, part=0, stride=1, groups=1}\n%2 : i8 = load(%input2, 0) {lanes=32, part=0, stride=1, groups=1}\n')
 LOCAL = "linear\ninput %input1 : f32[8]\nscratch %scratch0 : f32[8] local\n"
+ROLE = "linear\n%0 : bool = role() {role=consumers, n=4}\n%1 = guard(%0) {id=1}\n"
 ERRORS = [
     ("kernel\n", "2:1: a kernel that stores nothing"),
     ("kernel\nrange r0 < 4\n", "a kernel that stores nothing"),
@@ -175,6 +176,14 @@ ERRORS = [
     (f"{LOCAL}wait() {{id=1, n=99}}\n", "4:1: wait with arguments that are none of its own"),
     ("linear\nscratch %scratch0 : f32[8] local ring 1 async\n", "2:39: a ring of 1 parts; it has 2 to 8"),
     ("linear\nscratch %scratch0 : f32[8] local ring 2 slow\n", "2:41: found 'slow', expected a transfer of transfers.def"),
+    ("linear\nscratch %scratch0 : f32[8] local ring 2 bulk producers 0\n", "2:56: 0 producers; there are 1 to 1024"),
+    ("linear\n%0 : bool = role() {role=bosses, n=4}\n", "2:26: found 'bosses', expected a role of roles.def"),
+    (f"{ROLE}barrier() {{id=2}}\nendguard(%1)\n", "4:1: barrier: a barrier of the whole block where only threads of a role come"),
+    (f"{ROLE}cluster_barrier() {{id=2}}\nendguard(%1)\n", "4:1: cluster_barrier: a barrier of the whole block where only threads of a role come"),
+    (f"{ROLE}%2 : bool = role() {{role=producer, n=4}}\n%3 = guard(%2) {{id=2}}\nendguard(%3)\nendguard(%1)\n", "4:13: role: a role inside of another one"),
+    (f"{ROLE}registers() {{n=20}}\nendguard(%1)\n", "4:1: registers with arguments that are none of its own"),
+    (f"{ROLE}registers() {{n=36}}\nendguard(%1)\n", "4:1: registers: no number of registers that a thread may have"),
+    ("linear\nregisters() {n=40}\n", "2:1: registers: registers of no role"),
     ("kernel\nweight %weight0 : i8[2] = 1 200\n", "2:29: i8 does not hold this number"),
     ("kernel\n%0 : i64 = add(" + "(" * 500 + "\n", "more than 64 expressions in each other"),
 ]

@@ -84,7 +84,7 @@ static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const 
                                .budget = 1 << 28};
         env.parts = parts > 1 ? parts : 0;
         env.part = parts > 1 ? part : 0;
-        env.block = kernel_threads(k);
+        env.block = k->block;
         env.race = touch ? &race : NULL;
         env.touch = touch;
         ok = eval_linear(m->t, linear, n, &env);
