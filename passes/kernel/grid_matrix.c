@@ -464,12 +464,17 @@ static void take_producers(const struct tgc *t, const struct matrix_choice *c, s
         *w = other;
 }
 
+/* A wave's tiles of columns: of three, too, whose blocks may fill the device's units better than those of two or four. */
+static const int columns[] = {1, 2, 4, 8, 3, 6};
+
 /* Adds the instruction's tiles to the n that cost least; returns how many there are. */
 static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best, int n)
 {
-    for (int i = 0; i < 4 * 4 * 4 * 4 * 3 * STAGES; i++) {
-        struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, 1 << i / 64 % 4},
-                              (int64_t)c->row->size[MATRIX_K] << (2 - i / 256 % 3), stages[i / 768], 0, 0, false, 0};
+    enum { TILES = sizeof columns / sizeof *columns };
+    for (int i = 0; i < 4 * 4 * 4 * TILES * 3 * STAGES; i++) {
+        int of = i / 64 / TILES;
+        struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, columns[i / 64 % TILES]},
+                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3), stages[of / 3], 0, 0, false, 0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);

@@ -72,6 +72,9 @@ input %b : f16[{n}, {k}]
 output %c as "c"
 """
 WIDE = PANELS.replace("cover 0 axis=2 n=64", "cover 0 axis=2 n=256").replace("m64n64k16_f16", "m64n256k16_f16")
+# Three tiles of columns.
+THREE = PANELS.replace("cover 0 axis=2 n=64\n", "cover 0 axis=2 n=192\ndivide 0 axis=3 n=64\n").replace(
+    "grid 0 axis=2\n", "grid 0 axis=2\nlanes 0 axis=3 n=3 kind=lane as=column\n").replace("swizzle 0.sum0 n=64 operand=1", "swizzle 0.sum0 n=192 operand=1")
 # So many blocks go through the places of the grid.
 PERSIST = "persist 0 axis={axis} n={n}\n"
 # A convolution whose channels are innermost, without a border: {n} images, {h} x {w} pixels.
@@ -180,9 +183,9 @@ def pairs_through_places(device, folder, more):
         gc.collect()
 
 
-def assembled(folder, arch, opts=TILE, more="", words=()):
+def assembled(folder, arch, opts=TILE, more="", words=(), n=136):
     """The copies' and barriers' instructions, no register in memory; of the text for other devices of the kind, too."""
-    (folder / "own.ptx").write_text(cuda.ptx_of(emit(folder, 256, 136, 264, 3, arch, opts, more), f"compute_{arch[3:]}"))
+    (folder / "own.ptx").write_text(cuda.ptx_of(emit(folder, 256, n, 264, 3, arch, opts, more), f"compute_{arch[3:]}"))
     for name in ("net.ptx", "own.ptx"):
         said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", name, "-o", "net.cubin"], cwd=folder, timeout=300))
         text = said.out.decode() + said.err
@@ -344,13 +347,23 @@ def chosen(folder):
     expect("cover 0 axis=3 n=32; cover 0 axis=2 n=2; order" in done and "how=bulk" in done, f"no patches of two rows of 32: {done}")
 
 
+def chosen_columns(folder):
+    """Blocks of 192 columns, where those of 128 or 256 leave units idle: 96 of them for 132 units, not 72, or 144."""
+    T.scratch(folder)
+    for n, words in ((1536, "n=192;"), (2048, "n=256;")):
+        (folder / "net.tg").write_text(GEMM.format(m=n, n=n, k=n))
+        done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
+        expect(re.search(rf"cover 0 axis=\d {words}", done), f"{n}: {done}")
+
+
 def chosen_places(folder):
     """Blocks go through places where there are more of these than the device has units, as evenly as may be; elsewhere each place has a block."""
     T.scratch(folder)
-    for m, n, k, words in ((4096, 4096, 4096, "persist 0 axis=2 n=128;"), (2176, 2048, 512, "persist 0 axis=2 n=91;"), (2048, 2048, 512, None)):
+    for m, n, k, several in ((4096, 4096, 4096, True), (2176, 2048, 512, True), (2048, 2048, 512, False)):
         (folder / "net.tg").write_text(GEMM.format(m=m, n=n, k=k))
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
-        expect(words in done if words else "persist" not in done, f"{m}, {n}, {k}: {done}")
+        found = re.search(r"persist 0 axis=\d n=(\d+);", done)
+        expect((found and int(found[1]) <= 132) if several else not found, f"{m}, {n}, {k}: {done}")
 
 
 def main():
@@ -365,6 +378,8 @@ def main():
     for number, (sizes, patch, last) in enumerate(PATCHES):
         suite.add(f"convolution, patches {number}", windows, device, scratch / f"patch{number}", sizes, patch, last)
     suite.add("product in panels, 256 columns by terms", gemm, device, scratch / "wide", 70, 264, 136, 2, WIDE, "", BY_TERMS)
+    suite.add("product in panels, three tiles of columns", gemm, device, scratch / "three", 130, 328, 136, 2, THREE)
+    suite.add("ptxas: three tiles of columns", assembled, scratch / "ptx-three", "sm_90a", THREE, "", (), 328)
     for number, (blocks, parts, opts, how) in enumerate(PLACES):
         suite.add(f"{blocks} blocks, {parts} parts, {how}{', panels' if opts == PANELS else ''}", through_places, device, scratch / f"places{number}", 200, 136, 264, blocks, parts, opts, how)
     for name, more in (("", ""), (" with a producer", PRODUCER)):
@@ -402,6 +417,7 @@ def main():
     suite.add("each call of init fails", each_call_fails, device, scratch / "fails")
     suite.add("memory of the caller's", bound, scratch / "bound")
     suite.add("what the model chooses", chosen, scratch / "chosen")
+    suite.add("columns, chosen", chosen_columns, scratch / "chosen-columns")
     suite.add("blocks that go through places, chosen", chosen_places, scratch / "chosen-places")
     suite.add("what is refused", refused, scratch / "refused")
     suite.main()
