@@ -26,6 +26,7 @@ struct device_walk {
     struct footprint footprint;
     struct block_part *part; int npart; size_t cap_part;             /* by group of the footprint */
     bool loaded;                 /* from memory or the cache, since the last barrier */
+    const struct buffer *filled; /* barriers that tell when a box is there */
 };
 
 /* Steps that copies to local memory are made early; 0: a block waits for those of each step. */
@@ -90,19 +91,19 @@ static double turns_of_thread(const struct device_walk *w)
     return n;
 }
 
-/* Bytes that all threads ask for, and those that a block covers. */
-static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop *offset, double nbytes)
+/* Bytes that all threads ask for, and those that a block covers; shared: its threads ask for them together. */
+static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop *offset, double nbytes, bool shared)
 {
     double all = nbytes, own = nbytes, span = nbytes, again = 1, size = (double)dtype_nbytes(b->dtype);
     int64_t at;
-    bool shared = false;
+    bool inside = shared;                            /* the block's threads share a loop inside */
     for (int d = 0; d < w->depth; d++)
-        shared |= w->open[d].is_shared;
+        inside |= w->open[d].is_shared;
     for (int d = 0; d < w->depth; d++) {
         const struct open_loop *l = &w->open[d];
         bool moves = uop_depends_on(w->t, offset, l->range);
-        all *= l->all;
-        if (l->is_item && shared)                    /* the block's threads share a loop inside */
+        all *= l->is_item && shared ? 1 : l->all;
+        if (l->is_item && inside)
             continue;
         own *= moves ? l->block : 1;
         span += moves && l->block > 1 ? size * footprint_span(w->t, offset, l->range, l->block) : 0;
@@ -135,7 +136,7 @@ static void note_access(struct device_walk *w, const struct uop *u)
         return;
     w->work.issued += turns_of_thread(w) * words * (local ? cost_grid_local(d) : cost_grid_load(d));
     w->loaded |= u->op != OP_STORE && !local;
-    note_bytes(w, b, u->src[1], nbytes);
+    note_bytes(w, b, u->src[1], nbytes, false);
 }
 
 /* From memory to local memory: no instruction stores what comes. */
@@ -145,8 +146,8 @@ static void note_copy(struct device_walk *w, const struct uop *u)
     double nbytes = COPY_LANES(u->arg.i) * (double)dtype_nbytes(to->dtype);
     w->work.issued += turns_of_thread(w) * nbytes / 4 * cost_grid_load(w->t->device);
     w->loaded = true;
-    note_bytes(w, to, u->src[1], nbytes);
-    note_bytes(w, from, u->src[3], nbytes);
+    note_bytes(w, to, u->src[1], nbytes, false);
+    note_bytes(w, from, u->src[3], nbytes, false);
 }
 
 /* What threads keep, or local memory, to memory; or from there to what threads keep. */
@@ -160,8 +161,37 @@ static void note_put(struct device_walk *w, const struct uop *u)
             continue;
         w->loaded |= k && !of[k]->is_local;
         w->work.issued += turns * (of[k]->is_local ? cost_grid_local(w->t->device) : cost_grid_load(w->t->device));
-        note_bytes(w, of[k], u->src[k ? 3 : 1], nbytes);
+        note_bytes(w, of[k], u->src[k ? 3 : 1], nbytes, false);
     }
+}
+
+/* Where the box begins in its tensor, as the program counts. */
+static struct uop *begin_of_box(struct tgc *t, const struct uop *u)
+{
+    enum dtype d = DTYPE_I32;
+    for (int a = 0; a < bulk_rank(u); a++)
+        d = bulk_axis(u, a).coordinate->op == OP_CONST ? d : bulk_axis(u, a).coordinate->dtype;
+    struct uop *at = uop_consti(t, d, u->src[BULK_FIRST]->arg.i);
+    for (int a = 0; a < bulk_rank(u); a++) {
+        struct bulk_axis axis = bulk_axis(u, a);
+        struct uop *place = axis.coordinate->op == OP_CONST ? uop_consti(t, d, axis.coordinate->arg.i) : axis.coordinate;
+        at = uop_binary(t, OP_ADD, at, uop_binary(t, OP_MUL, place, uop_consti(t, d, axis.stride)));
+    }
+    return at;
+}
+
+/* A box, or a block's part of a cluster's: one thread has an engine copy it. */
+static void note_bulk(struct device_walk *w, const struct uop *u)
+{
+    const struct buffer *to = uop_buffer_of(u->src[BULK_TO]), *from = uop_buffer_of(u->src[BULK_FROM]);
+    double nbytes = (double)dtype_nbytes(to->dtype), part = nbytes;
+    for (int a = 0; a < bulk_rank(u); a++) {
+        nbytes *= (double)bulk_axis(u, a).extent;
+        part *= (double)bulk_part_extent(u, a);
+    }
+    w->filled = uop_buffer_of(u->src[BULK_BARRIERS]);
+    note_bytes(w, to, u->src[BULK_OFFSET], nbytes, true);
+    note_bytes(w, from, begin_of_box(w->t, u), part, true);
 }
 
 static void note_matrix(struct device_walk *w, const struct uop *u)
@@ -205,6 +235,13 @@ static void note_barrier(struct device_walk *w)
     w->loaded = false;
 }
 
+/* So it does where its threads wait for boxes. */
+static void note_wait(struct device_walk *w, const struct uop *u)
+{
+    if (w->filled == uop_buffer_of(u->src[0]) && is_in_loop(w))
+        w->work.steps += turns_of_thread(w);
+}
+
 static void walk(struct device_walk *w, struct uop *const *linear, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -220,6 +257,10 @@ static void walk(struct device_walk *w, struct uop *const *linear, int n)
             note_copy(w, u);
         } else if (u->op == OP_PUT) {
             note_put(w, u);
+        } else if (u->op == OP_BULK) {
+            note_bulk(w, u);
+        } else if (u->op == OP_MBAR_WAIT) {
+            note_wait(w, u);
         } else if (u->op == OP_MATRIX) {
             note_matrix(w, u);
         } else if (u->op == OP_BARRIER) {

@@ -143,6 +143,14 @@ def groups():
         expect(bool(re.search(r"order 0 axis=\d to=1; grid", info(text, row, "--why"))) == grouped, f"{size} on {row}")
 
 
+@suite.case("boxes that an engine copies count once for each block")
+def boxes():
+    n = 4096
+    why = info(f"input %a : f16[{n}, {n}]\ninput %b : f16[{n}, {n}]\n%y = matmul(%a, %b)\n", "sm_90a", "--why")
+    nbytes, whole = float(re.search(r"blocks for ([\d.e+]+) KB", why)[1]) * 1024, 2 * 2 * n ** 3
+    expect(whole / 256 < nbytes < whole / 64, f"{nbytes} bytes, of tiles of 64 to 256 {whole / 64} to {whole / 256}")
+
+
 @suite.case("a program for several machines keeps to the least local memory of them")
 def several():
     """A block's scores of 4 queries by 15000 keys fit one of the two; the other would have refused it, and one thread had a row."""
