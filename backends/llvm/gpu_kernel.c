@@ -82,7 +82,7 @@ static value block_memory(struct emit *e, const char *name, int64_t nbytes, unsi
 /* A part of one array; of memory that the launch names, of which LLVM knows no size, people know it by the attribute. */
 static value place_part(struct emit *e, const struct kernel *k, const struct buffer *b, int64_t launched)
 {
-    const char *name = mem_printf(e->t, "%s_%s$memory", e->name, program_kernel_name(e->gpu->p, k));
+    const char *name = mem_printf(e->t, "%s_%s%s", e->name, program_kernel_name(e->gpu->p, k), launched ? "$memory" : ".tiles");
     value g = e->l->GetNamedGlobal(e->module, name);
     if (!g) {
         g = block_memory(e, name, launched ? 0 : device_local_at(k, NULL), PANEL_ALIGN);

@@ -190,7 +190,7 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
         instructions += (cost_grid_load(d) + 1.0 / x->vector) * (rows + columns) / threads +
                         RATIO_GRID_BARRIER / (double)x->step / (b->doubled ? 2 : 1);
     struct grid_work work = {
-        .blocks = blocks, .threads = threads, .issued = k * instructions, .ahead = b->doubled,
+        .blocks = blocks, .threads = threads, .issued = k * instructions, .stored = (double)(b->row_lanes * b->column_lanes) * cost_grid_load(d), .ahead = b->doubled,
         .steps = b->local ? k / (double)x->step : 0, .local_nbytes = b->local ? (double)copied_nbytes(x, b) : 0,
         .cache_nbytes = blocks * k * (rows + columns) * 4 * (b->local ? 1 : RATIO_GRID_AGAIN),
     };
