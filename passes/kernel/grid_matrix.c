@@ -770,9 +770,9 @@ bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
     double scalar = 0;
-    int n = t->no_locals ? 0 : find_waves(t, k, store, best, &scalar);
+    int n = t->no_locals ? 0 : find_waves(t, k, store, best, &scalar);      /* wave_ns() adds a share to each */
     for (int i = first; i < n; i++)
-        if ((scalar <= 0 || best[i].ns < scalar) && apply_some(t, k, store, &best[i]))
+        if ((scalar <= 0 || best[i].ns < scalar * (1 + 1.0 / BESIDE_LIMIT)) && apply_some(t, k, store, &best[i]))
             return true;
     return false;
 }
