@@ -226,6 +226,15 @@ void attention_places(struct place_list *l, const struct uop *store, int common)
     list_grid(l, tag, size, n);
 }
 
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+
 void attention_threads(struct place_list *l, const struct uop *store, int64_t threads)
 {
     int first = store_first_range(store), outer = attention_bands(store), n = store->nsrc - first;
@@ -233,9 +242,7 @@ void attention_threads(struct place_list *l, const struct uop *store, int64_t th
     if (n == outer)
         list_add(l, OPT_FIRST, -1)->n = threads;
     for (int i = n - 1; i >= outer && left > 1; i--) {
-        int64_t size = range_fixed_size(store->src[first + i]), items = left;
-        while (i > outer && items > 1 && (size % items || items > size))
-            items /= 2;
+        int64_t size = range_fixed_size(store->src[first + i]), items = i > outer ? common_divisor(size, left) : left;
         if (items > 1)
             list_take(l, size, true, items, LOOP_GIVEN + i, OPT_ITEM);
         left /= items;

@@ -22,7 +22,7 @@
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, PAD_NBYTES = 16, WAVES = 4, REGISTERS_BESIDE = 40 };
+enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, BOXES = 4, PAD_NBYTES = 16, WAVES = 4, ROW_ISSUE = 12, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 enum { SCORES, RESULTS, PRODUCTS };
 
@@ -36,6 +36,7 @@ struct tiling {
     bool panels;                             /* those are of groups of waves */
     int64_t waves, tiles, keys;  /* of a block; of rows, for each wave; of a block */
     int64_t width, parts;        /* elements of keys and values that are copied at once; parts of the copies */
+    enum transfer how;
     double ns;
 };
 
@@ -73,6 +74,9 @@ static int64_t local_nbytes(const struct tiling *s)
     return (rows * f + weights + s->parts * s->keys * (f + c)) * factor_nbytes(s);
 }
 
+/* Whether keys and values come as boxes, whoever of the threads there are. */
+static bool is_bulk(const struct tiling *s) { return s->parts > 1 && s->how == TRANSFER_BULK; }
+
 /* How many elements come at once, if keys and values lie as widely: shares of a block are whole vectors. */
 static int64_t width_of(const struct tiling *s)
 {
@@ -99,18 +103,25 @@ static int64_t most_registers(const struct device_row *d, const struct tiling *s
     return s->parts > 1 && is_direct(s) ? 3 * own / 5 : few > usual ? few : usual;
 }
 
+/* Whether the copies are shared evenly by the threads, and come as they should. */
+static bool copies_fit(const struct tgc *t, const struct tiling *s)
+{
+    if (is_bulk(s))
+        return s->panels && device_copies_boxes(t) && pad_of(s, SCORES) == 0;
+    return s->keys * features_of(s) % threads_of(s) == 0 && s->keys * columns_of(s) % threads_of(s) == 0 &&
+           (s->parts == 1 || device_copies(t, s->width * factor_nbytes(s)));
+}
+
 static bool fits(const struct tgc *t, const struct tiling *s)
 {
     const struct device_row *d = t->device;
     const int *size = s->row->size;
-    int64_t threads = threads_of(s), most = d->group < THREADS_MOST ? d->group : THREADS_MOST,
-            nbytes = s->width * factor_nbytes(s);
+    int64_t threads = threads_of(s), most = d->group < THREADS_MOST || is_bulk(s) ? d->group : THREADS_MOST;
     if (s->panels && (!is_direct(s) || s->tiles > 1 || s->waves % WAVES || s->keys % s->by[SCORES].row->size[MATRIX_N]))
         return false;
     return threads <= most && threads > 1 && rows_of(s) < 2 * whole(s->x->queries, size[MATRIX_M]) && s->keys < 2 * whole(s->x->keys, size[MATRIX_K]) &&
-           s->keys % size[MATRIX_K] == 0 && s->keys % size[MATRIX_N] == 0 && s->keys * features_of(s) % threads == 0 &&
-           s->keys * columns_of(s) % threads == 0 && (s->parts == 1 || (s->keys < s->x->keys && device_copies(t, nbytes))) &&
-           registers_of(s) <= most_registers(d, s) && local_nbytes(s) <= s->x->local_nbytes;
+           s->keys % size[MATRIX_K] == 0 && s->keys % size[MATRIX_N] == 0 && (s->parts == 1 || s->keys * (s->parts - 1) < s->x->keys) &&
+           copies_fit(t, s) && registers_of(s) <= most_registers(d, s) && local_nbytes(s) <= s->x->local_nbytes;
 }
 
 /* What a thread issues for a block of keys, in multiply-adds. */
@@ -124,13 +135,15 @@ static double issued(const struct tgc *t, const struct tiling *s)
     double weights = is_direct(s) ? (double)words_of(s, MATRIX_A) : a;
     double scores = f / k * (tiles * a + keys / s->by[SCORES].row->size[MATRIX_N] * (b + tiles * product)),
            results = keys / k * (tiles * weights + c / s->by[RESULTS].row->size[MATRIX_N] * (b + tiles * product));
-    double copies = (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) / (threads * (double)s->width);
+    double copies = is_bulk(s) ? 0 : (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) / (threads * (double)s->width);
     /* of a score the exponential, the maximum, the sum; of a result that it gets smaller */
     double power = dtype_bits(s->row->dtype[MATRIX_A]) == 16 ? RATIO_GRID_POWER : ATTENTION_EXPONENTIAL;
     double elements = rows * keys / threads * (power + 4) + rows * c / threads;
+    /* of a row of the thread's what its threads exchange, and its factor */
+    double of_rows = tiles * (double)(words_of(s, MATRIX_SUM) / 2) * ROW_ISSUE;
     /* the more waves, the longer the first of them waits for the last */
     double barriers = (s->parts > 1 ? 1 : 4) + (is_direct(s) ? 0 : 1);
-    return scores + results + copies + elements + barriers * RATIO_GRID_BARRIER / 8 * (double)(s->waves < 4 ? 4 : s->waves);
+    return scores + results + copies + elements + of_rows + barriers * RATIO_GRID_BARRIER / 8 * (double)(s->waves < 4 ? 4 : s->waves);
 }
 
 /* A product's instructions for a block of keys, if all units shared them. */
@@ -147,12 +160,14 @@ static double tiling_ns(const struct tgc *t, const struct tiling *s)
     double width = (double)(features_of(s) + columns_of(s));
     double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s)), turns = ceil_div(s->x->keys, s->keys);
     struct grid_work work = {
-        .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns, .ahead = (int)s->parts - 1,
+        .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns, .ahead = (int)s->parts - (is_bulk(s) ? 2 : 1),
         .issued = turns * issued(t, s), .matrix_ns = turns * (product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS)),
         .local_nbytes = (double)local_nbytes(s), .registers = is_direct(s) ? (double)(registers_of(s) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s), .memory_nbytes = attention_nbytes(s->x),
     };
-    return cost_of_grid(t->device, &work, NULL);
+    double ns = cost_of_grid(t->device, &work, NULL);
+    work.cache_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise */
+    return ns + cost_of_grid(t->device, &work, NULL) / BESIDE_LIMIT;
 }
 
 /* The instruction of a wave for both products. */
@@ -211,15 +226,28 @@ static int add_tiling(const struct tgc *t, struct tiling *s, struct tiling *best
     return n;
 }
 
-static int list_tilings(const struct tgc *t, const struct tiling *of, struct tiling *best)
+/* By instructions of groups of waves, their copies by the threads, or as boxes. */
+static int add_groups(const struct tgc *t, const struct tiling *of, bool bulk, struct tiling *best, int n)
+{
+    struct tiling s;
+    if (!find_groups(t, of, &s))
+        return n;
+    n = add_tiling(t, &s, best, n);
+    for (s.parts = 3; bulk && of->parts > 1 && s.parts <= BOXES; s.parts++)
+        for (s.waves = WAVES; s.waves <= BOXES * WAVES && of->waves == 1; s.waves += WAVES) {
+            s.how = TRANSFER_BULK;
+            n = add_tiling(t, &s, best, n);
+        }
+    return n;
+}
+
+static int list_tilings(const struct tgc *t, const struct tiling *of, bool bulk, struct tiling *best)
 {
     int n = 0;
     for (int i = 0; i < 4 * 2 * 4 * PARTS; i++) {
-        struct tiling s = *of, by_groups;
+        struct tiling s = *of;
         s.waves = 1 << i % 4, s.tiles = 1 << i / 4 % 2, s.keys = 16 << i / 8 % 4, s.parts = 1 + i / 32;
-        n = add_tiling(t, &s, best, n);
-        if (find_groups(t, &s, &by_groups))
-            n = add_tiling(t, &by_groups, best, n);
+        n = add_groups(t, &s, bulk, best, add_tiling(t, &s, best, n));
     }
     return n;
 }
@@ -304,7 +332,7 @@ static void list_factors(struct place_list *l, const struct tiling *s, const str
     int64_t row = (product == SCORES ? features_of(s) : columns_of(s)) + pad_of(s, product);
     o = list_add(l, OPT_WHOLE, -1);
     *o = of_sum;
-    o->op = OPT_WHOLE, o->n = pad_of(s, product), o->to = (int)s->width;
+    o->op = OPT_WHOLE, o->n = pad_of(s, product), o->to = is_bulk(s) ? 0 : (int)s->width;
     if (s->panels) {
         o = list_add(l, OPT_SWIZZLE, -1);
         *o = of_sum;
@@ -317,7 +345,7 @@ static void list_factors(struct place_list *l, const struct tiling *s, const str
     }
     if (s->parts > 1) {
         o = list_add(l, OPT_PIPELINE, -1);
-        o->of = OF_SUM, o->number = of_sum.number, o->n = s->parts, o->how = TRANSFER_ASYNC;
+        o->of = OF_SUM, o->number = of_sum.number, o->n = s->parts, o->how = s->how;
     }
 }
 
@@ -403,6 +431,8 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
 static bool apply_tiling(struct tgc *t, struct kernel *k, const struct tiling *s)
 {
     struct tiling of = *s;
+    if (is_bulk(s))
+        return apply_copies(t, k, s);
     for (; of.width > 1; of.width /= 2)
         if (apply_copies(t, k, &of))
             return true;
@@ -412,11 +442,12 @@ static bool apply_tiling(struct tgc *t, struct kernel *k, const struct tiling *s
 
 bool attention_by_tiles(struct tgc *t, struct kernel *k, const struct attention *x, double ns)
 {
-    struct tiling s = {.x = x}, best[CHOICES_MAX] = {{.ns = 0}};
+    struct tiling s = {.x = x, .how = TRANSFER_ASYNC}, best[CHOICES_MAX] = {{.ns = 0}};
     if (!find_row(t, &s) || x->inner != x->columns)
         return false;
-    for (int i = 0, n = list_tilings(t, &s, best); i < n; i++)
-        if ((ns <= 0 || best[i].ns < ns) && apply_tiling(t, k, &best[i]))
-            return true;
+    for (int bulk = 1; bulk >= 0; bulk--)            /* without boxes, where keys and values are none */
+        for (int i = 0, n = list_tilings(t, &s, bulk, best); i < n; i++)
+            if ((ns <= 0 || best[i].ns < ns) && apply_tiling(t, k, &best[i]))
+                return true;
     return false;
 }

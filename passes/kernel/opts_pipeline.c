@@ -9,7 +9,7 @@
  *      pipeline 0.sum0 n=3 how=bulk
  *                      the same, by one thread, of boxes (LOCAL with to=0)
  *      pipeline 4.sum0 n=2 how=async
- *                      the same of an operand that is copied whole (WHOLE) in each turn of a band: a step is a turn
+ *                      the same of an operand that is copied whole (WHOLE) in each turn of a band: a step is a turn; or how=bulk
  *
  * The copies' memory is n times as large. That copies may be made earlier follows from the conditions:
  * what is loaded does not change while the kernel runs (a block's threads, by ITEM, are only where the
@@ -150,7 +150,7 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
     struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &sum, 1, &n), *band = band_of(store);
     for (int i = 0; i < n; i++) {
         struct uop *stage = order[i];
-        bool of_band = opt->how == TRANSFER_ASYNC && !is_copy(w, sum, stage) && is_copy_of_band(w, stage, band);
+        bool of_band = opt->how != TRANSFER_REGISTERS && !is_copy(w, sum, stage) && is_copy_of_band(w, stage, band);
         if (!of_band && !is_copy(w, sum, stage))
             continue;
         const struct buffer *was = uop_buffer_of(stage);

@@ -16,7 +16,8 @@
  *                                               commit
  *                                               sum += copy[k % n] ...
  *
- *      of whole operands, asynchronously:     copy[0], commit, ... copy[n - 2], commit
+ *      of whole operands, asynchronously; in  copy[0], commit, ... copy[n - 2], commit
+ *      bulk: pipeline_bulk.c
  *      for block (a band)                     for block
  *        barrier, copy, barrier                 wait, barrier
  *        sum += copy ...                        if block + n - 1 is one: copy[(block + n - 1) % n]
@@ -416,24 +417,37 @@ static void write_turn(struct steps *s, struct uop *n, struct uop *part)
     steps_push(e, OP_COMMIT, e->next_acc++);
 }
 
+static void begin_bands(struct steps *s)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *ahead = sym_addi(t, s->loop[0], s->parts - 1);
+    for (int k = 0; k < s->parts - 1; k++)
+        write_turn(s, uop_int(t, k), uop_int(t, k));
+    steps_copy(e, s->loop[0]);
+    steps_push(e, OP_WAIT, WAIT_BITS(s->parts - 2, e->next_acc++));
+    steps_push(e, OP_BARRIER, e->next_acc++);
+    write_turn(s, ahead, sym_mod(t, ahead, uop_int(t, s->parts)));
+}
+
 static void write_bands(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *turn = s->loop[0], *parts = uop_int(t, s->parts), *ahead = sym_addi(t, turn, s->parts - 1);
-    bool passes = passes_on(s);
-    for (int k = 0; k < s->parts - 1; k++)
-        write_turn(s, uop_int(t, k), uop_int(t, k));
-    steps_copy(e, turn);
-    steps_push(e, OP_WAIT, WAIT_BITS(s->parts - 2, e->next_acc++));
-    steps_push(e, OP_BARRIER, e->next_acc++);
-    write_turn(s, ahead, sym_mod(t, ahead, parts));
+    struct uop *turn = s->loop[0], *parts = uop_int(t, s->parts);
+    bool passes = passes_on(s), bulk = s->how == TRANSFER_BULK;
+    if (bulk)
+        bands_begin_in_bulk(s);
+    else
+        begin_bands(s);
     for (int i = s->first + 1, last; i < s->end; i++) {
         if ((last = copy_begins(e, i)) > 0)
             i = last;
         else if (passes || e->in[i]->op != OP_BARRIER)
             steps_write(s, e->in[i], sym_mod(t, turn, parts));
     }
+    if (bulk)
+        bands_end_in_bulk(s);
 }
 
 /* The loops over steps, pipelined; returns where the program goes on. */

@@ -43,8 +43,10 @@ void steps_push(struct expander *e, enum op op, int64_t bits);
 /* What follows is done where the condition holds, until steps_close. */
 struct uop *steps_open(struct expander *e, struct uop *condition);
 void steps_close(struct expander *e, struct uop *guard);
-/* pipeline_bulk.c: writes the steps of s, whose copies come in bulk. */
+/* pipeline_bulk.c: writes the steps of s, whose copies come in bulk. Of a band: its beginning, and the end of a turn. */
 void steps_in_bulk(struct steps *s);
+void bands_begin_in_bulk(struct steps *s);
+void bands_end_in_bulk(struct steps *s);
 /* The same where threads have roles (PRODUCER): what is before them, and all that producers do, and, behind a guard that
  * is returned, for the caller to close, consumers begin; the consumers' steps. */
 struct uop *steps_begin_roles(struct steps *s);

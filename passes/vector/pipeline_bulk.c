@@ -10,6 +10,12 @@
  *          wait until all waves have released it: it is empty
  *          expect, copy boxes
  *
+ *      of the turns of a band: before it the same; for each turn, which is step k:
+ *        wait until part k % n is full
+ *        ... copy[k % n] ...
+ *        release part k % n
+ *        thread 0, if k + n - 1 is a turn: wait until part (k + n - 1) % n, of turn k - 1, is empty; expect, copy boxes
+ *
  *      with producers (PRODUCER), which are threads of their own:
  *      consumers: for k                               one producer: for k
  *        wait until part k % n is full                  wait until part k % n is empty
@@ -20,7 +26,8 @@
  * phase that a producer waits for is the one before the first, which has always ended.
  *
  * No thread waits for all others: barriers in memory tell of each part when it is full, and when it is empty. A part is
- * released a step late, so that products that are added behind the threads' backs go on meanwhile (products.c).
+ * released a step late, so that products that are added behind the threads' backs go on meanwhile (products.c); a band's at
+ * the turn's end, since its products are waited for in it.
  */
 #include "passes/analysis/nest.h"
 #include "passes/target/target.h"
@@ -99,10 +106,12 @@ static struct uop *new_barriers(struct steps *s)
     return uop_buffer(s->e->t, b);
 }
 
-/* The block's threads. */
+/* The block's threads: those of the loops that are open, or all of the kernel's. */
 static int64_t count_threads(const struct steps *s)
 {
     int64_t n = 1;
+    if (range_is(s->loop[s->nloop - 1], AXIS_BAND))
+        return s->kernel->block;
     for (int i = 0; i < s->first; i++)
         if (range_is_item(s->e->in[i]) && expand_find_end(s->e, i) > s->first)
             n = sat_mul(n, range_fixed_size(s->e->in[i]));
@@ -216,4 +225,48 @@ void steps_of_consumers(struct steps *s)
     if (!s->full)
         TGC_BUG(s->e->t, "threads have taken no roles");
     write_consumed(s, steps_number(s), wave_lanes(s));
+}
+
+/* ------------------------------------------------------------------------------ of the turns of a band */
+
+/* The boxes of turn n, if there is one, by the first thread; behind the parts' first ones it waits until the part is empty. */
+static void write_turn(struct steps *s, struct uop *n, bool waits)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, n, parts), *before = sym_addi(t, sym_div(t, n, parts), 1);
+    struct uop *until_empty[3] = {s->empty, part, sym_mod(t, before, uop_int(t, 2))};
+    s->thread = uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK);
+    expand_push(e, s->thread);
+    expand_enter(e);
+    struct uop *guard = steps_open(e, sym_and(t, sym_lt(t, s->thread, uop_int(t, 1)), sym_lt(t, n, s->loop[0]->src[0])));
+    if (waits)
+        push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
+    write_boxes(s, n, part);
+    steps_close(e, guard);
+    expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &s->thread, 1, (union arg){0}));
+    expand_leave(e);
+}
+
+void bands_begin_in_bulk(struct steps *s)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *turn = s->loop[0], *parts = uop_int(t, s->parts), *part = sym_mod(t, turn, parts);
+    struct uop *until_full[3] = {s->full, part, sym_mod(t, sym_div(t, turn, parts), uop_int(t, 2))};
+    read_boxes(s);
+    begin_barriers(s);
+    until_full[0] = s->full;
+    for (int k = 0; k < s->parts - 1; k++)
+        write_turn(s, uop_int(t, k), false);
+    steps_copy(e, turn);
+    push_statement(e, OP_MBAR_WAIT, until_full, 3, 0);
+}
+
+void bands_end_in_bulk(struct steps *s)
+{
+    struct tgc *t = s->e->t;
+    struct uop *read[2] = {s->empty, sym_mod(t, s->loop[0], uop_int(t, s->parts))};
+    push_statement(s->e, OP_MBAR_RELEASE, read, 2, RELEASE_BITS(0, wave_lanes(s), 1));
+    write_turn(s, sym_addi(t, s->loop[0], s->parts - 1), true);
 }

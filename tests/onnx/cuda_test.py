@@ -204,12 +204,14 @@ FLASH = [*((name, text, options, f"m16n8k16_{dtype}") for name, text, options, d
 
 
 # Attention by products of four warps: name, text, options, the scores' and the results' instruction. As many queries and keys as the model takes them for.
-GROUPS = [("heads of 64", attention("f16", "1, 2", 128, 256, 64), (), "m64n64k16_f16", "m64n64k16_f16_own"),
+GROUPS = [("heads of 64", attention("f16", "1, 2", 128, 512, 64), (), "m64n128k16_f16", "m64n64k16_f16_own"),
           ("heads of 128, bf16, none whole", attention("bf16", "1, 2", 190, 260, 128), ("--math=bf16",), "m64n16k16_bf16", "m64n128k16_bf16_own"),
-          ("heads of 40 and 44", attention("f32", "2, 2", 137, 253, 40, 44), ("--math=f16",), "m64n64k16_f16", "m64n64k16_f16_own"),
+          ("heads of 40 and 44", attention("f32", "2, 2", 137, 253, 40, 44), ("--math=f16",), "m64n128k16_f16", "m64n64k16_f16_own"),
           ("causal", attention("f16", "2, 2", 257, 257, 64, more="{causal=true}"), (), "m64n16k16_f16", "m64n64k16_f16_own"),
           ("in a window", attention("f16", "1, 4", 300, 300, 64, more="{causal=true, window=100}"), (), "m64n64k16_f16", "m64n64k16_f16_own"),
-          ("65 queries of 129 keys", attention("f16", "3", 65, 129, 64), (), "m64n16k16_f16", "m64n64k16_f16_own")]
+          ("65 queries of 129 keys", attention("f16", "3", 65, 129, 64), (), "m64n16k16_f16", "m64n64k16_f16_own"),
+          ("heads of 112", attention("f16", "1, 2", 190, 260, 112), (), "m64n16k16_f16", "m64n128k16_f16_own"),
+          ("a mask of numbers", attention("f16", "2", 130, 200, 64, mask="130, 200"), (), "m64n16k16_f16", "m64n64k16_f16_own")]
 
 
 def groups(tgc, folder, text, options, scores, results):
@@ -239,7 +241,8 @@ def assemble_groups(folder, kernels):
 WRONG_GROUPS = [(r"matrix_wait<0>\(product\);", "", "waits for products that are in no group|ends before its products|without a begin|nobody has waited for"),
                 (r"publish\(\);", "", "unpublished: .* not published, before the barrier"),
                 (r"matrix_begin\(product\);", "", "without a begin"),
-                (r"(wait_copies<0>\(\);\s+publish\(\);\s+)__syncthreads\(\);", r"\1", "race: ")]
+                (r"mbar_wait\(&tile\d+\[\w+\], (?=[^(]*;)[^;]*;", "", "nobody has written|before they have come|race: "),
+                (r"mbar_wait\(&tile\d+\[\w+\], \(\(.*?;", "", "lets memory be replaced|race: |copy")]
 
 
 def wrong_groups(tgc, folder):
@@ -251,14 +254,16 @@ def wrong_groups(tgc, folder):
 
 
 def mix(tgc, folder, size, more, arch):
-    """What a block of keys takes of a large attention, by products of four warps where there are such: one barrier, copies that are under way meanwhile, nothing stored to shared memory by the threads, no
+    """What a block of keys takes of a large attention, by products of four warps and boxes where there are such: one barrier, or none, copies that are under way meanwhile, nothing stored to shared memory by the threads, no
     exponential but the card's, and products for all of both sums; no register is kept in memory."""
     T.scratch(folder)
     (folder / "net.tg").write_text(attention("f16", "4, 32", 4096, 4096, size, more=more))
     T.must(T.run([tgc, "net.tg", "-o", "m.cu", "--target=cuda", f"--cpu={arch}"], cwd=folder))
     loop = re.search(r"\n    for \(int span = 0;.*?\n    }\n", (folder / "m.cu").read_text(), re.S)[0]
     shared = re.findall(r"BLOCK_ARRAY\(\w+, (\w+),", (folder / "m.cu").read_text())
-    expect(loop.count("__syncthreads()") == 1 and loop.count("copy_async16(") == 2 and loop.count("wait_copies<0>") == 1, f"other barriers or copies:\n{loop}")
+    boxes = arch == "sm_90a"
+    expect(loop.count("__syncthreads()") == (not boxes) and loop.count("copy_async16(") == 2 * (not boxes) and loop.count("wait_copies<0>") == (not boxes) and
+           loop.count("bulk_copy(") == boxes * size // 32 and loop.count("mbar_wait(") == 2 * boxes, f"other barriers or copies:\n{loop}")
     expect(not re.search(rf"(?m)^ *({'|'.join(shared)})\[[^\]]*\] =", loop), f"threads store to shared memory:\n{loop}")
     expect("exp_f32(" not in loop and loop.count("exp2_f32(") == 2 and "a_own_m" in loop and loop.count("shuffle_f32(") == 2, f"another exponential, or factor:\n{loop}")
     expect(bool(re.search(r" m64n\d+k16_f16_own\(", loop)) == (arch == "sm_90a"), f"products of other warps:\n{loop}")
