@@ -13,7 +13,8 @@
  * Weights that a sum of products reuses are stored as f32: there the products take the time, and
  * Winograd's transforms and lookup tables need floats. For a device with an instruction for products of
  * halves (passes/target/matrix.def) factors stay halves, as the model has them: the sum is in f32. What is a factor and is
- * read elsewhere, too, is rounded once for both, and so are the results of two layers that are added: one of them is stored.
+ * read elsewhere, too, is rounded once for both, and so are the results of two layers that are added: one of them is stored. Factors that are
+ * halves times numbers (attention's queries and keys times the root of its scale) stay those halves, and the sum is multiplied.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
@@ -136,6 +137,41 @@ static struct uop *rounded_factor(const struct excess *e, struct uop *u)
     return uop_cast(e->t, DTYPE_F32, path_up(e->t, &p, uop_cast(e->t, DTYPE_F16, p.base)));
 }
 
+/* The halves, as f32, that the factor u has been before it was multiplied by a number and rounded; *by: times that. NULL: it is no such factor. */
+static struct uop *before_scale(const struct excess *e, struct uop *u, double *by)
+{
+    struct path outer = path_down(u, MOVES_VIEW | MOVES_ZEROS);
+    if (outer.base->op != OP_CAST || outer.base->dtype != DTYPE_F32 || outer.base->src[0]->dtype != DTYPE_F16)
+        return NULL;
+    struct path inner = path_down(outer.base->src[0], MOVES_VIEW | MOVES_ZEROS);
+    struct uop *product = unrounded(e, inner.base);
+    for (int k = 0; product && product->op == OP_MUL && k < 2; k++) {
+        const struct uop *number = value_behind(product->src[1 - k], MOVES_SPREAD), *half = value_behind(product->src[k], MOVES_ANY);
+        if (number->op != OP_CONST || half->op != OP_CAST || half->src[0]->dtype != DTYPE_F16)
+            continue;
+        *by *= number->arg.f;
+        return path_up(e->t, &outer, path_up(e->t, &inner, product->src[k]));
+    }
+    return NULL;
+}
+
+/* The sum of products of halves, times what its factors were multiplied by. NULL: they were not. */
+static struct uop *scaled_sum(const struct excess *e, struct uop *u)
+{
+    struct tgc *t = e->t;
+    struct path p = path_down(u->src[0], MOVES_VIEW);
+    double by = 1;
+    if (p.base->op != OP_MUL || u->dtype != DTYPE_F32 || REDUCE_OP(u->arg.i) != OP_ADD)
+        return NULL;
+    struct uop *x = before_scale(e, p.base->src[0], &by), *y = before_scale(e, p.base->src[1], &by);
+    if (!x && !y)
+        return NULL;
+    struct uop *product = uop_binary(t, OP_MUL, x ? x : p.base->src[0], y ? y : p.base->src[1]);
+    struct uop *sum = uop_reduce(t, OP_ADD, path_up(t, &p, product), REDUCE_AXES(u->arg.i));
+    uop_set_origin(t, sum, u);
+    return tensor_binary(t, OP_MUL, sum, uop_constf(t, DTYPE_F32, by));
+}
+
 static struct uop *rewrite_one(struct tgc *t, struct excess *e, const struct uop *was, struct uop *u)
 {
     e->of_softmax = map_get(&e->softmax, was) != NULL;
@@ -147,6 +183,8 @@ static struct uop *rewrite_one(struct tgc *t, struct excess *e, const struct uop
         return u->dtype == DTYPE_F32 && is_half(e, u->src[0]->dtype) ? widened(e, u->src[0]) : NULL;
     if (op_is_elementwise(u->op))
         return compute_wide(e, u);
+    if (u->op == OP_REDUCE && device_multiplies(t, DTYPE_F16) && u->dtype == DTYPE_F32)
+        return scaled_sum(e, u);
     if (!is_half(e, u->dtype) || u->nsrc == 0)
         return NULL;
     if (u->op == OP_REDUCE)

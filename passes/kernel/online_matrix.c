@@ -16,18 +16,21 @@
  * whole steps of the instruction, with zeros behind. Scores, exponentials and results are read and stored by the threads
  * that the instruction gives their elements to, so they can stay in registers (opts_keep.c): of a row's maximum and sum
  * each of them has a part, a column of the tile, and what is known of a row all of them have. The parts of the sum are
- * added once, behind all keys. What is summed to l is not rounded to the factors' dtype. Where the threads have what the
+ * added once, behind all keys. A factor of all scores is left out of s, m and t, and multiplied where powers are made, where there is a factor
+ * anyway. What is summed to l is not rounded to the factors' dtype. Where the threads have what the
  * instruction takes as a factor (direct), there is no p.
  */
 #include "passes/kernel/online_softmax.h"
 #include "passes/kernel/tile.h"
 
 #include <math.h>
+#include <string.h>
 
 struct tiles {
     struct online *x;
     struct uop *column;          /* of the result; NULL: it has none */
     int64_t columns, features;   /* in whole tiles, in whole steps */
+    double factor;               /* of the scores, which is left out of them */
     struct buffer *query, *scores, *weights, *less, *now, *top, *parts, *product;
 };
 
@@ -98,6 +101,25 @@ static void put_first(struct tiles *y, struct uop *low)
     online_put(x, TILE, y->product, row_at(x, r[0], y->columns, r[1]), zero, r, 2);
 }
 
+static bool is_hidden(const struct uop *u) { return u->op == OP_CONST && u->arg.f == -(double)INFINITY; }
+
+/* The scores without a positive factor of all that is visible, which *factor is multiplied by. */
+static struct uop *without_factor(struct tgc *t, struct uop *u, const struct uop *dot, double *factor)
+{
+    struct uop *src[3];
+    double by = (u->op == OP_MUL || u->op == OP_DIV) && u->src[1]->op == OP_CONST ? u->src[1]->arg.f : 0;
+    if (by > 0 && isfinite(by) && uop_depends_on(t, u->src[0], dot)) {
+        *factor *= u->op == OP_DIV ? 1 / by : by;
+        return without_factor(t, u->src[0], dot, factor);
+    }
+    if (u->op != OP_WHERE || !(is_hidden(u->src[1]) || is_hidden(u->src[2])) || uop_depends_on(t, u->src[0], dot))
+        return u;
+    int seen = is_hidden(u->src[1]) ? 2 : 1;
+    memcpy(src, u->src, sizeof src);
+    src[seen] = without_factor(t, u->src[seen], dot, factor);
+    return uop_where(t, src[0], src[1], src[2]);
+}
+
 /* s[r][j] */
 static void put_scores(struct tiles *y)
 {
@@ -116,6 +138,7 @@ static void put_scores(struct tiles *y)
     hidden[0] = online_rows(x), hidden[1] = online_range(x, uop_int(t, x->step), "key");
     struct uop *value = online_hide(x, x->scores->src[0], hidden[0], sym_add(t, x->at, hidden[1]), &seen, &some);
     value = online_compare_bounds(x, value, r[0], key);
+    value = is_half(x) ? without_factor(t, value, x->dot, &y->factor) : value;
     value = online_for_key(x, uop_substitute(t, value, x->dot, dot), r[1], r[0]);
     if (!online_is_whole(x) && !online_ends_by_mask(x))
         value = uop_where(t, sym_lt(t, key, x->nkey), value, low);
@@ -155,13 +178,13 @@ static struct uop *subtrahend(struct tgc *t, struct uop *top, struct uop *low)
 
 /* e^(x - top), where top is of a whole row. Of what is rounded to 16 bits by a device's 2^x: the difference is a product and a sum, and what
  * rounding of top's product changes changes all of the row alike. */
-static struct uop *power_of(struct online *x, struct uop *score, struct uop *top)
+static struct uop *power_of(const struct tiles *y, struct uop *score, struct uop *top)
 {
-    struct tgc *t = x->t;
+    struct tgc *t = y->x->t;
     const double log2e = 1.4426950408889634;
-    if (!is_half(x))
+    if (!is_half(y->x))
         return uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, score, top));
-    struct uop *times = uop_constf(t, DTYPE_F32, log2e);
+    struct uop *times = uop_constf(t, DTYPE_F32, log2e * y->factor);
     return uop_unary(t, OP_EXP2, uop_binary(t, OP_SUB, uop_binary(t, OP_MUL, score, times), uop_binary(t, OP_MUL, top, times)));
 }
 
@@ -174,7 +197,7 @@ static void put_maximum(struct tiles *y, struct uop *low)
     struct uop *most = fold_parts(y, OP_MAX, fold_tiles(y, OP_MAX, row, part), part);
     online_put(x, KEYS, y->now, row, uop_binary(t, OP_MAX, online_load(x, y->top, row), most), &row, 1);
     row = online_rows(x);
-    struct uop *less = power_of(x, online_load(x, y->top, row), subtrahend(t, online_load(x, y->now, row), low));
+    struct uop *less = power_of(y, online_load(x, y->top, row), subtrahend(t, online_load(x, y->now, row), low));
     online_put(x, KEYS, y->less, row, less, &row, 1);
     row = online_rows(x);
     online_put(x, KEYS, y->top, row, online_load(x, y->now, row), &row, 1);
@@ -209,7 +232,7 @@ static void put_powers(struct tiles *y, struct uop *low)
     struct tgc *t = x->t;
     struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->step), "key")};
     struct uop *at = row_at(x, r[0], x->step, r[1]), *top = subtrahend(t, online_load(x, y->top, r[0]), low);
-    struct uop *e = power_of(x, online_load(x, y->scores, at), top);
+    struct uop *e = power_of(y, online_load(x, y->scores, at), top);
     if (x->scale != 1)
         e = uop_binary(t, OP_MUL, e, uop_constf(t, DTYPE_F32, x->scale));
     online_put(x, KEYS, y->scores, at, e, r, 2);
@@ -263,7 +286,9 @@ static void put_result(struct tiles *y)
     struct uop *at = row_at(x, r[0], y->columns, r[1]), *offset, *value = x->store->src[2];
     value = uop_substitute(t, value, x->product, online_load(x, y->product, at));
     value = uop_substitute(t, value, x->sum, online_load(x, y->less, r[0]));
-    value = uop_substitute(t, value, x->most, online_load(x, y->top, r[0]));
+    struct uop *most = online_load(x, y->top, r[0]);
+    most = y->factor != 1 ? uop_binary(t, OP_MUL, most, uop_constf(t, DTYPE_F32, y->factor)) : most;
+    value = uop_substitute(t, value, x->most, most);
     value = uop_substitute(t, online_for_row(x, value, r[0]), y->column, r[1]);
     value = more ? loads_if(t, value, some, r[1], r[1]) : value;
     offset = uop_substitute(t, uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, r[0])), y->column, r[1]);
@@ -281,7 +306,7 @@ bool online_put_tiles(struct online *x)
     int64_t ncolumns, rows = x->rows;
     if (online_columns(x, column, &ncolumns) != 1 || ncolumns < 2 || x->step % tile->n || x->step % tile->k)
         return false;
-    struct tiles y = {.x = x, .column = column[0], .columns = whole(ncolumns, tile->columns),
+    struct tiles y = {.x = x, .column = column[0], .factor = 1, .columns = whole(ncolumns, tile->columns),
                       .features = whole(x->dot->src[1]->src[0]->arg.i, tile->k)};
     y.top = online_new_scratch(x, DTYPE_F32, rows);
     y.less = online_new_scratch(x, DTYPE_F32, rows);
