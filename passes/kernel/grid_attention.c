@@ -235,18 +235,20 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-void attention_threads(struct place_list *l, const struct uop *store, int64_t threads)
+int64_t attention_threads(struct place_list *l, const struct uop *store, int64_t threads)
 {
     int first = store_first_range(store), outer = attention_bands(store), n = store->nsrc - first;
-    int64_t left = threads;
+    int64_t left = threads, turns = n > outer ? range_fixed_size(store->src[first + outer]) : 1;
     if (n == outer)
         list_add(l, OPT_FIRST, -1)->n = threads;
     for (int i = n - 1; i >= outer && left > 1; i--) {
         int64_t size = range_fixed_size(store->src[first + i]), items = i > outer ? common_divisor(size, left) : left;
         if (items > 1)
-            list_take(l, size, true, items, LOOP_GIVEN + i, OPT_ITEM);
+            size = list_take(l, size, true, items, LOOP_GIVEN + i, OPT_ITEM);
+        turns = i == outer ? size : turns;
         left /= items;
     }
+    return turns;
 }
 
 int attention_operand(struct tgc *t, struct uop *sum)

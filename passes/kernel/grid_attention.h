@@ -20,8 +20,8 @@ int attention_common(const struct uop *ast);
 int attention_bands(const struct uop *store);
 /* The bands in which all stores are become the grid. */
 void attention_places(struct place_list *l, const struct uop *store, int common);
-/* The block's threads share the store's loops, the innermost first. */
-void attention_threads(struct place_list *l, const struct uop *store, int64_t threads);
+/* The block's threads share the store's loops, the innermost first. Returns each thread's turns of the outermost one. */
+int64_t attention_threads(struct place_list *l, const struct uop *store, int64_t threads);
 /* The store's sum of queries by keys, or of scores by values; NULL: it is another store. */
 struct uop *attention_product(struct tgc *t, struct uop *store);
 /* The load, sources first, of a sum of products that reads other memory than the block's; -1: there is none. */

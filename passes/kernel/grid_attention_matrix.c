@@ -22,7 +22,7 @@
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, BOXES = 4, PAD_NBYTES = 16, WAVES = 4, ROW_ISSUE = 12, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64 };
+enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, BOXES = 4, EARLY_MOST = 16, PAD_NBYTES = 16, WAVES = 4, ROW_ISSUE = 12, REGISTERS_BESIDE = 36, BESIDE_LIMIT = 64 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 enum { SCORES, RESULTS, PRODUCTS };
 
@@ -155,13 +155,31 @@ static double product_ns(const struct device_row *d, const struct tiling *s, int
     return rows / size[MATRIX_M] * columns / size[MATRIX_N] * terms / size[MATRIX_K] * cost_of_matrix(d, by->of, by->gflops);
 }
 
+/* Groups of waves that a unit has at once. */
+static double groups_held(const struct device_row *d, const struct tiling *s)
+{
+    double threads = (double)threads_of(s), blocks = (double)(d->registers * d->group) / (threads * (double)(registers_of(s) + REGISTERS_BESIDE));
+    double of_local = (double)d->unit_local_nbytes / (double)local_nbytes(s);
+    blocks = __builtin_floor(blocks < of_local ? blocks : of_local);
+    return (double)s->waves / WAVES * (blocks > 1 ? blocks : 1);
+}
+
+/* The time of the matrix units, or, if that is longer, of a group's softmax and products, of which each waits for the other: others go on
+ * meanwhile. issued: by a thread, matrix_ns: of products, both for a block of keys. */
+static double waiting_ns(const struct device_row *d, const struct tiling *s, double issued, double matrix_ns)
+{
+    double issue_ns = 2 * (double)threads_of(s) * issued / d->gflops, chain = (issue_ns / RATIO_GRID_ALONE + matrix_ns) / groups_held(d, s);
+    return s->panels && chain > matrix_ns ? chain : matrix_ns;
+}
+
 static double tiling_ns(const struct tgc *t, const struct tiling *s)
 {
-    double width = (double)(features_of(s) + columns_of(s));
+    double width = (double)(features_of(s) + columns_of(s)), issue = issued(t, s),
+           matrix_ns = product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS);
     double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s)), turns = ceil_div(s->x->keys, s->keys);
     struct grid_work work = {
-        .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns, .ahead = (int)s->parts - (is_bulk(s) ? 2 : 1),
-        .issued = turns * issued(t, s), .matrix_ns = turns * (product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS)),
+        .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns,
+        .ahead = (int)s->parts - (is_bulk(s) ? 2 : 1), .issued = turns * issue, .matrix_ns = turns * waiting_ns(t->device, s, issue, matrix_ns),
         .local_nbytes = (double)local_nbytes(s), .registers = is_direct(s) ? (double)(registers_of(s) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s), .memory_nbytes = attention_nbytes(s->x),
     };
@@ -369,6 +387,17 @@ static void list_tile(struct place_list *l, const struct tiling *s, const struct
         list_factors(l, s, ast, store, sum, product);
 }
 
+/* The block's threads share what they store for the others, the queries; a thread's loads of several rows are under way together. */
+static void list_shared(struct place_list *l, const struct tiling *s, struct uop *store)
+{
+    int outer = attention_bands(store);
+    int64_t turns = attention_threads(l, store, threads_of(s)), lanes = EARLY_MOST;
+    while (turns % lanes)
+        lanes /= 2;
+    if (loops_of(store) > 1 && list_position(l, LOOP_GIVEN + outer) >= 0)
+        list_lanes(l, LOOP_GIVEN + outer, lanes, false);
+}
+
 /* The stores in their order; each that has tiles joins the one before it that has. */
 static bool list_stores(struct tgc *t, const struct kernel *k, const struct tiling *s, struct opt *opt, int *n)
 {
@@ -389,7 +418,7 @@ static bool list_stores(struct tgc *t, const struct kernel *k, const struct tili
             list_tile(&l, s, k->ast, store, sum, products);
             products += sum != NULL;
         } else
-            attention_threads(&l, store, threads_of(s));
+            list_shared(&l, s, store);
         if (l.failed)
             return false;
         for (int j = 0; j < l.n; j++)
