@@ -140,7 +140,11 @@ static void put_grid(struct text *x, const struct kernel *k)
     }
     text_puts(x, k->ngrid ? "" : k->is_shared ? " parts of one loop" : " one place");
     if (k->block)
-        text_printf(x, ", blocks of %d threads, %.4g KB of local memory", k->block, use.local_nbytes / 1024);
+        text_printf(x, ", blocks of %d threads", k->block);
+    if (kernel_threads(k) > k->block)
+        text_printf(x, " and %d that copy", kernel_threads(k) - k->block);
+    if (k->block)
+        text_printf(x, ", %.4g KB of local memory", use.local_nbytes / 1024);
     text_printf(x, "; threads ask for %.4g KB, blocks for %.4g KB, of %.4g KB; limited by %s\n", use.asked / 1024, use.cached / 1024,
                 k->nbytes / 1024, cost_limit_name(use.limit));
 }

@@ -480,10 +480,10 @@ static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         w.ns = wave_ns(t, c, &w);
         struct wave_tile other = w;
         take_places(t, c, &w);
+        take_producers(t, c, &w);        /* not with results through local memory, for which all of a block's threads meet */
         other.through = may_go_through(t, c, &w);
         other.ns = other.through ? wave_ns(t, c, &other) : 0;
         w = other.through && other.ns < w.ns ? other : w;
-        take_producers(t, c, &w);
         for (int j = 0; j < c->joined; j++)
             w.ns /= RATIO_GRID_FLAT;
         int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
