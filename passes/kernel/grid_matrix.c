@@ -417,7 +417,7 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
     double arithmetic = 2 * rows * columns * k / c->gflops, fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
     return (struct grid_work){
         .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)threads_of(c, w), .beside = w->producers, .apart = device_multiplies_apart(d),
-        .handovers = w->by.how == TRANSFER_BULK && !w->producers ? turns * steps_of(c, w) : 0, .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1,
+        .handovers = reads_copies(c) && !w->producers ? turns * steps_of(c, w) : 0, .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1,
         .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
         .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = wave_local_nbytes(t, c, w), .stored = turns * stored(t, c, w), .goes_on = w->blocks > 0,
         .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,

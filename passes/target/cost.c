@@ -150,7 +150,7 @@ static double begun(const struct device_row *d, const struct grid_work *w)
     return w->steps > 0 ? d->latency * (held_blocks(d, w) > 1 ? 1 : rounds) : 0;
 }
 
-/* What a unit waits where a step's copies are begun by a thread that computes: with several blocks at once, others compute meanwhile. */
+/* What a unit waits where a step's copies are begun by threads that compute: with several blocks at once, others compute meanwhile. */
 static double handed_over(const struct device_row *d, const struct grid_work *w)
 {
     return held_blocks(d, w) > 1 ? 0 : __builtin_ceil(w->blocks / d->units) * w->handovers * RATIO_GRID_HANDOVER * d->latency;

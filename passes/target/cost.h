@@ -56,7 +56,7 @@ double cost_full_threads(const struct device_row *d);
 struct grid_work {
     double blocks, threads;      /* places of the grid, and threads of each */
     double beside;               /* threads of a block that only copy */
-    double handovers;            /* of a block: steps for which one of the other threads copies */
+    double handovers;            /* of a block: steps for which the other threads copy, and units for matrices wait meanwhile */
     double issued;               /* by a thread, in multiply-adds: arithmetic, loads, its part of copies, barriers */
     double matrix_ns;            /* instructions for matrices of one block, if all the device's units shared them */
     bool apart;                  /* there are units for them beside those of the threads */
