@@ -664,12 +664,10 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     return true;
 }
 
-/* With copies by threads that compute, and a block for each place, where the kernel's form allows no other, and copies by all threads where
- * what is to come in bulk is no box. */
-static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
+/* What is refused goes without its producers, without blocks that go through places, or results through local memory, without two or all. */
+static bool apply_less(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
     struct wave_tile other = *w;
-    /* what is refused goes without its producers, without blocks that go through places, or results through local memory, without two or all */
     for (int less = 0; less < 8; less++) {
         other.producers = less & 1 ? 0 : w->producers;
         other.blocks = less & 2 ? 0 : w->blocks;
@@ -678,8 +676,16 @@ static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct 
         if (!again && apply_waves(t, k, store, w->of, &other))
             return true;
     }
+    return false;
+}
+
+/* With copies by the threads, where what is to come in bulk is no box. */
+static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
+{
+    struct wave_tile other = *w;
     other.by.how = TRANSFER_ASYNC;
-    return w->by.how == TRANSFER_BULK && comes(t, w->of, &other) && apply_waves(t, k, store, w->of, &other);
+    other.producers = 0;
+    return apply_less(t, k, store, w) || (w->by.how == TRANSFER_BULK && comes(t, w->of, &other) && apply_less(t, k, store, &other));
 }
 
 /* Whether the factor's terms are no neighbours, nor its rows or columns, of halves, which instructions exchange as they load them. */
