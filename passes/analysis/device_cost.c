@@ -13,9 +13,9 @@
 enum { DEPTH_MAX = 128 };
 
 /* An open loop: its turns in all threads, those of one thread, and those that a block takes together. */
-struct open_loop { const struct uop *range; double all, each, block; bool is_item, is_shared, is_serial; };
-/* Bytes of a block, and how often they are loaded. */
-struct block_part { struct cover bytes; double again; };
+struct open_loop { const struct uop *range; double all, each, block; bool is_item, is_shared, is_serial, is_places; };
+/* Bytes of a block, or for each place that it goes through, and how often they are loaded. */
+struct block_part { struct cover bytes; double again, places; };
 struct device_walk {
     struct tgc *t;
     const struct kernel *k;
@@ -23,6 +23,7 @@ struct device_walk {
     struct device_use *use;
     struct open_loop open[DEPTH_MAX];
     int depth, items;
+    double places;               /* that a block goes through */
     struct footprint footprint;
     struct block_part *part; int npart; size_t cap_part;             /* by group of the footprint */
     bool loaded;                 /* from memory or the cache, since the last barrier */
@@ -38,12 +39,27 @@ static int steps_ahead(const struct kernel *k)
     return 0;
 }
 
+/* How many places of the grid each block goes through: the turns of its own loop (PERSIST). */
+static double count_places(const struct kernel *k)
+{
+    const struct uop *store = k->ast->src[0];
+    bool through = false;
+    double n = 1;
+    for (int i = 0; i < k->opts.n; i++)
+        through |= k->opts.v[i].op == OPT_PERSIST;
+    for (int i = store_first_range(store); i < store->nsrc && through; i++)
+        if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
+            n *= (double)store->src[i]->src[0]->vmax;
+    return n;
+}
+
 /* The places of the grid along one dimension, and how many of them are threads of a block. */
 static void begin_work(struct device_walk *w)
 {
     const struct kernel *k = w->k;
     w->work.blocks = 1;
     w->work.threads = k->block ? k->block : 1;
+    w->places = count_places(k);
     for (int d = 0; d < k->ngrid; d++) {
         double places = k->grid[d]->vmax > 0 ? (double)k->grid[d]->vmax : 1, group = k->block ? 1 : k->group[d];
         w->work.blocks *= __builtin_ceil(places / group);
@@ -57,6 +73,14 @@ static int grid_dimension(const struct device_walk *w)
     for (int d = 0; d < w->depth; d++)
         outer += range_is_grid(w->open[d].range);
     return w->k->ngrid - 1 - outer;
+}
+
+static bool is_in_loop(const struct device_walk *w)
+{
+    for (int d = 0; d < w->depth; d++)
+        if (w->open[d].is_serial)
+            return true;
+    return false;
 }
 
 static void open_loop(struct device_walk *w, const struct uop *range)
@@ -76,6 +100,9 @@ static void open_loop(struct device_walk *w, const struct uop *range)
         l.each = w->k->block ? n / w->k->block : n;
         l.all = w->items ? l.each : n;               /* threads share it */
     } else {
+        /* through places, or, of threads that only copy, through the steps of all of them: no place's bytes are another one's */
+        l.is_places = w->places > 1 && !is_in_loop(w) && n >= w->places;
+        l.block = l.is_places ? n / w->places : n;
         l.is_serial = true;
     }
     if (w->depth == DEPTH_MAX)
@@ -94,7 +121,7 @@ static double turns_of_thread(const struct device_walk *w)
 /* Bytes that all threads ask for, and those that a block covers; shared: its threads ask for them together. */
 static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop *offset, double nbytes, bool shared)
 {
-    double all = nbytes, own = nbytes, span = nbytes, again = 1, size = (double)dtype_nbytes(b->dtype);
+    double all = nbytes, own = nbytes, span = nbytes, again = 1, places = 1, size = (double)dtype_nbytes(b->dtype);
     int64_t at;
     bool inside = shared;                            /* the block's threads share a loop inside */
     for (int d = 0; d < w->depth; d++)
@@ -108,6 +135,7 @@ static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop
         own *= moves ? l->block : 1;
         span += moves && l->block > 1 ? size * footprint_span(w->t, offset, l->range, l->block) : 0;
         again *= moves ? 1 : l->block;
+        places = l->is_places ? w->places : places;
     }
     if (buffer_space(b) == SPACE_LOCAL) {
         w->use->local_asked += all;
@@ -116,9 +144,10 @@ static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop
     w->use->asked += all;
     int group = footprint_find(&w->footprint, b, offset, &at);
     while (w->npart <= group)
-        SCRATCH_PUSH(w->t, w->part, w->npart, w->cap_part, ((struct block_part){.again = 1}));
+        SCRATCH_PUSH(w->t, w->part, w->npart, w->cap_part, ((struct block_part){.again = 1, .places = 1}));
     struct block_part *part = &w->part[group];
     part->again = again > part->again ? again : part->again;
+    part->places = places > part->places ? places : part->places;
     cover_add(&part->bytes, own, span, at * (int64_t)size);
 }
 
@@ -218,14 +247,6 @@ static double issue_of(const struct device_walk *w, const struct uop *u)
     return u->lanes * (cost_class_of(u->op) == COST_STEP ? 1 : function);
 }
 
-static bool is_in_loop(const struct device_walk *w)
-{
-    for (int d = 0; d < w->depth; d++)
-        if (w->open[d].is_serial)
-            return true;
-    return false;
-}
-
 /* In a loop, behind what was loaded, a step of the block begins. */
 static void note_barrier(struct device_walk *w)
 {
@@ -271,13 +292,13 @@ static void walk(struct device_walk *w, struct uop *const *linear, int n)
     }
 }
 
-/* The bytes that a block needs: at most a buffer's, in all its groups. */
+/* The bytes that a block needs: at most a buffer's, in all its groups, for each of its places. */
 static double block_nbytes(const struct device_walk *w)
 {
     double sum = 0;
     for (int i = 0; i < w->npart; i++) {
         double nbytes = cover_nelem(&w->part[i].bytes), all = buffer_most_nbytes(w->footprint.group[i].b), again = w->part[i].again;
-        sum += (nbytes < all ? nbytes : all) * (again < RATIO_GRID_AGAIN ? again : RATIO_GRID_AGAIN);
+        sum += (nbytes < all ? nbytes : all) * (again < RATIO_GRID_AGAIN ? again : RATIO_GRID_AGAIN) * w->part[i].places;
     }
     return sum;
 }
