@@ -764,7 +764,7 @@ static int find_waves(struct tgc *t, const struct kernel *k, int store, struct w
     int of = add_forms(t, &form[0], store, s);
     of += shape_order_terms(t, &form[0], store, &form[1]) ? add_forms(t, &form[1], store, s + of) : 0;
     for (int i = 0; i < of; i++) {
-        double ns = grid_tile_ns(t, &s[i].x);
+        double ns = grid_tile_loaded_ns(t, &s[i].x);
         *scalar = i == 0 || (ns > 0 && ns < *scalar) ? ns : *scalar;
         n = list_joined(t, &s[i], store, best, n);
         n = list_patches(t, &s[i], store, best, n);

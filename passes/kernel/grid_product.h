@@ -22,6 +22,9 @@ bool grid_find_product(struct tgc *t, struct uop *store, bool patched, struct pr
 /* What the tile that costs least takes, without an instruction for matrices, and by one that multiplies factors of this
  * dtype; 0: there is none. Of x only sizes are read: from nrow on. */
 double grid_tile_ns(struct tgc *t, const struct product *x);
+/* The same, where what threads load for themselves is waited for: few threads wait longer than instructions for matrices, whose copies come
+ * together. */
+double grid_tile_loaded_ns(struct tgc *t, const struct product *x);
 double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of);
 /* Terms of a step of a last loop of so many; 0: none are worth it. alone: it is the sum's only loop. */
 int64_t grid_step(int64_t terms, bool alone);

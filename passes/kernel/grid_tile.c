@@ -241,6 +241,29 @@ double grid_tile_ns(struct tgc *t, const struct product *x)
     return list_tiles(t, x, best) > 0 ? best[0].ns : 0;
 }
 
+/* The tile's time, but at least that in which what its threads load for themselves comes: each has few bytes on their way. */
+static double loaded_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
+{
+    const struct device_row *d = t->device;
+    double blocks = ceil_div(x->nrow, b->row_items * b->row_lanes) * ceil_div(x->ncolumn, b->column_items * b->column_lanes) * (double)x->rest,
+           threads = (double)(b->row_items * b->column_items), held = (double)d->units * __builtin_floor(d->unit_threads / threads),
+           rounds = blocks > held ? blocks / held : 1;
+    double loads = (double)(x->terms * (b->row_lanes + b->column_lanes)) * 4 / RATIO_GRID_FLIGHT;
+    double waits = b->local ? 0 : rounds * loads * d->latency * (1 - RATIO_GRID_NEAR);
+    return waits > b->ns ? waits : b->ns;
+}
+
+double grid_tile_loaded_ns(struct tgc *t, const struct product *x)
+{
+    struct block_tile best[TILES_MAX] = {{0}};
+    double least = 0;
+    for (int i = 0, n = list_tiles(t, x, best); i < n; i++) {
+        double ns = loaded_ns(t, x, &best[i]);
+        least = i == 0 || ns < least ? ns : least;
+    }
+    return least;
+}
+
 /* ------------------------------------------------------------------------------------- the opts */
 
 /* Whether a block's threads copy vectors of the operand: aligned neighbours along the sum's last loop, or

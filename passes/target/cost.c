@@ -143,11 +143,12 @@ static double held_blocks(const struct device_row *d, const struct grid_work *w)
 
 double cost_grid_at_once(const struct device_row *d, const struct grid_work *w) { return d->units * held_blocks(d, w); }
 
-/* What a unit waits for the first copies of its blocks: where it has several at once, others compute meanwhile, but at the beginning. */
+/* What a unit waits for the first copies of its blocks, if they come early: waited() has all others. Where it has several blocks at once, others
+ * compute meanwhile, but at the beginning. */
 static double begun(const struct device_row *d, const struct grid_work *w)
 {
     double rounds = __builtin_ceil(w->blocks / d->units);
-    return w->steps > 0 ? d->latency * (held_blocks(d, w) > 1 ? 1 : rounds) : 0;
+    return w->ahead ? d->latency * (held_blocks(d, w) > 1 ? 1 : rounds) : 0;
 }
 
 /* What a unit waits where a step's copies are begun by threads that compute: with several blocks at once, others compute meanwhile. */
@@ -167,14 +168,15 @@ static double waited(const struct device_row *d, const struct grid_work *w, doub
     double held = held_blocks(d, w), waves = held * w->threads / d->wave;
     if (w->steps <= 0)
         return 1 / at_most(waves / RATIO_GRID_WAVES, 1);
-    double step = busy * d->units / w->steps, ahead = at_least(w->ahead, 1);
+    double step = busy * d->units / w->steps;
     double near = w->cache_nbytes > 0 ? 1 - at_most(w->memory_nbytes / w->cache_nbytes, 1) : 0;
     double latency = d->latency * (1 - near * RATIO_GRID_NEAR);
     if (!w->ahead)                   /* what registers do not hold at once waits again */
         latency *= at_least(w->cache_nbytes / w->blocks / w->steps / (w->threads * RATIO_GRID_FLIGHT_MOST), 1);
     double alone = step * at_least(RATIO_GRID_FILL * d->wave / w->threads, 1);       /* by the parts that its waves are on */
     double turns = at_most(held, at_least(waves / RATIO_GRID_FILL, 1));              /* blocks that take turns there */
-    double together = at_least((w->ahead ? latency : latency + alone) / ahead, turns * alone);
+    double waits = w->ahead ? latency / w->ahead * (w->steps - 1) / w->steps : latency + alone;
+    double together = at_least(waits, turns * alone);
     return together / (held * step);
 }
 
