@@ -26,6 +26,7 @@ struct device_walk {
     double places;               /* that a block goes through */
     struct footprint footprint;
     struct block_part *part; int npart; size_t cap_part;             /* by group of the footprint */
+    double given;                /* bytes of boxes that other blocks of its cluster copy for a block */
     bool loaded;                 /* from memory or the cache, since the last barrier */
     const struct buffer *filled; /* barriers that tell when a box is there */
 };
@@ -209,6 +210,14 @@ static struct uop *begin_of_box(struct tgc *t, const struct uop *u)
     return at;
 }
 
+static bool is_in_loop(const struct device_walk *w)
+{
+    for (int d = 0; d < w->depth; d++)
+        if (w->open[d].is_serial)
+            return true;
+    return false;
+}
+
 /* A box, or a block's part of a cluster's: one thread has an engine copy it. */
 static void note_bulk(struct device_walk *w, const struct uop *u)
 {
@@ -221,6 +230,7 @@ static void note_bulk(struct device_walk *w, const struct uop *u)
     w->filled = uop_buffer_of(u->src[BULK_BARRIERS]);
     note_bytes(w, to, u->src[BULK_OFFSET], nbytes, true);
     note_bytes(w, from, begin_of_box(w->t, u), part, true);
+    w->given += is_in_loop(w) ? turns_of_thread(w) * (nbytes - part) : 0;       /* those of the first turns are behind none of the last ones */
 }
 
 static void note_matrix(struct device_walk *w, const struct uop *u)
@@ -312,6 +322,8 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     struct device_walk w = {.t = t, .k = k, .use = &use, .footprint.t = t, .work.apart = device_multiplies_apart(t->device)};
     begin_work(&w);
     use.local_nbytes = (double)kernel_local_nbytes(k);
+    for (int i = 0; i < k->nscratch; i++)
+        w.work.cluster = k->scratch[i]->cluster > w.work.cluster ? k->scratch[i]->cluster : w.work.cluster;
     if (k->nvariant > 0)
         walk(&w, k->variant->linear, k->variant->nlinear);
     else
@@ -323,6 +335,7 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     w.work.ahead = steps_ahead(k);
     w.work.local_nbytes = use.local_nbytes;
     w.work.cache_nbytes = use.cached;
+    w.work.taken_nbytes = use.cached + w.work.blocks * w.given;
     w.work.memory_nbytes = use.moved;
     use.ns = cost_of_grid(t->device, &w.work, &use.limit);
     use.limit = use.ns < RATIO_GRID_LAUNCH ? LIMIT_LAUNCH : use.limit;

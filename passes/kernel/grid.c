@@ -134,11 +134,8 @@ void list_vector(struct place_list *l, int tag, int64_t size, int64_t n)
     struct opt vector = {.op = OPT_LANES, .store = l->store, .axis = at, .n = n, .kind = AXIS_VECTOR,
                          .column = true};
     l->opt[l->n++] = vector;
-    if (size > n)
-        return;
-    l->nloop--;
-    for (int i = at; i < l->nloop; i++)
-        l->loop[i] = l->loop[i + 1];
+    if (size <= n)
+        list_remove(l, tag);
 }
 
 void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n)

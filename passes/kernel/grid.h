@@ -69,9 +69,9 @@ bool grid_tile(struct tgc *t, struct kernel *k, int store, int first);
 /* grid_matrix.c: the same by an instruction of ir/matrix.def, if the device has one for the factors' values and it is
  * faster. */
 bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first);
-/* grid_raster.c: of a product's blocks, of rows, whose loop is the outer one, and of columns, how many there are, and what one reads of its
- * operand. */
-struct raster { int64_t n[2]; double nbytes[2]; };
+/* grid_raster.c: of a product's blocks, or clusters of them, of rows, whose loop is the outer one, and of columns, how many there are, and
+ * what one reads of its operand; how many run at once. */
+struct raster { int64_t n[2], at_once; double nbytes[2]; };
 /* How many rows of blocks are a group, so that blocks that run at once read least of memory; 1: their order does not matter. */
 int64_t grid_raster(const struct device_row *d, const struct raster *r);
 /* The loop over n rows of blocks becomes one over groups, of the tag `tag`, and that over a group's rows, inside of the columns'. */

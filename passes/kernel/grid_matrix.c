@@ -15,6 +15,9 @@
  * steps ahead, where the device has instructions for that; or as boxes, by an engine, to panels. What that does not
  * take (rows of pixels that are divided, sizes of the run's, rows at no multiples of 16 bytes) comes as without it.
  *
+ * Blocks that are neighbours along rows, or columns, read the same other factor: a cluster of them (opts_cluster.c) copies it together,
+ * where the device has clusters and the cache's bytes are what limits.
+ *
  * The model: the instruction's rate, of tiles that reach beyond the result, too; what the threads issue besides
  * to load tiles and to copy, meanwhile if the device has units for matrices beside those of its threads;
  * the operands' bytes, once for each block; and how many blocks, and steps ahead, hide what copies wait for.
@@ -27,8 +30,8 @@
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, JOINED_MAX = 4, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64 };
-enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES, LOOP_GROUPS };
+enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, JOINED_MAX = 4, REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, BESIDE_LIMIT = 64, CLUSTER_CHOSEN = 4 };
+enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES, LOOP_GROUPS, LOOP_CLUSTER };
 
 /* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are what limits, many cost the same: the
  * first of equals is taken, so these are in the order in which least is issued, and least waits; longest steps are first, too. */
@@ -38,9 +41,11 @@ static const struct stages stages[] = {{4, TRANSFER_BULK}, {3, TRANSFER_BULK}, {
 enum { STAGES = sizeof stages / sizeof *stages };
 
 struct matrix_choice;
-/* blocks: that go through all places (PERSIST); 0: each place has a block. producers: threads that copy for the others (PRODUCER).
- * through: results leave through local memory. */
-struct wave_tile { const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; double blocks; int producers; bool through; double ns; };
+/* cluster: how many blocks along rows, or along columns, copy the other factor together; blocks: that go through all places (PERSIST), 0:
+ * each place has a block; producers: threads that copy for the others (PRODUCER); through: results leave through local memory. */
+struct wave_tile {
+    const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; int64_t cluster[2]; double blocks; int producers; bool through; double ns;
+};
 enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };
 struct matrix_choice {
@@ -409,19 +414,22 @@ static double issued_of(const struct tgc *t, const struct matrix_choice *c, cons
     return local * words + products + copies + barriers;
 }
 
+static int64_t cluster_of(const struct wave_tile *w) { return w->cluster[0] * w->cluster[1]; }
+
 static struct grid_work work_of(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     const struct device_row *d = t->device;
     double rows = (double)side_of(c, w, 0), columns = (double)side_of(c, w, 1), places = places_of(c, w), k = steps_of(c, w) * (double)w->step,
-           turns = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1;
+           turns = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1, terms = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]);
     double arithmetic = 2 * rows * columns * k / c->gflops, fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
     return (struct grid_work){
         .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)threads_of(c, w), .beside = w->producers, .apart = device_multiplies_apart(d),
-        .handovers = reads_copies(c) && !w->producers ? turns * steps_of(c, w) : 0, .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1,
+        .handovers = reads_copies(c) && !w->producers ? turns * steps_of(c, w) : 0, .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1, .cluster = (int)cluster_of(w),
         .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
         .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = wave_local_nbytes(t, c, w), .stored = turns * stored(t, c, w), .goes_on = w->blocks > 0,
         .registers = reads_copies(c) ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
-        .cache_nbytes = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]) * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
+        .taken_nbytes = terms * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
+        .cache_nbytes = terms * (rows * spread_in(c, w, 0) / (double)w->cluster[1] + columns * spread_in(c, w, 1) / (double)w->cluster[0]),
     };
 }
 
@@ -429,7 +437,7 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
 {
     struct grid_work work = work_of(t, c, w);
     double ns = cost_of_grid(t->device, &work, NULL);
-    work.cache_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise, and of these the one that issues least */
+    work.cache_nbytes = work.taken_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise, and of these the one that issues least */
     return ns + (cost_of_grid(t->device, &work, NULL) + work.blocks * 2 * work.threads * work.issued / t->device->gflops) / BESIDE_LIMIT;
 }
 
@@ -438,11 +446,11 @@ static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const 
 static void take_places(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
 {
     struct grid_work work = work_of(t, c, w);
-    double at_once = cost_grid_at_once(t->device, &work);
+    double of = (double)cluster_of(w), at_once = __builtin_floor(cost_grid_at_once(t->device, &work) / of), clusters = work.blocks / of;
     struct wave_tile other = *w;
-    if (!c->is_counted || w->by.parts < 2 || work.blocks <= at_once)
+    if (!c->is_counted || w->by.parts < 2 || clusters <= at_once)
         return;
-    other.blocks = __builtin_ceil(work.blocks / __builtin_ceil(work.blocks / at_once));
+    other.blocks = of * __builtin_ceil(clusters / __builtin_ceil(clusters / at_once));
     other.ns = wave_ns(t, c, &other);
     if (other.ns < w->ns)
         *w = other;
@@ -464,6 +472,33 @@ static void take_producers(const struct tgc *t, const struct matrix_choice *c, s
         *w = other;
 }
 
+/* Whether n blocks along rows (0), or columns, may copy the other factor together: each has a part of its boxes. */
+static bool may_share(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, int along, int64_t n)
+{
+    int64_t blocks = ((along ? c->nn : c->nm) + side_of(c, w, along) - 1) / side_of(c, w, along);
+    int64_t row = row_of(c, w, !along), rows = w->step * side_of(c, w, !along) / row;
+    return w->by.how == TRANSFER_BULK && n <= device_cluster(t) && blocks % n == 0 && rows % (n * PANEL_ROWS) == 0;
+}
+
+/* The cluster by which the tile costs least, if it has any: one of more blocks, and of columns, gains something. Larger ones may find no
+ * units that are near each other. */
+static void choose_cluster(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
+{
+    struct wave_tile best = *w;
+    take_places(t, c, &best);
+    for (int64_t n = 2; n <= CLUSTER_CHOSEN; n *= 2)
+        for (int along = 0; along < 2; along++) {
+            struct wave_tile of = *w;
+            of.cluster[along] = n;
+            if (!may_share(t, c, w, along, n))
+                continue;
+            of.ns = wave_ns(t, c, &of);
+            take_places(t, c, &of);
+            best = of.ns < best.ns ? of : best;
+        }
+    *w = best;
+}
+
 /* A wave's tiles of columns: of three, too, whose blocks may fill the device's units better than those of two or four. */
 static const int columns[] = {1, 2, 4, 8, 3, 6};
 
@@ -474,14 +509,14 @@ static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct
     for (int i = 0; i < 4 * 4 * 4 * TILES * 3 * STAGES; i++) {
         int of = i / 64 / TILES;
         struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, columns[i / 64 % TILES]},
-                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3), stages[of / 3], 0, 0, false, 0};
+                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3), stages[of / 3], {1, 1}, 0, 0, false, 0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
         struct wave_tile other = w;
-        take_places(t, c, &w);
+        choose_cluster(t, c, &w);
         take_producers(t, c, &w);        /* not with results through local memory, for which all of a block's threads meet */
-        other.through = may_go_through(t, c, &w);
+        other.through = may_go_through(t, c, &other);
         other.ns = other.through ? wave_ns(t, c, &other) : 0;
         w = other.through && other.ns < w.ns ? other : w;
         for (int j = 0; j < c->joined; j++)
@@ -534,15 +569,29 @@ static void list_side(struct place_list *l, const struct matrix_choice *c, const
     list_divide(l, inner[side], w->tiles[side] * c->row->size[side], c->row->size[side], tiles[side]);
 }
 
+/* Blocks that go through places do so as clusters: which one of its cluster a block is stays a loop over the grid. */
+static void list_cluster(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS};
+    int64_t size = range_fixed_size(c->x->m.store->src[side ? c->n : c->m]), n = (size + side_of(c, w, side) - 1) / side_of(c, w, side);
+    if (w->blocks <= 0 || w->cluster[side] == 1)
+        return;
+    list_divide(l, blocks[side], n, w->cluster[side], LOOP_CLUSTER);
+    int at = list_position(l, blocks[side]);
+    l->loop[at] = LOOP_CLUSTER;
+    if (n > w->cluster[side])
+        l->loop[at - 1] = blocks[side];
+}
+
 /* The blocks in groups of rows, for the cache that all units share, where their numbers are known; false: they are in none. */
 static bool list_groups(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w)
 {
     static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS};
     int slow = list_position(l, LOOP_ROWS) < list_position(l, LOOP_COLUMNS) ? 0 : 1;
-    struct raster r;
+    struct raster r = {.at_once = l->t->device->units / (w->blocks > 0 ? cluster_of(w) : 1)};
     for (int i = 0; i < 2; i++) {
         int side = i ? !slow : slow;
-        int64_t size = range_fixed_size(c->x->m.store->src[side ? c->n : c->m]), of_block = side_of(c, w, side);
+        int64_t size = range_fixed_size(c->x->m.store->src[side ? c->n : c->m]), of_block = side_of(c, w, side) * (w->blocks > 0 ? w->cluster[side] : 1);
         if (size <= of_block || list_position(l, blocks[side]) < 0)
             return false;
         r.n[i] = (size + of_block - 1) / of_block;
@@ -569,7 +618,22 @@ static void list_persist(struct place_list *l, const struct wave_tile *w, const 
     if (w->blocks <= 0 || last < 0)
         return;
     struct opt *o = list_add(l, OPT_PERSIST, l->loop[last]);
-    o->n = (int64_t)w->blocks;
+    o->n = (int64_t)w->blocks / cluster_of(w);
+    for (int i = 0, left = 0; i < n; i++) {
+        left += list_position(l, tag[i]) >= 0;
+        if (left > 1)
+            list_remove(l, tag[i]);
+    }
+    if (cluster_of(w) > 1)
+        list_add(l, OPT_GRID, LOOP_CLUSTER);
+}
+
+/* The loop of the blocks that copy together. */
+static void list_shared(struct place_list *l, const struct wave_tile *w, int number)
+{
+    int side = w->cluster[1] > 1, axis = list_position(l, w->blocks > 0 ? LOOP_CLUSTER : side ? LOOP_COLUMNS : LOOP_ROWS);
+    if (cluster_of(w) > 1)
+        add_of_sum(l, OPT_CLUSTER, number, axis)->n = cluster_of(w);
 }
 
 /* The sum's last loop in steps of parts of the instruction's k; returns the number of the innermost loop over steps. */
@@ -619,6 +683,8 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
             add_grid_loop(&grid, LOOP_GIVEN + i, x->m.store->src[x->m.first + i]->src[0]->vmax);
     list_blocks(&l, c, w, 0, LOOP_GIVEN + c->m - x->m.first);
     list_blocks(&l, c, w, 1, LOOP_GIVEN + c->n - x->m.first);
+    for (int i = 0; i < 2; i++)
+        list_cluster(&l, c, w, i);
     if (grid.n == 0 && list_groups(&l, c, w))
         add_grid_loop(&grid, LOOP_GROUPS, INT64_MAX);
     add_grid_loop(&grid, LOOP_ROWS, INT64_MAX);
@@ -654,6 +720,7 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         o = add_of_sum(&l, OPT_PIPELINE, number, 0);
         o->n = w->by.parts, o->how = w->by.how;
     }
+    list_shared(&l, w, number);
     if (w->producers)
         add_of_sum(&l, OPT_PRODUCER, number, 0)->n = w->producers;
     if (w->through)
@@ -664,15 +731,17 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     return true;
 }
 
-/* What is refused goes without its producers, without blocks that go through places, or results through local memory, without two or all. */
+/* What is refused goes without its producers, blocks that go through places, results through local memory, or clusters, or some of them. */
 static bool apply_less(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
     struct wave_tile other = *w;
-    for (int less = 0; less < 8; less++) {
+    for (int less = 0; less < 16; less++) {
         other.producers = less & 1 ? 0 : w->producers;
         other.blocks = less & 2 ? 0 : w->blocks;
         other.through = !(less & 4) && w->through;
-        bool again = (less & 1 && !w->producers) || (less & 2 && w->blocks <= 0) || (less & 4 && !w->through);
+        other.cluster[0] = less & 8 ? 1 : w->cluster[0];
+        other.cluster[1] = less & 8 ? 1 : w->cluster[1];
+        bool again = (less & 1 && !w->producers) || (less & 2 && w->blocks <= 0) || (less & 4 && !w->through) || (less & 8 && cluster_of(w) == 1);
         if (!again && apply_waves(t, k, store, w->of, &other))
             return true;
     }
@@ -685,6 +754,7 @@ static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct 
     struct wave_tile other = *w;
     other.by.how = TRANSFER_ASYNC;
     other.producers = 0;
+    other.cluster[0] = other.cluster[1] = 1;
     return apply_less(t, k, store, w) || (w->by.how == TRANSFER_BULK && comes(t, w->of, &other) && apply_less(t, k, store, &other));
 }
 

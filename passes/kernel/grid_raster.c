@@ -15,9 +15,9 @@ enum { GROUP_MOST = 32 };
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* What the blocks that run at once read of both operands, in groups of so many rows. */
-static double read_at_once(const struct device_row *d, const struct raster *r, int64_t group)
+static double read_at_once(const struct raster *r, int64_t group)
 {
-    int64_t columns = ceil_div(d->units, group), rows = group * ceil_div(d->units, group * r->n[1]);
+    int64_t columns = ceil_div(r->at_once, group), rows = group * ceil_div(r->at_once, group * r->n[1]);
     return (double)(rows < r->n[0] ? rows : r->n[0]) * r->nbytes[0] + (double)(columns < r->n[1] ? columns : r->n[1]) * r->nbytes[1];
 }
 
@@ -28,7 +28,7 @@ int64_t grid_raster(const struct device_row *d, const struct raster *r)
     if (d->cache_nbytes <= 0 || all <= (double)d->cache_nbytes)
         return 1;
     for (int64_t group = 2; group <= GROUP_MOST && r->n[0] % group == 0; group *= 2)
-        if (read_at_once(d, r, group) < read_at_once(d, r, best))
+        if (read_at_once(r, group) < read_at_once(r, best))
             best = group;
     return best;
 }

@@ -190,14 +190,22 @@ static double share_of_memory(const struct device_row *d, const struct grid_work
     return at_most(at_least(waves / RATIO_GRID_FILL, blocks * step / (d->gbytes * d->latency)), 1);
 }
 
+/* What the cache sends, and what a unit takes: what it sends to a cluster each of its blocks takes. */
+static double cache_ns(const struct device_row *d, const struct grid_work *w)
+{
+    double taken = w->taken_nbytes > 0 ? w->taken_nbytes : w->cache_nbytes, gbytes = device_cache_gbytes(d);
+    return at_least(w->cache_nbytes / gbytes, taken / (gbytes * at_most(RATIO_GRID_TAKEN * w->blocks / d->units, RATIO_GRID_TAKEN)));
+}
+
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit)
 {
     double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns, rounds = __builtin_ceil(w->blocks / d->units);
     double busy = !w->apart ? issue + matrix : at_least(issue, matrix), factor = busy > 0 ? waited(d, w, busy) : 1;
+    factor *= w->cluster > 1 ? 1 + RATIO_GRID_CLUSTER * (w->cluster - 1) : 1;
     /* others of the unit's blocks compute meanwhile; copies of the next place come then alone */
     double tail = rounds * d->units * 2 * w->threads * w->stored / (d->gflops * held_blocks(d, w));
-    double compute = rounds * d->units * busy * factor + (w->goes_on ? tail : 0) + handed_over(d, w), used = w->blocks / (rounds * d->units);     /* some units have nothing to do at the end */
-    double cache = w->cache_nbytes / (device_cache_gbytes(d) * used), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
+    double compute = rounds * d->units * busy * factor + (w->goes_on ? tail : 0) + handed_over(d, w);     /* some units have nothing to do at the end */
+    double cache = cache_ns(d, w), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
     double most = at_least(at_least(compute, cache), memory);
     if (limit)
         *limit = memory >= most ? LIMIT_MEMORY : cache >= most ? LIMIT_CACHE : factor > 2 ? LIMIT_WAIT

@@ -64,9 +64,11 @@ struct grid_work {
     bool goes_on;                /* the block goes on with another place, whose copies come while it stores */
     double steps;                /* of a block, each of which begins with copies; 0: nothing is copied */
     int ahead;                   /* steps that copies are made early */
+    int cluster;                 /* blocks that copy together, and wait for each other; 0, 1: each copies for itself */
     double local_nbytes;         /* of a block */
     double registers;            /* of a thread; 0: no more than are there for all threads of a unit */
     double cache_nbytes;         /* that all blocks load and store, each its own once */
+    double taken_nbytes;         /* by all blocks, of which a cluster's take the same; 0: as many */
     double memory_nbytes;        /* between memory and cache; 0: not counted */
 };
 /* What a kernel's time is that of. */

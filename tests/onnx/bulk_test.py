@@ -103,6 +103,8 @@ PATCHES = [((2, 10, 12), "order 0 axis=1 to=0\ncover 0 axis=3 n=16\ncover 0 axis
            ((1, 13, 15), "cover 0 axis=2 n=8\ncover 0 axis=1 n=8\norder 0 axis=2 to=3\nflatten 0 axis=3\nflatten 0 axis=1\ngrid 0 axis=1", 2)]
 # Two blocks of rows copy the columns' factor together.
 CLUSTER = "cluster 0.sum0 axis=0 n=2\n"
+# Such a list, the grid that it makes of 256 x 136 x 264, and the part of a box that a block copies.
+CLUSTERS = {CLUSTER: ("1, 2, 1", "2, 1, 32, 4096"), "cluster 0.sum0 axis=0 n=4\n": ("1, 4, 1", "4, 1, 16, 2048"), "cluster 0.sum0 axis=1 n=2\n": ("2, 1, 1", "2, 1, 32, 4096")}
 PLACES = [(4, 3, PANELS, "bulk"), (5, 4, PANELS, "bulk"), (11, 2, PANELS, "bulk"), (2, 2, PANELS, "bulk"), (10, 3, TILE, "bulk"), (7, 2, TILE, "async"),
           (5, 3, PANELS, "async"), (6, 2, TILE, "registers")]
 # Four more warps, of which one thread copies.
@@ -151,8 +153,10 @@ def run(device, folder, m, n, k, status=0, model=GEMM):
 def gemm(device, folder, m, n, k, parts, opts=TILE, more="", model=GEMM):
     """Rows, columns and terms beyond the product are zeros of the engine's: no condition is left around a copy."""
     text = emit(folder, m, n, k, parts, opts=opts, more=more, model=model)
+    grid, part = next((CLUSTERS[c] for c in CLUSTERS if c in more), ("", ""))
     expect(("thread >= " in text) == ("producer" in more), "other roles")
-    expect(("bulk_copy(" in text or "cluster" in more) and ("__cluster_dims__(1, 2, 1)" in text) == ("bulk_copy_part<2, 1, 32, 4096>(" in text) == ("cluster" in more) and "mbar_wait(" in text, "no bulk copies")
+    expect(("bulk_copy(" in text or grid) and "mbar_wait(" in text, "no bulk copies")
+    expect(f"__cluster_dims__({grid})" in text and f"bulk_copy_part<{part}>(" in text if grid else "__cluster_dims__" not in text, f"other clusters: {text}")
     build(folder)
     with device.watch("arch=90"):
         run(device, folder, m, n, k, model=model)
@@ -336,12 +340,15 @@ def refused(folder):
 
 
 def chosen(folder):
-    """The cost model takes boxes where the engine does, else copies by the threads: rows of 4088 bytes, a device without it."""
+    """The cost model takes boxes where the engine does, else copies by the threads: rows of 4088 bytes, a device without it; and clusters
+    where the cache sends less than all units take."""
     T.scratch(folder)
-    for n, device, how in ((2048, "sm_90a", "bulk"), (2044, "sm_90a", "async"), (2048, "sm_120", "async")):
-        (folder / "net.tg").write_text(GEMM.format(m=2048, n=n, k=512))
+    for size, device, words in (((2048, 2048, 512), "sm_90a", "how=bulk"), ((2048, 2044, 512), "sm_90a", "how=async"), ((2048, 2048, 512), "sm_120", "how=async"),
+                                ((4096, 4096, 4096), "sm_90a", "cluster 0.sum0 axis=1 n=2"), ((1024, 1024, 1024), "sm_90a", "cluster 0.sum0 axis=0 n=4"),
+                                ((256, 256, 4096), "sm_90a", None)):
+        (folder / "net.tg").write_text(GEMM.format(m=size[0], n=size[1], k=size[2]))
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", f"--cpu={device}"], cwd=folder)).out.decode()
-        expect(f"how={how}" in done, f"{n}, {device}: {done}")
+        expect(words in done if words else "cluster 0.sum" not in done, f"{size}, {device}: {done}")
     (folder / "net.tg").write_text(CONVOLUTIONS.format(n=28, c=128).replace("[1, 16", "[8, 16"))
     done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
     expect("cover 0 axis=3 n=32; cover 0 axis=2 n=2; order" in done and "how=bulk" in done, f"no patches of two rows of 32: {done}")
@@ -359,7 +366,7 @@ def chosen_columns(folder):
 def chosen_places(folder):
     """Blocks go through places where there are more of these than the device has units, as evenly as may be; elsewhere each place has a block."""
     T.scratch(folder)
-    for m, n, k, several in ((4096, 4096, 4096, True), (2176, 2048, 512, True), (2048, 2048, 512, False)):
+    for m, n, k, several in ((4096, 4096, 4096, True), (4352, 8192, 2048, True), (2048, 2048, 512, False)):
         (folder / "net.tg").write_text(GEMM.format(m=m, n=n, k=k))
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
         found = re.search(r"persist 0 axis=\d n=(\d+);", done)
@@ -388,7 +395,8 @@ def main():
         suite.add(f"ptxas: {arch}", assembled, scratch / f"ptx-{arch}", arch)
     suite.add("ptxas: panels", assembled, scratch / "ptx-panels", "sm_90a", PANELS)
     suite.add("ptxas: blocks that go through places", assembled, scratch / "ptx-places", "sm_90a", PANELS + PERSIST.format(axis=1, n=5))
-    suite.add("product in panels, by clusters", gemm, device, scratch / "clusters", 256, 72, 264, 3, PANELS, CLUSTER)
+    for number, more in enumerate(CLUSTERS):
+        suite.add(f"product in panels, by clusters, {number}", gemm, device, scratch / f"clusters{number}", 256, 128, 264, 3, PANELS, more)
     suite.add("ptxas: clusters", assembled, scratch / "ptx-clusters", "sm_90a", PANELS, CLUSTER,
               (".multicast::cluster", "mapa.shared::cluster", "barrier.cluster.arrive", ".reqnctapercluster 1, 2, 1"))
     for number, (name, more, opts) in enumerate((("a producer", PRODUCER, PANELS), ("a producer and two groups", PRODUCER, GROUPS), ("a producer of a cluster", CLUSTER + PRODUCER, PANELS),
