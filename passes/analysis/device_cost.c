@@ -130,8 +130,8 @@ static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop
     for (int d = 0; d < w->depth; d++) {
         const struct open_loop *l = &w->open[d];
         bool moves = uop_depends_on(w->t, offset, l->range);
-        all *= l->is_item && shared ? 1 : l->all;
-        if (l->is_item && inside)
+        all *= (l->is_item || l->is_shared) && shared ? 1 : l->all;
+        if ((l->is_item && inside) || (l->is_shared && shared))
             continue;
         own *= moves ? l->block : 1;
         span += moves && l->block > 1 ? size * footprint_span(w->t, offset, l->range, l->block) : 0;

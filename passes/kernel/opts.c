@@ -382,8 +382,8 @@ static bool count_items(struct work *w)
             threads = sat_mul(threads, range_fixed_size(store->src[i]));
             any = true;
         }
-    if (any && (threads < 2 || threads > BLOCK_MAX))
-        return work_refuse(w, "the blocks of a kernel have 2 to 256 threads, all of them as many");
+    if (any && (threads < 2 || threads > ITEMS_MAX))
+        return work_refuse(w, "a store's items are 2 to 512 threads of a block");
     w->block = any ? (int)threads : w->block;
     return true;
 }

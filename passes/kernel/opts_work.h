@@ -4,7 +4,7 @@
 
 #include "passes/kernel/tile.h"
 
-enum { RANGES_MAX = 64, BLOCK_MAX = 512 };
+enum { RANGES_MAX = 64, BLOCK_MAX = 256, ITEMS_MAX = 512 };
 
 /* The loops of a nest while opts change them. */
 struct open {
