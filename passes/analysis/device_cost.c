@@ -210,14 +210,6 @@ static struct uop *begin_of_box(struct tgc *t, const struct uop *u)
     return at;
 }
 
-static bool is_in_loop(const struct device_walk *w)
-{
-    for (int d = 0; d < w->depth; d++)
-        if (w->open[d].is_serial)
-            return true;
-    return false;
-}
-
 /* A box, or a block's part of a cluster's: one thread has an engine copy it. */
 static void note_bulk(struct device_walk *w, const struct uop *u)
 {
