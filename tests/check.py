@@ -85,7 +85,7 @@ SUITES = [
     ("opencl", "tests/onnx/opencl_test.py", 600, 3600),
     ("emulator", "tests/emulator/emulator_test.py", 300, 10800),
     ("cuda", "tests/onnx/cuda_test.py", 300, 3600),
-    ("bulk", "tests/onnx/bulk_test.py", 120, 120),
+    ("bulk", "tests/onnx/bulk_test.py", 300, 600),
     ("stores", "tests/onnx/stores_test.py", 120, 120),
     ("amd", "tests/onnx/amd_test.py", 300, 3600),
     ("metal", "tests/onnx/metal_test.py", 300, 3600),

@@ -373,6 +373,15 @@ def chosen_places(folder):
         expect((found and int(found[1]) <= 132) if several else not found, f"{m}, {n}, {k}: {done}")
 
 
+def producer_chosen(folder):
+    """Where a unit has one block, other threads copy: not where it has several, one of which multiplies while another one waits, nor without the engine."""
+    T.scratch(folder)
+    for n, device, takes in ((4096, "sm_90a", True), (512, "sm_90a", False), (4096, "sm_80", False)):
+        (folder / "net.tg").write_text(GEMM.format(m=n, n=n, k=n))
+        done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", f"--cpu={device}"], cwd=folder)).out.decode()
+        expect(("producer 0.sum0 n=128" in done) == takes == ("blocks of 256 threads and 128 that copy" in done), f"{n}, {device}: {done}")
+
+
 def main():
     suite.parse()
     build_folder = suite.options.build
@@ -401,18 +410,18 @@ def main():
               (".multicast::cluster", "mapa.shared::cluster", "barrier.cluster.arrive", ".reqnctapercluster 1, 2, 1"))
     for number, (name, more, opts) in enumerate((("a producer", PRODUCER, PANELS), ("a producer and two groups", PRODUCER, GROUPS), ("a producer of a cluster", CLUSTER + PRODUCER, PANELS),
                                                  ("a producer of one warp", "producer 0.sum0 n=32\n", TILE))):
-        suite.add(f"product by {name}", gemm, device, scratch / f"producer{number}", 256, 72, 520, 3, opts, more)
+        suite.add(f"product by {name}", gemm, device, scratch / f"producer{number}", 256, 72, 520, 3, opts, more, slow=number in (0, 3))
     for blocks in (4, 3):
         suite.add(f"9 places by {blocks} blocks with a producer", gemm, device, scratch / f"producer-places{blocks}", 130, 136, 200, 2,
-                  PANELS + PERSIST.format(axis=1, n=blocks), PRODUCER)
+                  PANELS + PERSIST.format(axis=1, n=blocks), PRODUCER, slow=blocks == 3)
     for m, n, k, parts in ((130, 72, 136, 2), (65, 72, 200, 3), (96, 40, 264, 4)):
-        suite.add(f"product by a producer: {m} x {n} x {k}", gemm, device, scratch / f"producer-{m}-{n}-{k}", m, n, k, parts, GROUPS if m > 128 else TILE, PRODUCER)
+        suite.add(f"product by a producer: {m} x {n} x {k}", gemm, device, scratch / f"producer-{m}-{n}-{k}", m, n, k, parts, GROUPS if m > 128 else TILE, PRODUCER, slow=m < 128)
     suite.add("ptxas: a producer", assembled, scratch / "ptx-producer", "sm_90a", GROUPS, PRODUCER, ("setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg.inc.sync.aligned.u32 232"))
-    suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "producer 0.sum0 n=32\n")
+    suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "producer 0.sum0 n=32\n", slow=True)
     for number, (name, pattern, by, words) in enumerate(BROKEN_ROLES):
-        suite.add(f"broken: {name}, by roles", broken, device, scratch / f"broken-roles{number}", pattern, by, words, PANELS, PRODUCER)
+        suite.add(f"broken: {name}, by roles", broken, device, scratch / f"broken-roles{number}", pattern, by, words, PANELS, PRODUCER, slow=number > 2)
     for number, (name, pattern, by, words) in enumerate(BROKEN_REGISTERS):
-        suite.add(f"broken: registers {name}", broken, device, scratch / f"broken-registers{number}", pattern, by, words, GROUPS, PRODUCER)
+        suite.add(f"broken: registers {name}", broken, device, scratch / f"broken-registers{number}", pattern, by, words, GROUPS, PRODUCER, slow=number > 0)
     for number, (name, pattern, by, words) in enumerate(BROKEN):
         suite.add(f"broken: {name}", broken, device, scratch / f"broken{number}", pattern, by, words)
     for number, (name, pattern, by, words) in enumerate(BROKEN_PRODUCTS):
@@ -424,6 +433,7 @@ def main():
     suite.add("devices that lack something", other_devices, device, scratch / "lacks")
     suite.add("each call of init fails", each_call_fails, device, scratch / "fails")
     suite.add("memory of the caller's", bound, scratch / "bound")
+    suite.add("a producer, chosen", producer_chosen, scratch / "producer-chosen")
     suite.add("what the model chooses", chosen, scratch / "chosen")
     suite.add("columns, chosen", chosen_columns, scratch / "chosen-columns")
     suite.add("blocks that go through places, chosen", chosen_places, scratch / "chosen-places")
