@@ -404,7 +404,7 @@ def main():
     for number, (name, text, options, dtype) in enumerate(MATRICES):
         for k, arch in enumerate(ARCHITECTURES):
             suite.add(f"matrices: {name}, {arch}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}-{arch}", arch, text, options, dtype,
-                      slow=(number + k) % 4 != 0)
+                      slow=(number + k) % 4 != 0 or name == "attention")         # quick: those of ATTENTIONS, and the block's model
     for number, (name, (make, options)) in enumerate((name, model) for name, model in small.MODELS.items() if re.search("bytes|quantized", name)):
         for k, arch in enumerate(ARCHITECTURES):
             suite.add(f"{name}, {arch}", partial(twin.same_as_c, device=f"version={arch}"), tgc, scratch / f"{name.replace(' ', '_')}-{arch}", make(),
