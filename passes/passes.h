@@ -235,8 +235,8 @@ bool pass_gathered(struct tgc *t, struct graph *g);
 /* layer_memory.c: the largest live set, in bytes, if the graph's layers are computed one by one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
 /* A convolution as sums of products, of its pixels or of tiles: in each of `groups` and at each of a tile's places, rows x out sums of
- * in * taps terms. pixels: of all images; outputs: of a tile; places, outputs 1: no tiles. */
-struct conv_work { double groups, rows, in, out, taps, places, outputs, pixels; };
+ * in * taps terms. pixels: of all images; outputs: of a tile; places, outputs 1: no tiles; beside: bytes that a run has in memory without them. */
+struct conv_work { double groups, rows, in, out, taps, places, outputs, pixels, beside; };
 /* ns of it, with its transforms and launches */
 typedef double conv_cost(struct tgc *t, const struct conv_work *w);
 /* Convolutions by tiles. side: of this side, 2 to 6, for all windows that it suits; 0: where they cost less, and within the budget of

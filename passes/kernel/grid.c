@@ -213,6 +213,16 @@ static bool has_sums(struct tgc *t, struct uop *store)
     return false;
 }
 
+/* Whether vectors of what the store's straight-line code loads, as a Winograd tile's places, fit a thread's registers; sums load one by one. */
+static bool vectors_are_kept(struct tgc *t, struct uop *store, int lanes)
+{
+    int n, loads = 0;
+    struct uop **order = nest_order(t, store->src[2], &n);
+    for (int i = 0; i < n; i++)
+        loads += order[i]->op == OP_LOAD;
+    return loads * lanes <= t->device->registers || has_sums(t, store);
+}
+
 /* The loop of the store whose last `lanes` turns are a vector, as a tag; -1: none, since that would
  * leave fewer threads than the device has lanes, or, if each waits for what its sums load, fewer than
  * hide that; or since there are no vectors. */
@@ -223,7 +233,7 @@ static int vector_tag(struct tgc *t, struct uop *store, int lanes)
     for (int i = first; i < store->nsrc && at >= 0; i++)
         if (!grid_repeats(t, store, store->src[i]))
             threads *= (double)store->src[i]->src[0]->vmax;
-    bool pays = at >= 0 && !grid_repeats(t, store, store->src[at]) &&
+    bool pays = at >= 0 && !grid_repeats(t, store, store->src[at]) && vectors_are_kept(t, store, lanes) &&
                 threads / lanes >= (has_sums(t, store) ? cost_full_threads(t->device)
                                                        : (double)t->device->units * t->device->wave);
     return pays ? LOOP_GIVEN + at - first : -1;
@@ -470,7 +480,7 @@ static bool grid_by_model(struct tgc *t, struct kernel *k, int store)
 {
     int lanes = grid_vector_lanes(t);
     return grid_matrix(t, k, store, 0) || grid_tile(t, k, store, 0) || (!t->no_locals && grid_slices(t, k, store)) ||
-           (!t->no_locals && grid_rows(t, k, store)) || grid_each(t, k, lanes) ||
+           (!t->no_locals && grid_rows(t, k, store)) || grid_windows(t, k, store) || grid_each(t, k, lanes) ||
            (lanes > 1 && grid_each(t, k, 1));
 }
 

@@ -25,6 +25,14 @@ static double transform_ns(const struct device_row *d, double tiles, double plac
     return cost_of_grid(d, &work, NULL) + RATIO_GRID_LAUNCH;
 }
 
+/* Whether tiles of so many bytes, transformed and multiplied, may be in memory beside all else: those of a layer whose inputs and outputs
+ * have `layer` bytes. */
+static bool may_store(const struct tgc *t, double tiles, double layer, double beside)
+{
+    double most = RATIO_GRID_TILES > RATIO_GRID_TILES_MORE * layer ? RATIO_GRID_TILES : RATIO_GRID_TILES_MORE * layer;
+    return tiles <= most && tiles + beside <= RATIO_GRID_TILES_ROOM * (double)mem_room(t);
+}
+
 static double layer_ns(struct tgc *t, const struct conv_work *w)
 {
     const struct device_row *d = t->device;
@@ -35,8 +43,7 @@ static double layer_ns(struct tgc *t, const struct conv_work *w)
         .of = DTYPE_F32, .nbytes = sizeof(float) * (v + m + w->places * w->taps * w->groups * w->in * w->out),
     };
     int64_t parts;
-    double most = RATIO_GRID_TILES, room = (double)mem_room(t) / 4;
-    if (w->places > 1 && sizeof(float) * (v + m) > (room < most ? room : most))
+    if (w->places > 1 && !may_store(t, sizeof(float) * (v + m), sizeof(float) * (x + y), w->beside))
         return HUGE_VAL;
     double ns = grid_sums_ns(t, &s, &parts);
     if (w->places == 1)

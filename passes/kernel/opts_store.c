@@ -292,21 +292,28 @@ bool apply_terms(struct work *w, const struct opt *opt)
         return false;
     struct uop *r = sum->src[opt->axis + 1];
     if (sum->nsrc > MAX_RANK || !uop_const_int(r->src[0], &size) || RANGE_AXIS(r->arg.i) != AXIS_LOOP ||
-        RANGE_WORKER(r->arg.i) != WORKER_EACH || opt->n < 2 || opt->n > TERMS_MOST || (opt->n & (opt->n - 1)) ||
-        size % opt->n || size / opt->n < 2)
-        return work_refuse(w, "terms that are added up first are a power of two, which divides the loop's turns");
+        RANGE_WORKER(r->arg.i) != WORKER_EACH || opt->n < 2 || opt->n > TERMS_MOST || size % opt->n ||
+        (size == opt->n && sum->nsrc < 3))
+        return work_refuse(w, "terms that are added up first divide the loop's turns, and a loop is left");
     if (has_parts_along(t, sum->src[0], r))
         return work_refuse(w, "a sum or a stage would be computed for each term");
-    struct uop *q = uop_range(t, uop_int(t, size / opt->n), t->next_range++);
-    work_name_like(t, q, r);
+    bool all = size == opt->n;
+    struct uop *q = all ? uop_int(t, 0) : uop_range(t, uop_int(t, size / opt->n), t->next_range++);
+    if (!all)
+        work_name_like(t, q, r);
     for (int64_t i = 0; i < opt->n; i++)
         term[i] = uop_substitute(t, sum->src[0], r, sym_addi(t, sym_muli(t, q, opt->n), i));
-    for (int64_t n = opt->n / 2; n > 0; n /= 2)
-        for (int64_t i = 0; i < n; i++)
+    for (int64_t n = opt->n; n > 1; n = (n + 1) / 2) {
+        for (int64_t i = 0; i < n / 2; i++)
             term[i] = uop_binary(t, REDUCE_OP(sum->arg.i), term[2 * i], term[2 * i + 1]);
+        if (n % 2)
+            term[n / 2] = term[n - 1];
+    }
+    int n = 0;
     for (int i = 0; i < sum->nsrc; i++)
-        src[i] = i == 0 ? term[0] : i == opt->axis + 1 ? q : sum->src[i];
-    return put_sum(w, opt, sum, src, sum->nsrc);
+        if (!all || i != opt->axis + 1)
+            src[n++] = i == 0 ? term[0] : i == opt->axis + 1 ? q : sum->src[i];
+    return put_sum(w, opt, sum, src, n);
 }
 
 bool apply_divide_sum(struct work *w, const struct opt *opt)

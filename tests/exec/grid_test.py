@@ -44,6 +44,16 @@ NETS = {
                       "%y = conv2d(%x, %w, %b) {padding=1}\n", {}, None),
     "a convolution of a run's batch": ("input %x : f32[B<=3, 5, 9, 11]\nweight %w : f32[7, 5, 3, 3] = normal(seed=1)\nweight %b : f32[7] = normal(seed=2)\n"
                                        "%c = conv2d(%x, %w, %b) {padding=1, stride=2}\n%y = relu(%c)\n", {"B": 2}, None),
+    "a depthwise convolution, several rows of each thread": (
+        "input %x : f32[1, 4, 32, 32]\nweight %v : f32[64, 4, 1, 1] = normal(seed=1)\nweight %w : f32[64, 1, 3, 3] = normal(seed=2)\nweight %b : f32[64] = normal(seed=3)\n"
+        "weight %u : f32[8, 64, 1, 1] = normal(seed=4)\n%a0 = conv2d(%x, %v)\n%a = relu(%a0)\n%c = conv2d(%a, %w, %b) {padding=1, groups=64}\n%r = relu(%c)\n%y = conv2d(%r, %u)\n",
+        {}, None),
+    "a depthwise convolution with a stride, of a batch": (
+        "input %x : f32[3, 4, 45, 47]\nweight %v : f32[64, 4, 1, 1] = normal(seed=1)\nweight %w : f32[64, 1, 5, 5] = normal(seed=2)\nweight %u : f32[8, 64, 1, 1] = normal(seed=3)\n"
+        "%a0 = conv2d(%x, %v)\n%a = relu(%a0)\n%c = conv2d(%a, %w) {padding=2, stride=2, groups=64}\n%r = relu(%c)\n%y = conv2d(%r, %u)\n", {}, None),
+    "a pooling of a layer, several rows of each thread": (
+        "input %x : f32[1, 4, 48, 48]\nweight %v : f32[64, 4, 1, 1] = normal(seed=1)\nweight %u : f32[8, 64, 1, 1] = normal(seed=3)\n"
+        "%a0 = conv2d(%x, %v)\n%a = relu(%a0)\n%p = max_pool2d(%a) {kernel=3, stride=1, padding=1}\n%y = conv2d(%p, %u)\n", {}, None),
     "a tensor that is read with a border and without": (
         "input %x : f32[1, 4, 12, 12]\nweight %v : f32[8, 4, 1, 1] = normal(seed=1)\nweight %w : f32[8, 8, 3, 3] = normal(seed=2)\n"
         "weight %u : f32[8, 8, 1, 1] = normal(seed=3)\n%a0 = conv2d(%x, %v)\n%a = relu(%a0)\n%b = conv2d(%a, %w) {padding=1}\n%c = conv2d(%a, %u)\n%y = add(%b, %c)\n", {}, None),
@@ -138,6 +148,8 @@ def check(tgc, scratch, name, row, *flags):
     expect("in parts" not in name or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
     expect(flags or "several blocks" not in name or row != "generic-gpu" or "_parts(" in source, "keys of one block")
     expect("data say" not in name or "_parts(" not in source or re.search(r"bool inside = j \+ part\d*\*300 < at", source), "keys that no row sees are read")
+    expect(flags or "several rows" not in name or len(re.findall(r"f32x4 xv\d*\b", re.search(r"kernel void net_\w+_1\(.*?^}", source, re.M | re.S)[0])) >= 5,
+           "rows are not shared")
     expect(flags or name not in BLOCKS or "int span = 0; span <" in source, "no blocks of keys")
     return want, place, sizes
 

@@ -91,8 +91,8 @@ struct weighed {
     int asked;
     uint64_t key; const char *title;     /* set with t->tuning */
 };
-/* Fills w; taken: the least time by a tune file or the cost model, the machine's if `cost` is NULL. */
-void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *cost);
+/* Fills w; taken: the least time by a tune file or the cost model, the machine's if `cost` is NULL. beside: see struct conv_work */
+void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *cost, double beside);
 /* DEBUG=2: reports the candidates and the choice. */
 void sides_report(const struct layer *l, const struct weighed *w);
 /* For tgc tune and info --why. share: this layer's share of the network's error. */

@@ -121,7 +121,7 @@ struct plan winograd_plan(struct tgc *t, const struct graph *g, conv_cost *cost)
         mark = scratch_mark(t);
         if (layer_find(t, p.order[i], l)) {
             p.layer[i] = all[n++] = MEM_NEW(t, struct weighed);
-            sides_weigh(l, all[n - 1], cost);
+            sides_weigh(l, all[n - 1], cost, g->layers_nbytes);
         }
         scratch_release(t, mark);
     }

@@ -258,13 +258,14 @@ static void ask_file(const struct layer *l, const struct extent *e, struct weigh
 }
 
 /* ns by the device's model; taps apart are the machine's alone. */
-static double device_cost(const struct layer *l, const struct extent *e, struct sides s, conv_cost *cost)
+static double device_cost(const struct layer *l, const struct extent *e, struct sides s, conv_cost *cost, double beside)
 {
     struct conv_work w = work_of(l, e, s);
+    w.beside = beside;
     return s.apart ? HUGE_VAL : cost(l->t, &w);
 }
 
-void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *by)
+void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *by, double beside)
 {
     *w = (struct weighed){.sum = l->reduce};
     w->n = list_sides(l, w->list);
@@ -273,7 +274,7 @@ void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *by)
     for (int i = 0; i < w->n; i++) {
         bool apart = w->list[i].apart, tiles = i > 0 && !apart;
         double share = apart ? taps_share(l) : 1;
-        double cost = by      ? device_cost(l, &e, w->list[i], by)
+        double cost = by      ? device_cost(l, &e, w->list[i], by, beside)
                       : apart ? cost_apart(l, &e, share)
                               : cost_of(l, &e, w->list[i]);
         w->ns[i] = cost;
