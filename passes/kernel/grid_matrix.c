@@ -433,21 +433,12 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
     };
 }
 
-static double work_ns(const struct tgc *t, struct grid_work work)
+static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
+    struct grid_work work = work_of(t, c, w);
     double ns = cost_of_grid(t->device, &work, NULL);
     work.cache_nbytes = work.taken_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise, and of these the one that issues least */
     return ns + (cost_of_grid(t->device, &work, NULL) + work.blocks * 2 * work.threads * work.issued / t->device->gflops) / BESIDE_LIMIT;
-}
-
-static double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w) { return work_ns(t, work_of(t, c, w)); }
-
-/* The same among other tiles: what handovers cost is a guess, which says only what form a tile's kernel has. */
-static double tile_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
-{
-    struct grid_work work = work_of(t, c, w);
-    work.handovers = 0;
-    return work_ns(t, work);
 }
 
 /* Lets as many blocks as there are at once go through all places, as evenly as they may, where that takes less: copies of the next
@@ -528,7 +519,6 @@ static int list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         other.through = may_go_through(t, c, &other);
         other.ns = other.through ? wave_ns(t, c, &other) : 0;
         w = other.through && other.ns < w.ns ? other : w;
-        w.ns = tile_ns(t, c, &w);
         for (int j = 0; j < c->joined; j++)
             w.ns /= RATIO_GRID_FLAT;
         int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
