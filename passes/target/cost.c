@@ -143,12 +143,12 @@ static double held_blocks(const struct device_row *d, const struct grid_work *w)
 
 double cost_grid_at_once(const struct device_row *d, const struct grid_work *w) { return d->units * held_blocks(d, w); }
 
-/* What a unit waits for the first copies of its blocks, if they come early: waited() has all others. Where it has several blocks at once, others
- * compute meanwhile, but at the beginning. */
-static double begun(const struct device_row *d, const struct grid_work *w)
+/* What a unit waits for the first copies of its blocks, besides what it waits for those of all steps, if they do not come early, as far as that
+ * is not hidden. Where it has several blocks at once, others compute meanwhile, but at the beginning. */
+static double begun(const struct device_row *d, const struct grid_work *w, double of_steps)
 {
-    double rounds = __builtin_ceil(w->blocks / d->units);
-    return w->ahead ? d->latency * (held_blocks(d, w) > 1 ? 1 : rounds) : 0;
+    double first = d->latency * (held_blocks(d, w) > 1 ? 1 : __builtin_ceil(w->blocks / d->units));
+    return w->steps <= 0 ? 0 : w->ahead ? first : at_least(first - of_steps, 0);
 }
 
 /* What a unit waits where a step's copies are begun by threads that compute: with several blocks at once, others compute meanwhile. */
@@ -206,9 +206,9 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
     double tail = rounds * d->units * 2 * w->threads * w->stored / (d->gflops * held_blocks(d, w));
     double compute = rounds * d->units * busy * factor + (w->goes_on ? tail : 0) + handed_over(d, w);     /* some units have nothing to do at the end */
     double cache = cache_ns(d, w), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
-    double most = at_least(at_least(compute, cache), memory);
+    double most = at_least(at_least(compute, cache), memory), waits = rounds * d->units * busy * at_least(factor - 1, 0);
     if (limit)
         *limit = memory >= most ? LIMIT_MEMORY : cache >= most ? LIMIT_CACHE : factor > 2 ? LIMIT_WAIT
                  : matrix > issue ? LIMIT_MATRIX : LIMIT_ISSUE;
-    return most + (w->goes_on ? 0 : tail) + begun(d, w);
+    return most + (w->goes_on ? 0 : tail) + begun(d, w, most - at_least(at_least(compute - waits, cache), memory));
 }

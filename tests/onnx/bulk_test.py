@@ -343,7 +343,7 @@ def chosen(folder):
     """The cost model takes boxes where the engine does, else copies by the threads: rows of 4088 bytes, a device without it; and clusters
     where the cache sends less than all units take."""
     T.scratch(folder)
-    for size, device, words in (((2048, 2048, 512), "sm_90a", "how=bulk"), ((2048, 2044, 512), "sm_90a", "how=async"), ((2048, 2048, 512), "sm_120", "how=async"),
+    for size, device, words in (((2048, 2048, 512), "sm_90a", "how=bulk"), ((2048, 2044, 512), "sm_90a", "how=async"), ((2048, 2048, 512), "sm_120", "how=async"), ((4096, 4096, 4096), "sm_80", "how=async"),
                                 ((4096, 4096, 4096), "sm_90a", "cluster 0.sum0 axis=1 n=2"), ((1024, 1024, 1024), "sm_90a", "cluster 0.sum0 axis=0 n=4"),
                                 ((256, 256, 4096), "sm_90a", None)):
         (folder / "net.tg").write_text(GEMM.format(m=size[0], n=size[1], k=size[2]))
