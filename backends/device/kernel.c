@@ -22,7 +22,7 @@ struct signature {
     const char **in, **at;
     const struct parameter *parameter;
     int n;
-    const char *memory;                      /* the block's array, of which all others are parts; NULL: each is one */
+    const char *memory;                      /* the block's array, of which all others but barriers are parts; NULL: each is one */
     const char *structure, *arguments;       /* the type of all of them, and the parameter; NULL: the driver has none */
 };
 
@@ -166,6 +166,18 @@ int64_t device_local_at(const struct kernel *k, const struct buffer *b)
     return at;
 }
 
+/* Bytes of the block's arrays but barriers. */
+static int64_t tiles_nbytes(const struct kernel *k)
+{
+    int64_t most = 0;
+    for (int i = 0; i < k->nscratch; i++) {
+        const struct buffer *b = k->scratch[i];
+        int64_t end = b->is_local && !is_barriers(b) && scratch_is_on_stack(b) ? device_local_at(k, b) + (int64_t)b->nbytes : 0;
+        most = end > most ? end : most;
+    }
+    return most;
+}
+
 int64_t device_launched_local(const struct driver *d, const struct kernel *k)
 {
     const int64_t nbytes = d->declared_local ? device_local_at(k, NULL) : 0;
@@ -183,16 +195,16 @@ static void write_aligned(const struct signature *s, int n, const char *space, c
 static void write_array(const struct signature *s, const struct buffer *b, const char *name, struct text *out)
 {
     const char *ctype = dtype_ctype(b->dtype);
+    if (b->is_local && s->memory && !is_barriers(b)) {
+        const char *space = *s->d->global ? s->d->local : "";
+        text_printf(out, "    %s%s *const %s = (%s%s *)(%s + %lld);\n", space, ctype, name, space, ctype, s->memory,
+                    (long long)device_local_at(s->f.k, b));
+        return;
+    }
     if (b->is_local && device_launched_local(s->d, s->f.k)) {
         snippet_use(&s->f.p->snippets, mem_printf(s->f.p->t, "%s_block_array", s->f.p->backend->name));
         text_printf(out, "    BLOCK_ARRAY(%s, %s, %zu, %lld);\n", ctype, name,
                     b->nbytes / dtype_nbytes(b->dtype), (long long)device_local_at(s->f.k, b));
-        return;
-    }
-    if (b->is_local && s->memory) {
-        const char *space = *s->d->global ? s->d->local : "";
-        text_printf(out, "    %s%s *const %s = (%s%s *)(%s + %lld);\n", space, ctype, name, space, ctype, s->memory,
-                    (long long)device_local_at(s->f.k, b));
         return;
     }
     bool has_boxes = b->ring && b->transfer == TRANSFER_BULK;
@@ -223,8 +235,12 @@ static void write_locals(const struct signature *s, struct text *out)
             write_pointer(s, i, out);
         }
     }
-    if (s->memory)
-        write_aligned(s, PANEL_ALIGN, s->d->local, mem_printf(f->p->t, "unsigned char %s[%lld]", s->memory, (long long)device_local_at(k, NULL)), out);
+    if (s->memory && device_launched_local(s->d, k)) {
+        snippet_use(&f->p->snippets, mem_printf(f->p->t, "%s_block_array", f->p->backend->name));
+        text_printf(out, "    BLOCK_ARRAY(unsigned char, %s, %lld, 0);\n", s->memory, (long long)tiles_nbytes(k));
+    } else if (s->memory) {
+        write_aligned(s, PANEL_ALIGN, s->d->local, mem_printf(f->p->t, "unsigned char %s[%lld]", s->memory, (long long)tiles_nbytes(k)), out);
+    }
     for (int i = 0; i < k->nscratch; i++)
         if (scratch_is_on_stack(k->scratch[i]) && f->is_used[k->nbuffer + i])
             write_array(s, k->scratch[i], f->buffer_name[k->nbuffer + i], out);
@@ -301,7 +317,7 @@ void device_kernel(struct program *p, const struct kernel *k, const struct varia
         snippet_use(&p->snippets, mem_printf(p->t, "%s_%s", p->backend->name, p->backend->shuffle));
         s.f.exchanged = s.d->keeps_exchanged ? parameter_name(&s.f, "exchanged") : NULL;
     }
-    if (device_has_over(k) && !device_launched_local(s.d, k))
+    if (device_has_over(k))
         s.memory = parameter_name(&s.f, "memory");
     if (s.d->structure) {
         s.structure = mem_printf(p->t, "arguments_%s_%s", p->name, program_kernel_name(p, k));

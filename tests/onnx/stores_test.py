@@ -33,6 +33,55 @@ input %r : {dtype}[{batch}{m}, {n}]
 """
 
 
+# Blocks of 32 x 16, two waves of rows, whose copies have one part; of 64 x 64 by four waves, which read copies in panels themselves. The threads
+# that store have so many columns each, of so many rows at a time.
+TILE = """cover 0 axis=0 n=32
+cover 0 axis=2 n=16
+through {what} axis=1 n=8 to=3
+divide 0 axis=2 n=16
+divide 0 axis=4 n=8
+grid 0 axis=0
+grid 0 axis=1
+item 0 axis=2
+lanes 0 axis=4 n=2 kind=lane as=column
+cover 0.sum0 axis=0 n=16
+matrix 0.sum0 axis=3 to=4 by=m16n8k16_{dtype}
+local 0.sum0 axis=0 n=8 to=2 operand=0
+local 0.sum0 axis=0 n=8 to={pair} operand=1
+"""
+PANELS = """cover 0 axis=0 n=64
+cover 0 axis=2 n=64
+through {what} axis=1 n=8 to=3
+grid 0 axis=0
+grid 0 axis=1
+cover 0.sum0 axis=0 n=64
+divide 0.sum0 axis=1 n=16
+matrix 0.sum0 axis=2 to=3 by=m64n64k16_{dtype}
+local 0.sum0 axis=0 n=0 to=0 operand=0
+local 0.sum0 axis=0 n=0 to=0 operand=1
+swizzle 0.sum0 n=64 operand=0
+swizzle 0.sum0 n=64 operand=1
+pipeline 0.sum0 n={parts} how=bulk
+"""
+SECOND = "grid 1 axis=0\ngrid 1 axis=1\nitem 1 axis=3\n"
+
+
+def opts(arch, n, end, dtype="f16", parts=2):
+    rows, columns, threads = (64, 64, 128) if arch == "sm_90a" else (32, 16, 64)
+    width = next(w for w in (8, 4, 2, 1) if n % w == 0)
+    at_once = threads * width // columns
+    lanes = f"divide 1 axis=3 n={width}\nlanes 1 axis=4 n={width} kind=lane as=column\n" if width > 1 else ""
+    items = f"divide 1 axis=2 n={at_once}\nitem 1 axis=3\n" if at_once < rows else "item 1 axis=2\n"
+    first = (PANELS if arch == "sm_90a" else TILE).format(what="0" if end == PLAIN else "0.sum0", dtype=dtype, pair=2 - n % 2, parts=parts)
+    return first + lanes + SECOND + items + "over 0\n"
+
+
+def tgtool(folder, arch, n, end, dtype="f16", parts=2):
+    (folder / "net.opts").write_text(opts(arch, n, end, dtype, parts))
+    T.must(T.run([Path(suite.options.build).resolve() / "tests/ir/tgtool", "-d", arch, "-s", ".", "cuda", "net.opts", "net.tg"], cwd=folder))
+    return (folder / "net.cu").read_text()
+
+
 def emit(folder, m, n, k, arch="sm_90a", dtype="f16", end=BIAS, batch=0):
     T.scratch(folder)
     cuda.need_nvrtc()
@@ -70,18 +119,38 @@ def run(folder, m, n, k, end, batch=0, status=0):
     expect(status or np.allclose(got, expected(x, end), rtol=4e-3, atol=4e-2), f"off by {np.abs(got - expected(x, end)).max()}")
 
 
-def product(device, folder, m, n, k, arch, end, batch, words):
-    text = emit(folder, m, n, k, arch, end=end, batch=batch)
+def product(device, folder, m, n, k, arch, end, words, parts=2):
+    emit(folder, m, n, k, arch, end=end)
+    text = tgtool(folder, arch, n, end, parts=parts)
     for word in words:
         expect(word in text, f"no {word}")
+    build(folder)
+    with device.watch(f"arch={arch.strip('sm_a')}"):
+        run(folder, m, n, k, end)
+        gc.collect()
+
+
+def chosen(device, folder, arch, m, n, k, end, batch):
+    """Whatever the model takes, of batches."""
+    emit(folder, m, n, k, arch, end=end, batch=batch)
     build(folder)
     with device.watch(f"arch={arch.strip('sm_a')}"):
         run(folder, m, n, k, end, batch)
         gc.collect()
 
 
+def by_model(folder):
+    """Large products without blocks that go through places leave so; of few results, whose blocks are small, none does."""
+    T.scratch(folder)
+    for size, through in ((4096, True), (64, False)):
+        (folder / "net.tg").write_text(GEMM.format(m=size, n=size, k=size, dtype="f16", end=RESIDUAL, batch=""))
+        why = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_80"], cwd=folder)).out.decode()
+        expect(("through 0.sum0 " in why and "over 0" in why) == through, why)
+
+
 def assembled(folder, arch, dtype, end):
     emit(folder, 512, 512, 512, arch, dtype, end)
+    tgtool(folder, arch, 512, end, dtype)
     said = T.must(T.run([cuda.ptxas(), "-v", f"--gpu-name={arch}", "net.ptx", "-o", "net.cubin"], cwd=folder, timeout=300))
     text = said.out.decode() + said.err
     found = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", text)
@@ -94,39 +163,9 @@ BROKEN = [("copies are read yet", r"(    __syncthreads\(\);\n)(    #pragma unrol
           ("nobody has stored yet", r"(put[48]\(&tile\w*\[[^;]*;\n(?:    +\}\n)*)    __syncthreads\(\);\n", r"\1", "race")]
 
 
-# Blocks of 32 x 16, two waves of rows, whose copies have one part.
-TILE = """cover 0 axis=0 n=32
-cover 0 axis=2 n=16
-through 0.sum0 axis=1 n=8 to=3
-divide 0 axis=2 n=16
-divide 0 axis=4 n=8
-grid 0 axis=0
-grid 0 axis=1
-item 0 axis=2
-lanes 0 axis=4 n=2 kind=lane as=column
-cover 0.sum0 axis=0 n=16
-matrix 0.sum0 axis=3 to=4 by=m16n8k16_f16
-local 0.sum0 axis=0 n=8 to=2 operand=0
-local 0.sum0 axis=0 n=8 to=2 operand=1
-divide 1 axis=3 n=8
-lanes 1 axis=4 n=8 kind=lane as=column
-grid 1 axis=0
-grid 1 axis=1
-item 1 axis=2
-item 1 axis=3
-over 0
-"""
-
-
-def tgtool(folder):
-    (folder / "net.opts").write_text(TILE)
-    T.must(T.run([Path(suite.options.build).resolve() / "tests/ir/tgtool", "-d", "sm_80", "-s", ".", "cuda", "net.opts", "net.tg"], cwd=folder))
-
-
 def broken(device, folder, pattern, by, words):
     emit(folder, 64, 32, 48, "sm_80", end=BIAS)
-    tgtool(folder)
-    text = (folder / "net.cu").read_text()
+    text = tgtool(folder, "sm_80", 32, BIAS)
     wrong = re.sub(pattern, by, text)
     expect(wrong != text, f"no {pattern} in {text}")
     (folder / "net.cu").write_text(wrong)
@@ -139,29 +178,23 @@ def broken(device, folder, pattern, by, words):
     expect(any(words in line for line in found), f"{words}: {found[:4]}")
 
 
-def by_opts(device, folder):
-    """The same kernel as it is."""
-    emit(folder, 64, 32, 48, "sm_80", end=BIAS)
-    tgtool(folder)
-    build(folder)
-    with device.watch("arch=80"):
-        run(folder, 64, 32, 48, BIAS)
-        gc.collect()
-
-
 def main():
     suite.parse()
     scratch = T.scratch(Path(suite.options.build).resolve() / "test-scratch" / "stores")
     device = emulator.Device(suite.options.build, scratch, emulator.cuda_library)
     ends = {"plain": PLAIN, "bias": BIAS, "residual": RESIDUAL}
     for arch in ("sm_80", "sm_90a"):
-        for m, n, k, end, batch, words in [(520, 512, 40, "plain", 0, ["move16("]), (259, 512, 40, "bias", 0, ["get16(", "put16("]), (64, 72, 80, "residual", 3, ["get16("]),
-                                           (96, 41, 64, "residual", 0, []), (130, 132, 72, "bias", 2, [])]:
-            suite.add(f"{arch}, {end}: {m} x {n} x {k}", product, device, scratch / f"{arch}-{m}", m, n, k, arch, ends[end], batch, words)
-        for dtype in ("f16", "f32") if arch == "sm_80" else ("f16", "bf16"):
+        for m, n, k, end, words in [(70, 72, 40, "plain", ["move16("]), (66, 32, 48, "bias", ["get16(", "put16("]), (99, 136, 72, "residual", ["get16(", "put16("]),
+                                    *([(33, 41, 24, "residual", []), (35, 44, 26, "bias", ["put8("])] if arch == "sm_80" else [])]:
+            k, n = (k + 96, n + 64) if arch == "sm_90a" else (k, n)      # two steps, two blocks at least
+            suite.add(f"{arch}, {end}: {m} x {n} x {k}", product, device, scratch / f"{arch}-{m}", m, n, k, arch, ends[end], words)
+        if arch == "sm_90a":
+            suite.add("memory that the launch names", product, device, scratch / "launched", 70, 136, 264, arch, BIAS, ["BLOCK_ARRAY(unsigned char, memory, 65536, 0)"], 4)
+        suite.add(f"{arch}: batches", chosen, device, scratch / f"{arch}-batches", arch, 130, 132, 72, BIAS, 2)
+        for dtype in ("f16", "bf16"):
             for end in ends if dtype == "f16" else ("bias",):
                 suite.add(f"ptxas: {arch}, {dtype}, {end}", assembled, scratch / f"ptx-{arch}-{dtype}-{end}", arch, dtype, ends[end])
-    suite.add("copies of one part", by_opts, device, scratch / "opts")
+    suite.add("what the model takes", by_model, scratch / "model")
     for number, (name, pattern, by, words) in enumerate(BROKEN):
         suite.add(f"broken: {name}", broken, device, scratch / f"broken{number}", pattern, by, words)
     suite.main()
