@@ -77,8 +77,11 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
     if (!nest_find(t, s, &m) || !find_along(&m, vector, &w) || !grid_vector_fits(t, s, vector, lanes))
         return false;
     double threads = 1.0 / lanes;
-    for (int i = m.first; i < s->nsrc; i++)
+    for (int i = m.first; i < s->nsrc; i++) {
+        if (grid_repeats(t, s, s->src[i]))
+            return false;
         threads *= (double)s->src[i]->src[0]->vmax;
+    }
     int64_t size[LOOPS_MAX], n = range_fixed_size(s->src[w.row]), rows = rows_of_thread(t->device, n, threads);
     if (rows < 2)
         return false;
