@@ -50,7 +50,7 @@ enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };
 struct matrix_choice {
     const struct shape *s; int joined;       /* whose product it is, and how many loops its rows and columns have been made of */
-    bool patched, divided;                   /* rows, or columns, are patches; divisions tell them apart */
+    bool patched, divided, alone[2];         /* rows, or columns, are patches; divisions tell them apart; these or conditions a factor's elements */
     const struct product *x;
     const struct matrix_row *row;
     enum matrix_unit of;
@@ -118,7 +118,9 @@ static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *cons
         struct uop *other = loop[side ? c->n : c->m];
         c->along_side[side] = stride_along(t, factor[side], other) < stride_along(t, factor[side], k);
         c->width[side] = width_along(t, factor[side], c->along_side[side] ? other : k);
-        c->divided |= stride_along(t, factor[side], other) == INT64_MAX;
+        bool divided = stride_along(t, factor[side], other) == INT64_MAX;
+        c->divided |= divided;
+        c->alone[side] = divided || (factor[side]->op == OP_LOAD ? factor[side] : factor[side]->src[0])->nsrc > 2;
         c->spread[side] = spread_of(t, factor[side], k, other);
         /* those copies are turned: rows of terms are all that these instructions read */
         if (c->along_side[side] && reads_copies(c) && dtype_nbytes(c->row->dtype[side]) != 2)
@@ -407,7 +409,7 @@ static double issued_of(const struct tgc *t, const struct matrix_choice *c, cons
     for (int side = 0; side < 2; side++)
         words += (double)(w->tiles[side] * c->nelem[side]) / elements_loaded(t, c, w, side);
     for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)       /* one thread starts boxes */
-        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
+        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0) + (c->alone[side] && width_of(c, w, side) == 1 ? RATIO_GRID_ALONE : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
                   (double)(threads_of(c, w) * width_of(c, w, side));
     double products = device_multiplies_apart(d) ? (double)(w->tiles[0] * w->tiles[1]) : 0;
     double barriers = w->by.how == TRANSFER_BULK ? 0 : RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
