@@ -409,7 +409,7 @@ static double issued_of(const struct tgc *t, const struct matrix_choice *c, cons
     for (int side = 0; side < 2; side++)
         words += (double)(w->tiles[side] * c->nelem[side]) / elements_loaded(t, c, w, side);
     for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)       /* one thread starts boxes */
-        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0) + (c->alone[side] && width_of(c, w, side) == 1 ? RATIO_GRID_ALONE : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
+        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0) + (c->alone[side] && width_of(c, w, side) == 1 ? RATIO_GRID_SINGLE : 0)) * (double)(side_of(c, w, side) * r->size[MATRIX_K]) /
                   (double)(threads_of(c, w) * width_of(c, w, side));
     double products = device_multiplies_apart(d) ? (double)(w->tiles[0] * w->tiles[1]) : 0;
     double barriers = w->by.how == TRANSFER_BULK ? 0 : RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
