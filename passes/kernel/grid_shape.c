@@ -7,7 +7,7 @@
  *      weights     w[n, c, ky, kx]                ->   w[ky, kx, c, n]     in the order in which steps read them
  *
  * A convolution is a product of pixels by weights, whose windows are never stored (implicit GEMM). Which of these
- * forms costs least, the models of grid_tile.c and grid_matrix.c say; divisions tell which pixel a row is.
+ * forms costs least, the models of grid_tile.c and grid_matrix_cost.c say; divisions tell which pixel a row is.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"

@@ -1,0 +1,494 @@
+/* grid_matrix_cost.c - by which tiles of a device's instruction for matrices a product takes least, and how its blocks run.
+ *
+ * The model: the instruction's rate, of tiles that reach beyond the result, too; what the threads issue besides
+ * to load tiles and to copy, meanwhile if the device has units for matrices beside those of its threads;
+ * the operands' bytes, once for each block; and how many blocks, and steps ahead, hide what copies wait for.
+ *
+ * A tile's kernel may have more: a cluster of blocks that copy a factor together, blocks that go through all places, threads that only copy,
+ * results that leave through local memory. Of each the model says whether the tile takes less with it, one after the other.
+ */
+#include "passes/analysis/banks.h"
+#include "passes/analysis/copied.h"
+#include "passes/analysis/matrix.h"
+#include "passes/kernel/grid_matrix.h"
+#include "passes/target/target.h"
+
+enum { REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, CLUSTER_CHOSEN = 4 };
+
+/* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are what limits, many cost the same: the
+ * first of equals is taken, so these are in the order in which least is issued, and least waits; longest steps are first, too. */
+static const struct stages stages[] = {{4, TRANSFER_BULK}, {3, TRANSFER_BULK}, {2, TRANSFER_BULK}, {3, TRANSFER_ASYNC}, {4, TRANSFER_ASYNC},
+                                       {2, TRANSFER_ASYNC}, {2, TRANSFER_REGISTERS}, {1, TRANSFER_REGISTERS}};
+enum { STAGES = sizeof stages / sizeof *stages };
+
+static void set_row(const struct tgc *t, struct matrix_choice *c)
+{
+    c->local_nbytes = device_local_nbytes(t);
+    c->row = matrix_row(c->of);
+    c->reads_copies = matrix_is_local(c->row, MATRIX_A);
+    for (int i = 0; i < 3; i++)
+        c->nelem[i] = matrix_elements(c->row, (enum matrix_part)i);
+}
+
+int64_t choice_stride(struct tgc *t, const struct uop *factor, const struct uop *along)
+{
+    int64_t stride;
+    const struct uop *load = factor->op == OP_LOAD ? factor : factor->src[0];
+    return index_stride(t, load->src[1], along, &stride) ? stride : INT64_MAX;
+}
+
+/* How many neighbours of the factor lie together and aligned along the loop; 1: none do, or it is computed. */
+static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
+{
+    int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(factor->dtype);
+    if (factor->op != OP_LOAD || choice_stride(t, factor, along) != 1 || (factor->nsrc > 2 && !load_is_zero_elsewhere(factor)))
+        return 1;
+    struct uop *rest = sym_sub(t, factor->src[1], along);
+    while (width > 1 && (range_fixed_size(along) % width || index_divisor(t, rest) % width ||
+                         !buffer_is_aligned(t, uop_buffer_of(factor->src[0]), width) ||
+                         (factor->nsrc > 2 && !condition_of_first(t, factor->src[2], along, width))))
+        width /= 2;
+    return width;
+}
+
+/* How many elements of memory lie from one that is copied to the next one, as far as a sector has so many. */
+static double spread_of(struct tgc *t, const struct uop *factor, const struct uop *k, const struct uop *side)
+{
+    enum { SECTOR_NBYTES = 32 };
+    struct uop *offset = (factor->op == OP_LOAD ? factor : factor->src[0])->src[1];
+    int64_t along_k = index_first_step(t, offset, k), along = index_first_step(t, offset, side);
+    double step = (double)(along_k < 1 || (along > 0 && along < along_k) ? along : along_k), most = SECTOR_NBYTES / (double)dtype_nbytes(factor->dtype);
+    return step < 1 || step > most ? most : step;
+}
+
+static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *const factor[2])
+{
+    struct uop *const *loop = c->x->m.store->src, *k = c->x->m.reduce->src[c->x->m.reduce->nsrc - 1];
+    for (int side = 0; side < 2; side++) {
+        struct uop *other = loop[side ? c->n : c->m];
+        c->along_side[side] = choice_stride(t, factor[side], other) < choice_stride(t, factor[side], k);
+        c->width[side] = width_along(t, factor[side], c->along_side[side] ? other : k);
+        bool divided = choice_stride(t, factor[side], other) == INT64_MAX;
+        c->divided |= divided;
+        c->alone[side] = divided || (factor[side]->op == OP_LOAD ? factor[side] : factor[side]->src[0])->nsrc > 2;
+        c->spread[side] = spread_of(t, factor[side], k, other);
+        /* those copies are turned: rows of terms are all that these instructions read */
+        if (c->along_side[side] && c->reads_copies && dtype_nbytes(c->row->dtype[side]) != 2)
+            c->width[side] = 1;
+    }
+}
+
+/* Turns of the sum's loops around the last one. */
+static int64_t outer_steps(const struct matrix_choice *c) { return c->x->terms / c->nk; }
+
+/* Whether the store has no more loops than a grid, all of known sizes. */
+static bool is_counted(const struct product *x)
+{
+    bool known = true;
+    for (int i = x->m.first; i < x->m.store->nsrc; i++)
+        known &= range_fixed_size(x->m.store->src[i]) > 0;
+    return known && x->m.store->nsrc - x->m.first <= GRID_RANK;
+}
+
+/* Whether the instruction multiplies the product's factors, the first of them as its a, or the second; and which of the
+ * store's loops are its rows then. */
+static bool take_instruction(struct tgc *t, const struct product *x, int i, bool exchanged, struct matrix_choice *c)
+{
+    struct uop *sum = x->m.reduce, *factor[2];
+    struct uop *const *loop = x->m.store->src;
+    *c = (struct matrix_choice){.x = x, .pads = scratch_array(t, 1, sizeof *c->pads)};
+    if (!device_matrix(t, i, &c->of, &c->gflops))
+        return false;
+    set_row(t, c);
+    bool of_copies = matrix_is_local(c->row, MATRIX_A) == matrix_is_local(c->row, MATRIX_B);
+    if (!of_copies || c->row->lanes % t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))
+        return false;
+    bool rows = uop_depends_on(t, factor[0], loop[x->row]);
+    c->m = rows ? x->row : x->column;
+    c->n = rows ? x->column : x->row;
+    if (!uop_depends_on(t, factor[0], loop[c->m]) || uop_depends_on(t, factor[0], loop[c->n]) ||
+        !uop_depends_on(t, factor[1], loop[c->n]) || uop_depends_on(t, factor[1], loop[c->m]))
+        return false;
+    c->nm = loop[c->m]->src[0]->vmax;
+    c->nn = loop[c->n]->src[0]->vmax;
+    c->nk = x->last_terms;
+    c->is_counted = is_counted(x);
+    find_widths(t, c, factor);
+    c->may_leave = grid_find_leaving(t, x, c->m, c->n, &c->leaving);
+    return c->nk > c->row->size[MATRIX_K] || (outer_steps(c) > 1 && 2 * c->nk >= c->row->size[MATRIX_K]);
+}
+
+int choice_list(struct tgc *t, const struct product *x, struct matrix_choice *c)
+{
+    enum matrix_unit of;
+    double gflops;
+    int n = 0;
+    for (int i = 0; device_matrix(t, i, &of, &gflops); i++)
+        for (int order = 0; order < 4 && n < INSTRUCTIONS_MAX; order++) {
+            bool held = n > 0 && c[n - 1].of == of && !c[n - 1].reads_copies, by_rows = order < 2;
+            n += !held && take_instruction(t, x, i, order % 2, &c[n]) && (c[n].m == x->row) == by_rows;
+        }
+    return n;
+}
+
+static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
+
+int64_t wave_side(const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    return w->waves[side] * w->tiles[side] * c->row->size[side];
+}
+
+int64_t wave_threads(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    return w->waves[0] * w->waves[1] * c->row->lanes;
+}
+
+int64_t wave_width(const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    int64_t width = c->width[side];
+    while (width > 1 && (w->step * wave_side(c, w, side) % (wave_threads(c, w) * width) || (c->along_side[side] && wave_side(c, w, side) % width)))
+        width /= 2;
+    return width;
+}
+
+/* The elements of a row of a factor's copy. */
+static int64_t row_of(const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    return c->along_side[side] ? wave_side(c, w, side) : w->step;
+}
+
+/* The padding of a row, in elements, by which loads of tiles, above all, and copies meet least in banks of local memory. */
+static int64_t find_pad(const struct tgc *t, const struct matrix_choice *c, int side, int64_t row, int64_t width)
+{
+    enum { TILES = 4, MOST_NBYTES = 64 };             /* a tile is loaded more often than it is copied */
+    int64_t nbytes = (int64_t)dtype_nbytes(c->row->dtype[side]), word = COPY_NBYTES_LEAST / nbytes, best = 0;
+    int least = 0;
+    for (int64_t pad = 0; pad * nbytes <= MOST_NBYTES; pad += width > word ? width : word) {
+        bool along_k = !c->along_side[side], by_rows = matrix_is_by_rows(t, c->row, (enum matrix_part)side, along_k, row + pad);
+        int turns = TILES * (banks_of_tile(c->row, (enum matrix_part)side, along_k, row + pad, by_rows) + 2 * !by_rows) +
+                    banks_of_copy(row * nbytes, (row + pad) * nbytes, width * nbytes);
+        if (pad == 0 || turns < least)
+            least = turns, best = pad;
+        if (turns == 0)
+            break;
+    }
+    return best;
+}
+
+/* The same of the tile's copy, found once for all tiles with such rows. */
+int64_t wave_pad(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    int64_t row = row_of(c, w, side), width = wave_width(c, w, side);
+    struct pads *of = c->pads;
+    if (c->reads_copies)
+        return 0;
+    for (int i = 0; i < of->n; i++)
+        if (of->v[i].side == side && of->v[i].row == row && of->v[i].width == width)
+            return of->v[i].pad;
+    if (of->n == PADS_MAX)
+        return find_pad(t, c, side, row, width);
+    of->v[of->n++] = (struct pad){side, row, width, find_pad(t, c, side, row, width)};
+    return of->v[of->n - 1].pad;
+}
+
+static int64_t copied_nbytes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t nbytes = 0;
+    for (int side = 0; side < 2; side++) {
+        int64_t row = row_of(c, w, side), rows = w->step * wave_side(c, w, side) / row;
+        nbytes += rows * (row + wave_pad(t, c, w, side)) * (int64_t)dtype_nbytes(c->row->dtype[side]);
+    }
+    return nbytes * w->by.parts;
+}
+
+bool wave_comes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    bool bulk = w->by.how == TRANSFER_BULK;
+    if (w->by.how == TRANSFER_REGISTERS)
+        return true;
+    /* boxes' rows are one behind the other: of tiles that are loaded, rows would begin in the same banks */
+    if (bulk && (!device_copies_boxes(t) || !c->reads_copies || (c->divided && !c->patched)))
+        return false;
+    for (int side = 0; side < 2; side++) {
+        int64_t nbytes = wave_width(c, w, side) * (int64_t)dtype_nbytes(c->row->dtype[side]);
+        if (nbytes < (bulk ? BULK_ALIGNED : COPY_NBYTES_LEAST) || (!bulk && !device_copies(t, nbytes)))
+            return false;
+    }
+    return true;
+}
+
+int choice_side(const struct matrix_choice *c, int operand)
+{
+    const struct product *x = c->x;
+    return operand < x->m.nload && uop_depends_on(x->m.t, x->m.load[operand], x->m.store->src[c->n]);
+}
+
+int64_t wave_copied_row(const struct matrix_choice *c, const struct wave_tile *w, int operand)
+{
+    const struct uop *sum = c->x->m.reduce;
+    struct uop *offset = c->x->m.load[operand]->src[1];
+    int side = choice_side(c, operand);
+    int64_t along_k, along;
+    if (dtype_nbytes(c->row->dtype[MATRIX_A]) != 2)
+        return w->step;
+    struct uop *loop = c->x->m.store->src[side ? c->n : c->m];
+    if (!index_stride(c->x->m.t, offset, sum->src[sum->nsrc - 1], &along_k))
+        return 0;
+    if (!index_stride(c->x->m.t, offset, loop, &along))
+        return along_k == 1 ? w->step : 0;            /* pixels that divisions tell apart */
+    return along_k < along ? w->step : wave_side(c, w, side);
+}
+
+/* Whether an instruction that reads copies in panels can read these: by terms, or along a side in whole rows. */
+static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t size = (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
+    for (int i = 0; i < 2 && c->reads_copies; i++) {
+        int side = c->s ? choice_side(c, i) : i;
+        int64_t row = c->s ? wave_copied_row(c, w, i) : w->step;      /* of sizes alone: as by terms */
+        if (row == 0 || row * size % PANEL_ROW_NBYTES || (row == w->step ? wave_side(c, w, side) : w->step) % PANEL_ROWS ||
+            (row != w->step && c->row->size[side] * size % PANEL_ROW_NBYTES))
+            return false;
+    }
+    return true;
+}
+
+static double steps_of(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    return ceil_div(c->nk, w->step) * (double)outer_steps(c);
+}
+
+/* A thread's registers for sums, tiles, and what it loads early. */
+static int64_t registers_of(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t size[3];
+    for (int i = 0; i < 3; i++)
+        size[i] = c->nelem[i] * dtype_bits(c->row->dtype[i]) / 32;
+    bool early = w->by.parts > 1 && w->by.how == TRANSFER_REGISTERS;
+    return w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] + w->tiles[1] * size[MATRIX_B] +
+           (early ? w->step * (wave_side(c, w, 0) + wave_side(c, w, 1)) / wave_threads(c, w) : 0);
+}
+
+/* Copies leave local memory to others; of boxes a block may have as many as there is room for, beside their barriers. */
+static bool copies_have_room(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t nbytes = copied_nbytes(t, c, w), most = c->local_nbytes;
+    return w->by.how == TRANSFER_BULK ? nbytes + BULK_MEMORY_ALIGNED <= most : 4 * nbytes <= 3 * most;
+}
+
+static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    const struct device_row *d = t->device;
+    int64_t threads = wave_threads(c, w), most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
+    /* a small block's threads have more, if what they hold are sums alone */
+    int64_t own = c->reads_copies ? d->registers * d->group / threads : d->registers;
+    own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
+    int64_t registers = registers_of(c, w);
+    return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && copies_have_room(t, c, w) &&
+           (outer_steps(c) > 1 || w->step < c->nk) && w->step * wave_side(c, w, 0) % threads == 0 && w->step * wave_side(c, w, 1) % threads == 0 &&
+           steps_of(c, w) >= (double)w->by.parts && wave_comes(t, c, w);
+}
+
+/* What the units read of local memory for each term of a block, each instruction its own factors. */
+static double fetched_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    double instructions = (double)(w->waves[0] * w->tiles[0] * w->waves[1] * w->tiles[1]);
+    return c->reads_copies ? instructions * (c->row->size[MATRIX_M] + c->row->size[MATRIX_N]) * (double)dtype_nbytes(c->row->dtype[MATRIX_A]) : 0;
+}
+
+/* How many elements of a tile one load brings: a word of them, of rows that are not the instruction's one. */
+static double elements_loaded(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    bool along_k = !c->along_side[side];
+    int64_t stride = row_of(c, w, side) + wave_pad(t, c, w, side);
+    return along_k || c->reads_copies || matrix_is_by_rows(t, c->row, (enum matrix_part)side, along_k, stride)
+               ? 4 / (double)dtype_nbytes(c->row->dtype[side]) : 1;
+}
+
+static double spread_in(const struct matrix_choice *c, const struct wave_tile *w, int side)
+{
+    return wave_width(c, w, side) > 1 ? 1 : c->spread[side];
+}
+
+int choice_leaving_row(const struct matrix_choice *c) { return c->leaving.row == c->n; }
+
+static bool may_go_through(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int row = choice_leaving_row(c);
+    return c->may_leave && c->s->k.ast->nsrc == 1 && leaving_fits(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row), wave_threads(c, w));
+}
+
+/* What a thread issues behind its last step. */
+static double stored(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)) / (double)wave_threads(c, w);
+    if (!c->may_leave)
+        return 0;
+    return w->through ? leaving_through(t, &c->leaving, c->row, choice_leaving_row(c), elements)
+                      : leaving_direct(t, &c->leaving, c->row, choice_leaving_row(c), elements);
+}
+
+static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int row = choice_leaving_row(c);
+    int64_t copied = copied_nbytes(t, c, w), left = w->through ? leaving_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row)) : 0;
+    return (double)(copied > left ? copied : left);
+}
+
+/* Tiles of the result, each a place of the grid. */
+static double places_of(const struct matrix_choice *c, const struct wave_tile *w)
+{
+    return ceil_div(c->nm, wave_side(c, w, 0)) * ceil_div(c->nn, wave_side(c, w, 1)) * (double)c->x->rest;
+}
+
+/* What a thread issues for each k of the instruction: words of tiles, products, its part of the copies, barriers. */
+static double issued_of(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    const struct device_row *d = t->device;
+    const struct matrix_row *r = c->row;
+    double words = 0, copies = 0, load = cost_grid_load(d), local = cost_grid_local(d);
+    for (int side = 0; side < 2; side++)
+        words += (double)(w->tiles[side] * c->nelem[side]) / elements_loaded(t, c, w, side);
+    for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)       /* one thread starts boxes */
+        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0) + (c->alone[side] && wave_width(c, w, side) == 1 ? RATIO_GRID_SINGLE : 0)) * (double)(wave_side(c, w, side) * r->size[MATRIX_K]) /
+                  (double)(wave_threads(c, w) * wave_width(c, w, side));
+    double products = device_multiplies_apart(d) ? (double)(w->tiles[0] * w->tiles[1]) : 0;
+    double barriers = w->by.how == TRANSFER_BULK ? 0 : RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
+    return local * words + products + copies + barriers;
+}
+
+int64_t wave_cluster(const struct wave_tile *w) { return w->cluster[0] * w->cluster[1]; }
+
+static struct grid_work work_of(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    const struct device_row *d = t->device;
+    double rows = (double)wave_side(c, w, 0), columns = (double)wave_side(c, w, 1), places = places_of(c, w), k = steps_of(c, w) * (double)w->step,
+           turns = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1, terms = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]);
+    double arithmetic = 2 * rows * columns * k / c->gflops, fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
+    return (struct grid_work){
+        .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)wave_threads(c, w), .beside = w->producers, .apart = device_multiplies_apart(d),
+        .handovers = c->reads_copies && !w->producers ? turns * steps_of(c, w) : 0, .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1, .cluster = (int)wave_cluster(w),
+        .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
+        .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = wave_local_nbytes(t, c, w), .stored = turns * stored(t, c, w), .goes_on = w->blocks > 0,
+        .registers = c->reads_copies ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
+        .taken_nbytes = terms * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
+        .cache_nbytes = terms * (rows * spread_in(c, w, 0) / (double)w->cluster[1] + columns * spread_in(c, w, 1) / (double)w->cluster[0]),
+    };
+}
+
+double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    struct grid_work work = work_of(t, c, w);
+    double ns = cost_of_grid(t->device, &work, NULL);
+    work.cache_nbytes = work.taken_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise, and of these the one that issues least */
+    return ns + (cost_of_grid(t->device, &work, NULL) + work.blocks * 2 * work.threads * work.issued / t->device->gflops) / BESIDE_LIMIT;
+}
+
+/* Lets as many blocks as there are at once go through all places, as evenly as they may, where that takes less: copies of the next
+ * place are made early, too. */
+static void take_places(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
+{
+    struct grid_work work = work_of(t, c, w);
+    double of = (double)wave_cluster(w), at_once = __builtin_floor(cost_grid_at_once(t->device, &work) / of), clusters = work.blocks / of;
+    struct wave_tile other = *w;
+    if (!c->is_counted || w->by.parts < 2 || clusters <= at_once)
+        return;
+    other.blocks = of * __builtin_ceil(clusters / __builtin_ceil(clusters / at_once));
+    other.ns = wave_ns(t, c, &other);
+    if (other.ns < w->ns)
+        *w = other;
+}
+
+/* Lets other threads copy where that takes less, if those that compute have as many registers as they need beside them. */
+static void take_producers(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
+{
+    const struct device_row *d = t->device;
+    const int64_t threads = wave_threads(c, w), together = (int64_t)d->wave * (d->role_waves > 0 ? d->role_waves : 1), all = threads + together;
+    int64_t own = device_role_registers(t, threads, together, ROLE_CONSUMERS), begin = d->registers * d->group / all;
+    struct wave_tile other = *w;
+    own = own ? own : begin < REGISTERS_MOST ? begin : REGISTERS_MOST;
+    if (w->by.how != TRANSFER_BULK || threads % together || all > d->group || 4 * registers_of(c, w) > 3 * own)
+        return;
+    other.producers = (int)together;
+    other.ns = wave_ns(t, c, &other);
+    if (other.ns < w->ns)
+        *w = other;
+}
+
+/* Whether n blocks along rows (0), or columns, may copy the other factor together: each has a part of its boxes. */
+static bool may_share(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, int along, int64_t n)
+{
+    int64_t blocks = ((along ? c->nn : c->nm) + wave_side(c, w, along) - 1) / wave_side(c, w, along);
+    int64_t row = row_of(c, w, !along), rows = w->step * wave_side(c, w, !along) / row;
+    return w->by.how == TRANSFER_BULK && n <= device_cluster(t) && blocks % n == 0 && rows % (n * PANEL_ROWS) == 0;
+}
+
+/* The cluster by which the tile costs least, if it has any: one of more blocks, and of columns, gains something. Larger ones may find no
+ * units that are near each other. */
+static void choose_cluster(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
+{
+    struct wave_tile best = *w;
+    take_places(t, c, &best);
+    for (int64_t n = 2; n <= CLUSTER_CHOSEN; n *= 2)
+        for (int along = 0; along < 2; along++) {
+            struct wave_tile of = *w;
+            of.cluster[along] = n;
+            if (!may_share(t, c, w, along, n))
+                continue;
+            of.ns = wave_ns(t, c, &of);
+            take_places(t, c, &of);
+            best = of.ns < best.ns ? of : best;
+        }
+    *w = best;
+}
+
+/* A wave's tiles of columns: of three, too, whose blocks may fill the device's units better than those of two or four. */
+static const int columns[] = {1, 2, 4, 8, 3, 6};
+
+int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best, int n)
+{
+    enum { TILES = sizeof columns / sizeof *columns };
+    for (int i = 0; i < 4 * 4 * 4 * TILES * 3 * STAGES; i++) {
+        int of = i / 64 / TILES;
+        struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, columns[i / 64 % TILES]},
+                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3), stages[of / 3], {1, 1}, 0, 0, false, 0};
+        if (!wave_fits(t, c, &w))
+            continue;
+        w.ns = wave_ns(t, c, &w);
+        struct wave_tile other = w;
+        choose_cluster(t, c, &w);
+        take_producers(t, c, &w);        /* not with results through local memory, for which all of a block's threads meet */
+        other.through = may_go_through(t, c, &other);
+        other.ns = other.through ? wave_ns(t, c, &other) : 0;
+        w = other.through && other.ns < w.ns ? other : w;
+        for (int j = 0; j < c->joined; j++)
+            w.ns /= RATIO_GRID_FLAT;
+        int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
+        for (; at > 0 && best[at - 1].ns > w.ns; at--)
+            if (at < CHOICES_MAX)
+                best[at] = best[at - 1];
+        if (at < CHOICES_MAX)
+            best[at] = w;
+    }
+    return n;
+}
+
+double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
+{
+    struct product own = *x;
+    struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
+    struct pads pads = {.n = 0};
+    struct matrix_choice c = {.x = &own, .nm = x->nrow, .nn = x->ncolumn, .nk = x->last_terms, .pads = &pads};
+    int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(of);
+    while (x->last_terms % width)
+        width /= 2;
+    c.width[0] = c.width[1] = width;
+    c.spread[0] = c.spread[1] = 1;
+    int n = 0;
+    for (int i = 0; device_matrix(t, i, &c.of, &c.gflops); i++) {
+        set_row(t, &c);
+        if (c.row->lanes % t->device->wave == 0 && c.row->dtype[MATRIX_A] == of && c.row->dtype[MATRIX_B] == of && c.nk > c.row->size[MATRIX_K])
+            n = choice_list_waves(t, &c, best, n);
+    }
+    return n ? best[0].ns : 0;
+}
