@@ -30,16 +30,16 @@ static int64_t threads_of(const struct uop *store)
 struct copied_loop { struct uop *of, *own; int64_t n, stride, first, below; };      /* its turns are those of `of`, of which so many are one */
 struct copy {
     struct copied_loop v[MAX_RANK]; int ndim, nsum, row;
-    bool of_tiles, digits;                   /* for an instruction of matrix.def; whether a loop is one for each of its digits in the offset */
+    bool of_tiles, digits;                   /* for an instruction of matrix.def; whether a loop is one for each of its digits */
     struct uop *group; int64_t unit;         /* the group's loop; NULL: of elements, 1 */
 };
 
-/* Of the range, the first digit that divisions in the offset tell apart; 0: there is none. */
-static int64_t find_digit(struct tgc *t, struct uop *offset, const struct uop *r)
+/* Of the range, the first digit that divisions tell apart in the offset or the condition; 0: there is none. */
+static int64_t find_digit(struct tgc *t, struct uop *const of[2], const struct uop *r)
 {
     int n;
     int64_t least = 0, size = range_fixed_size(r), by, stride;
-    struct uop **order = uop_toposort(t, &offset, 1, &n);
+    struct uop **order = uop_toposort(t, of, of[1] ? 2 : 1, &n);
     for (int i = 0; i < n; i++)
         if ((order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD) && uop_const_int(order[i]->src[1], &by) &&
             index_stride(t, order[i]->src[0], r, &stride) && stride > 0 && by > stride && by % stride == 0 && by / stride < size &&
@@ -52,26 +52,27 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uo
 {
     struct tgc *t = w->t;
     int64_t n = range_fixed_size(r), digit;
-    struct uop *offset = load->src[1], *rest = r;
+    struct uop *of[2] = {load->src[1], load->nsrc < 4 ? NULL : load->src[2]}, *rest = r;
     if (!uop_depends_on(t, load, r))
         return true;
     for (int64_t below = 1; n > 0; below *= digit, n /= digit) {
         struct copied_loop *l = &c->v[c->ndim];
-        bool near = index_stride(t, offset, rest, &l->stride);
-        digit = near || !c->digits ? 0 : find_digit(t, offset, rest);
+        bool near = index_stride(t, of[0], rest, &l->stride);
+        digit = c->digits ? find_digit(t, of, rest) : 0;
         if (c->ndim == MAX_RANK)
             break;
         *l = (struct copied_loop){.of = r, .n = digit ? digit : n, .stride = l->stride, .below = below};
         c->ndim++;
         if (!digit && !near) {
             l->stride = INT64_MAX;                   /* data of a division: not neighbours */
-            l->first = index_first_step(t, offset, rest);
+            l->first = index_first_step(t, of[0], rest);
         }
         if (!digit)
             return true;
         struct uop *low = uop_axis(t, uop_int(t, digit), AXIS_LOOP, WORKER_EACH), *high = uop_axis(t, uop_int(t, n / digit), AXIS_LOOP, WORKER_EACH);
-        offset = uop_substitute(t, offset, rest, sym_add(t, sym_muli(t, high, digit), low));
-        (void)index_stride(t, offset, low, &l->stride);
+        for (int i = 0; i < 2 && of[i]; i++)
+            of[i] = uop_substitute(t, of[i], rest, sym_add(t, sym_muli(t, high, digit), low));
+        (void)index_stride(t, of[0], low, &l->stride);
         rest = high;
     }
     return work_refuse(w, "the copy has more loops than it may, or one of unknown size");

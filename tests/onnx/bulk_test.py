@@ -97,10 +97,12 @@ swizzle 0.sum0 n=64 operand=0
 swizzle 0.sum0 n=64 operand=1
 pipeline 0.sum0 n=3 how=bulk
 """
-# Patches of pixels are rows: 4 x 16 of an image, 2 x 8 of four images; 8 x 8, whose last rows and columns are none of the image's.
+# Patches of pixels are rows: 4 x 16 of an image, 2 x 8 of four images; 8 x 8, whose last rows and columns are none of the image's; 2 x 16 of
+# two images as wide as that: their offsets are of whole patches, which conditions alone tell apart.
 PATCHES = [((2, 10, 12), "order 0 axis=1 to=0\ncover 0 axis=3 n=16\ncover 0 axis=2 n=4\nflatten 0 axis=3\nflatten 0 axis=1\ngrid 0 axis=1", 2),
            ((8, 4, 9), "order 0 axis=1 to=0\ncover 0 axis=3 n=8\ncover 0 axis=2 n=2\ncover 0 axis=1 n=4\nflatten 0 axis=3\nflatten 0 axis=2\ngrid 0 axis=1", 2),
-           ((1, 13, 15), "cover 0 axis=2 n=8\ncover 0 axis=1 n=8\norder 0 axis=2 to=3\nflatten 0 axis=3\nflatten 0 axis=1\ngrid 0 axis=1", 2)]
+           ((1, 13, 15), "cover 0 axis=2 n=8\ncover 0 axis=1 n=8\norder 0 axis=2 to=3\nflatten 0 axis=3\nflatten 0 axis=1\ngrid 0 axis=1", 2),
+           ((4, 4, 16), "order 0 axis=1 to=0\ncover 0 axis=3 n=16\ncover 0 axis=2 n=2\ncover 0 axis=1 n=2\nflatten 0 axis=3\nflatten 0 axis=2\ngrid 0 axis=1", 2)]
 # Two blocks of rows copy the columns' factor together.
 CLUSTER = "cluster 0.sum0 axis=0 n=2\n"
 # Such a list, the grid that it makes of 256 x 136 x 264, and the part of a box that a block copies.
@@ -352,6 +354,9 @@ def chosen(folder):
     (folder / "net.tg").write_text(CONVOLUTIONS.format(n=28, c=128).replace("[1, 16", "[8, 16"))
     done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
     expect(re.search(r"cover 0 axis=3 n=32; cover 0 axis=2 n=[24];[^\n]* how=bulk", done), f"no patches of rows of 32: {done}")
+    (folder / "net.tg").write_text(CONVOLUTIONS.format(n=14, c=256).replace("[1, 16", "[32, 16"))
+    done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
+    expect(re.search(r"cover 0 axis=3 n=16;[^\n]* how=bulk", done), f"no boxes of patches as wide as the image with its border: {done}")
 
 
 def chosen_columns(folder):
