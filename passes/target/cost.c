@@ -143,12 +143,15 @@ static double held_blocks(const struct device_row *d, const struct grid_work *w)
 
 double cost_grid_at_once(const struct device_row *d, const struct grid_work *w) { return d->units * held_blocks(d, w); }
 
-/* What a unit waits for the first copies of its blocks, besides what it waits for those of all steps, if they do not come early, as far as that
- * is not hidden. Where it has several blocks at once, others compute meanwhile, but at the beginning. */
+/* What a unit waits for the first copies of its blocks, which nobody has read before. Where it has several blocks at once, others compute
+ * meanwhile, but at the beginning. Of copies that do not come early the first are those of a step: what is waited for it already, of all
+ * steps, is not waited for again. */
 static double begun(const struct device_row *d, const struct grid_work *w, double of_steps)
 {
-    double first = d->latency * (held_blocks(d, w) > 1 ? 1 : __builtin_ceil(w->blocks / d->units));
-    return w->steps <= 0 ? 0 : w->ahead ? first : at_least(first - of_steps, 0);
+    double rounds = __builtin_ceil(w->blocks / d->units), first = held_blocks(d, w) > 1 ? 1 : rounds;
+    if (w->steps <= 0)
+        return 0;
+    return first * (w->ahead ? d->latency : at_least(d->latency - of_steps / (w->steps * rounds), 0));
 }
 
 /* What a unit waits where a step's copies are begun by threads that compute: with several blocks at once, others compute meanwhile. */
