@@ -323,7 +323,8 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT: case OP_REGISTERS:
         break;                                        /* the interpreter's products are there at once, its registers are as many as it needs */
     case OP_BARRIER:
-        append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
+        e->failed |= BARRIER_THREADS(u->arg.i) && BARRIER_THREADS(u->arg.i) != e->items;
+        append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u), .of_role = BARRIER_THREADS(u->arg.i) > 0});
         break;
     case OP_MATRIX:
         compile_matrix(e, u);

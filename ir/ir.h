@@ -445,6 +445,10 @@ enum { COPY_NBYTES_LEAST = 4, COPY_NBYTES_MOST = 16 };
 #define ROLE_OF(bits) ((enum thread_role)((bits) & 255))
 #define ROLE_CONSUMERS_OF(bits) ((int)((bits) >> 8))
 #define ROLE_BITS(role, consumers) ((int64_t)(role) | (int64_t)(consumers) << 8)
+/* BARRIER: the first so many threads meet; 0: all of the block. */
+#define BARRIER_ID(bits) ((int)((bits) & INT32_MAX))
+#define BARRIER_THREADS(bits) ((int)((bits) >> 32))
+#define BARRIER_BITS(id, threads) ((int64_t)(id) | (int64_t)(threads) << 32)
 #define REGISTERS_OF(bits) ((int)((bits) & 1023))
 #define REGISTERS_MORE(bits) ((bool)((bits) >> 10 & 1))
 #define REGISTERS_BITS(n, more) ((int64_t)(n) | (int64_t)(more) << 10)

@@ -228,7 +228,13 @@ static void print_argument(struct text *out, const struct uop *u)
         break;
     case OP_ACC:
     case OP_GUARD:
-    case OP_BARRIER: case OP_CLUSTER_BARRIER:
+    case OP_BARRIER:
+        text_printf(out, " {id=%d", BARRIER_ID(bits));
+        if (BARRIER_THREADS(bits))
+            text_printf(out, ", n=%d", BARRIER_THREADS(bits));
+        text_putc(out, '}');
+        break;
+    case OP_CLUSTER_BARRIER:
     case OP_COMMIT:
     case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT:
         text_printf(out, " {id=%lld}", bits);

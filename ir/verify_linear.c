@@ -361,19 +361,30 @@ static enum thread_role role_of(const struct uop *opener)
     return is_role ? ROLE_OF(opener->src[0]->arg.i) : ROLE_COUNT;
 }
 
-/* All threads of a block come here; where the op is a wave's own, all those of a role. */
+/* All threads of a block come here; where the op is a wave's own, or a role's, all those of a role. */
 static void check_meeting(struct linear_verifier *l, const struct uop *u)
 {
-    bool of_wave = u->op == OP_MATRIX || u->op == OP_MATRIX_BEGIN || u->op == OP_MATRIX_COMMIT || u->op == OP_MATRIX_WAIT ||
+    bool of_role = u->op == OP_BARRIER && BARRIER_THREADS(u->arg.i) > 0, of_wave = u->op == OP_MATRIX || u->op == OP_MATRIX_BEGIN || u->op == OP_MATRIX_COMMIT || u->op == OP_MATRIX_WAIT ||
                    u->op == OP_MBAR_RELEASE || u->op == OP_REGISTERS;
     for (int r = l->current; r > 0; r = l->region[r].parent) {
         const struct uop *opener = l->region[r].opener;
         enum thread_role role = role_of(opener);
         bool whole = role == ROLE_CONSUMERS || role == ROLE_PRODUCERS;
-        require(&l->v, u, of_wave || !whole, "a barrier of the whole block where only threads of a role come");
+        require(&l->v, u, of_wave || of_role || !whole, "a barrier of the whole block where only threads of a role come");
         require(&l->v, u, whole || (opener->op == OP_RANGE && !range_is_of_block(opener) && is_uniform(l, opener)),
                 "not all threads of a block come here equally often");
     }
+}
+
+/* Of so many of a block's threads: of all consumers, where they are by themselves. */
+static void check_barrier(struct linear_verifier *l, const struct uop *u)
+{
+    const int n = BARRIER_THREADS(u->arg.i);
+    bool are = n == 0;
+    check_meeting(l, u);
+    for (int r = l->current; r > 0 && !are; r = l->region[r].parent)
+        are = role_of(l->region[r].opener) == ROLE_CONSUMERS && ROLE_CONSUMERS_OF(l->region[r].opener->src[0]->arg.i) == n;
+    require(&l->v, u, are, "a barrier of so many threads where no role has as many");
 }
 
 /* A role is no part of another one, but for one thread of all that copy. */
@@ -546,7 +557,10 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
             require(&l->v, u, u->src[k]->op == OP_ACC, "of what are no sums");
         check_meeting(l, u);
         return;
-    case OP_BARRIER: case OP_CLUSTER_BARRIER: case OP_PUBLISH: case OP_MATRIX_COMMIT:
+    case OP_BARRIER:
+        check_barrier(l, u);
+        return;
+    case OP_CLUSTER_BARRIER: case OP_PUBLISH: case OP_MATRIX_COMMIT:
         check_meeting(l, u);
         return;
     case OP_MBAR_RELEASE:

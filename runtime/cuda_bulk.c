@@ -45,6 +45,17 @@ static inline void cluster_barrier()
 #endif
 }
 
+//@ cuda_role_barrier
+/* The block's first n threads go on when all of them have come here, and see what they have stored; __syncthreads() is barrier 0. */
+template <int n> static inline void role_barrier()
+{
+#ifdef TGC_BULK_MODEL
+    TGC_BULK_MODEL(role, n);
+#else
+    asm volatile("bar.sync 1, %0;" ::"n"(n) : "memory");
+#endif
+}
+
 //@ cuda_give_registers
 /* From here on each of four warps' threads has n registers, fewer than it began with: the block's others may take the rest. */
 template <int n> static inline void give_registers()

@@ -62,6 +62,10 @@ void bulk_write(struct writer *w, const struct uop *u)
         call(w, "cluster_barrier", "");
         return;
     }
+    if (u->op == OP_BARRIER) {
+        call_of(w, "role_barrier", mem_printf(w->t, "<%d>", BARRIER_THREADS(u->arg.i)), "");
+        return;
+    }
     if (u->op == OP_REGISTERS) {
         call_of(w, REGISTERS_MORE(u->arg.i) ? "take_registers" : "give_registers", mem_printf(w->t, "<%d>", REGISTERS_OF(u->arg.i)), "");
         return;

@@ -329,7 +329,9 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_PUT: write_put(w, u); break;
     case OP_COMMIT: case OP_WAIT: write_wait(w, u); break;
     case OP_BARRIER:
-        if (w->p->backend->barrier)
+        if (BARRIER_THREADS(u->arg.i))
+            bulk_write(w, u);
+        else if (w->p->backend->barrier)
             writer_put(w, w->p->backend->barrier, false);
         break;
     case OP_SINK: break;

@@ -60,7 +60,11 @@ void emit_uop(struct emit *e, const struct uop *u)
         return;
     switch (u->op) {
     case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_STAGE: case OP_SINK: break;
-    case OP_BARRIER: gpu_barrier(e); break;
+    case OP_BARRIER:
+        if (BARRIER_THREADS(u->arg.i))
+            TGC_BUG(e->t, "a barrier of a role's threads, of which LLVM's kernels have none");
+        gpu_barrier(e);
+        break;
     case OP_SHUFFLE: gpu_shuffle(e, u); break;
     case OP_COPY: gpu_copy(e, u); break;
     case OP_PUT: gpu_put(e, u); break;

@@ -764,7 +764,10 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
         return is_between(a->n, 0, RING_MAX) && is_between(a->id, 0, ID_MAX);
     case OP_ACC:
     case OP_GUARD:
-    case OP_BARRIER: case OP_CLUSTER_BARRIER:
+    case OP_BARRIER:
+        *bits = BARRIER_BITS(a->id, a->n);
+        return is_between(a->id, 0, ID_MAX) && is_between(a->n, 0, THREADS_OF_BLOCK);
+    case OP_CLUSTER_BARRIER:
     case OP_COMMIT:
     case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT:
         *bits = a->id;

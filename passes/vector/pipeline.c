@@ -544,8 +544,8 @@ static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop **
     *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < e->nin; i++)                 /* registers are behind all sums */
-        if ((e->in[i]->op == OP_ACC || e->in[i]->op == OP_BARRIER || e->in[i]->op == OP_GUARD) && e->in[i]->arg.i >= e->next_acc)
-            e->next_acc = (int)e->in[i]->arg.i + 1;
+        if ((e->in[i]->op == OP_ACC || e->in[i]->op == OP_BARRIER || e->in[i]->op == OP_GUARD) && BARRIER_ID(e->in[i]->arg.i) >= e->next_acc)
+            e->next_acc = BARRIER_ID(e->in[i]->arg.i) + 1;
     write_program(e, kernel);
     *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
     *nlinear = e->nout;

@@ -261,8 +261,8 @@ static void place_products(struct tgc *t, struct uop ***linear, int *nlinear)
     for (int i = 0; i < p.nin; i++) {
         const struct uop *u = p.in[i];
         any |= is_product(u);
-        if ((u->op == OP_ACC || u->op == OP_GUARD || u->op == OP_BARRIER) && u->arg.i >= p.next_id)
-            p.next_id = (int)u->arg.i + 1;
+        if ((u->op == OP_ACC || u->op == OP_GUARD || u->op == OP_BARRIER) && BARRIER_ID(u->arg.i) >= p.next_id)
+            p.next_id = BARRIER_ID(u->arg.i) + 1;
     }
     for (int i = 0; i < p.nin && any;) {
         int to = behind(&p, i);

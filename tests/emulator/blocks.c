@@ -151,7 +151,7 @@ static bool all_wait(const struct block *b, uint32_t from, uint32_t to, enum wai
 
 static void report_divergence(struct launch *l, const struct item *a, const struct item *b)
 {
-    static const char *const what[] = {"operation of a sub-group", "barrier", "barrier of a cluster"};
+    static const char *const what[] = {"operation of a sub-group", "barrier", "barrier of a cluster", "barrier of a role"};
     char where[512], there[512];
     snprintf(where, sizeof where, "%s", report_line(l->module, a->site));
     if (b->state == ITEM_WAITS)
@@ -171,6 +171,21 @@ static void pass(const struct launch *l, struct block *b)
         b->item[i].state = ITEM_READY;
 }
 
+/* Those of the block's work-items go on that have met as the first of it says, of how many; false: not all have come. */
+static bool release_role(const struct launch *l, struct block *b)
+{
+    const uint32_t n = b->item[0].of;
+    uint32_t at = 0, other = 0;
+    if (b->item[0].waits != FOR_ROLE || !all_wait(b, 0, n, FOR_ROLE, &at, &other))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        b->item[i].state = ITEM_READY;
+        b->item[i].subphase++;
+    }
+    bulk_met_role(l, b, n);
+    return true;
+}
+
 /* Lets the work-items go on that wait for each other; false: nobody can. */
 static bool release(struct launch *l)
 {
@@ -181,7 +196,7 @@ static bool release(struct launch *l)
         pass(l, b);
         return true;
     }
-    bool any = false;
+    bool any = release_role(l, b);
     for (uint32_t from = 0; from < l->nitem; from += size) {
         const uint32_t to = from + size < l->nitem ? from + size : l->nitem;
         if (!all_wait(b, from, to, FOR_SUBGROUP, &at, &other))
@@ -238,12 +253,15 @@ static bool find_divergence(struct launch *l, const struct block *b)
             return true;
         }
     }
-    bool waits = false;
-    for (uint32_t i = 0; i < l->nitem; i++)
-        waits |= b->item[i].state == ITEM_WAITS && b->item[i].waits == FOR_BLOCK;
-    if (waits && !all_wait(b, 0, l->nitem, FOR_BLOCK, &at, &other))
-        report_divergence(l, &b->item[at], &b->item[other]);
-    return waits;
+    for (uint32_t i = 0; i < l->nitem; i++) {
+        const enum wait whom = b->item[i].waits;
+        if (b->item[i].state != ITEM_WAITS || (whom != FOR_BLOCK && whom != FOR_ROLE))
+            continue;
+        if (!all_wait(b, 0, whom == FOR_BLOCK ? l->nitem : b->item[i].of, whom, &at, &other))
+            report_divergence(l, &b->item[at], &b->item[other]);
+        return true;
+    }
+    return false;
 }
 
 /* ------------------------------------------------------------------------- local memory of a cluster */

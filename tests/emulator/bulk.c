@@ -44,6 +44,7 @@ API void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
 API void emulator_bulk_release(uint64_t *at, int blocks);
 API void emulator_bulk_registers(int n, bool more);
 API void emulator_bulk_meet(void);
+API void emulator_bulk_role(unsigned n);
 API void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes);
 API void emulator_bulk_wait(uint64_t *at, unsigned parity);
 API void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
@@ -273,6 +274,24 @@ void bulk_met(struct launch *l)
                 if (block < l->ncluster && first < l->nitem)
                     l->cluster[i].barriers->known[k][wave] = l->cluster[block].item[first].subphase;
             }
+}
+
+void emulator_bulk_role(unsigned n)
+{
+    const struct launch *l = launch_now();
+    if (n == 0 || n % l->nsubgroup || n > l->nitem || l->now->in_block >= n)
+        fail("a barrier of threads that are no whole waves of the block, or of which this one is none");
+    barriers_of(l, l->here);
+    l->now->of = n;
+    item_wait(FOR_ROLE, 1, NULL);
+}
+
+void bulk_met_role(const struct launch *l, struct block *b, uint32_t n)
+{
+    const uint32_t block = b->number - l->cluster->number;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t first = 0; first < n; first += l->nsubgroup)
+            b->barriers->known[i][block * MOST_WAVES + first / l->nsubgroup] = b->item[first].subphase;
 }
 
 bool bulk_orders(const struct launch *l, uint32_t block, uint32_t wave, uint32_t subphase)

@@ -312,6 +312,8 @@ bool bulk_end_block(const struct launch *l, struct block *b);
 void bulk_free(struct block *b);
 /* All work-items of a cluster have met: each knows what all waves have done. */
 void bulk_met(struct launch *l);
+/* The same of the block's first n work-items. */
+void bulk_met_role(const struct launch *l, struct block *b, uint32_t n);
 /* Whether the phase of this parity of the block that runs has ended. */
 bool bulk_has_ended(struct launch *l, const uint64_t *at, unsigned parity);
 /* Whether what a wave of a block of the cluster has done before its barrier of this number is before what the work-item that runs
@@ -333,7 +335,8 @@ struct item {
     /* POLLS: until the phase of this parity of the barrier in memory has ended */
     const uint64_t *polled;
     unsigned parity;
-    enum wait { FOR_SUBGROUP, FOR_BLOCK, FOR_CLUSTER } waits; /* for whom, if it does */
+    enum wait { FOR_SUBGROUP, FOR_BLOCK, FOR_CLUSTER, FOR_ROLE } waits; /* for whom, if it does */
+    uint32_t of;       /* FOR_ROLE: of the block's first so many */
     unsigned flags;
     const void *site;
     /* what it has for the others of its sub-group, in turns: who is fast is one ahead of who is
