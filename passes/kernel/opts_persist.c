@@ -11,6 +11,8 @@
  * less, which the loop's size says, the same for all threads of a block; bounds follow from the place's number, which is no more than there are.
  * The loop stands inside of the block's threads, outside of their lanes and sums, so that steps of a sum may be counted through it (PIPELINE):
  * what the next place reads comes while this one is multiplied and stored. Loops over the grid behind `axis` stay places.
+ *
+ * Stores in the same bands (THROUGH) go through their places together: the loop is a band of all of them, outside of the block's threads.
  */
 #include "passes/kernel/opts_work.h"
 
@@ -28,6 +30,7 @@ static bool has_parts(struct work *w, struct uop *store)
 static int64_t count_places(struct work *w, const struct opt *opt)
 {
     const struct open *o = &w->open;
+    bool together = w->ast->nsrc > 1;
     int64_t places = 1;
     bool items = false;
     if (opt->axis < 0 || opt->axis >= o->n || !range_is_grid(o->range[opt->axis]))
@@ -37,7 +40,7 @@ static int64_t count_places(struct work *w, const struct opt *opt)
         if (i > opt->axis || !range_is_grid(o->range[i]))
             continue;
         places = sat_mul(places, range_fixed_size(o->range[i]));
-        if (range_is(o->range[i], AXIS_BAND) || range_fixed_size(o->range[i]) < 1)
+        if (range_is(o->range[i], AXIS_BAND) != together || range_fixed_size(o->range[i]) < 1)
             return work_refuse(w, "a band's loop is that of other stores, too, or only the run knows how many turns a loop has");
     }
     if (!items)
@@ -57,14 +60,50 @@ static struct uop *turns_of(struct tgc *t, struct uop *block, int64_t places)
     return sym_addi(t, uop_new(t, OP_CAST, DTYPE_INDEX, &less, 1, (union arg){0}), places / blocks);
 }
 
+/* The store, whose first n loops are now the block's turns, if they are the same bands over the grid as of the first one; NULL: they are not. */
+static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct uop *first, int n, const struct uop_map *by, struct uop *block, struct uop *turn)
+{
+    struct uop *src[RANGES_MAX + 8];
+    int from = store_first_range(store), to = 0;
+    for (int i = 0; i < from; i++)
+        src[to++] = uop_substitute_all(t, store->src[i], by);
+    for (int i = 0; i < n; i++)
+        if (from + i >= store->nsrc || store->src[from + i] != first->src[store_first_range(first) + i] || !range_is_grid(store->src[from + i]))
+            return NULL;
+    src[to++] = block;
+    src[to++] = turn;
+    for (int i = from + n; i < store->nsrc; i++)
+        src[to++] = store->src[i];
+    return uop_intern(t, OP_STORE, store->dtype, src, to, store->arg);
+}
+
+/* All stores of the kernel go through their places together, which their first n loops are. */
+static bool put_together(struct work *w, int n, struct uop *block, struct uop *turn, struct uop *place)
+{
+    struct tgc *t = w->t;
+    struct uop_map by = {.t = t, .scratch = true};
+    work_close(w);
+    struct uop *first = w->ast->src[0], **store = scratch_array(t, (size_t)w->ast->nsrc, sizeof *store);
+    for (int i = store_first_range(first) + n - 1; i >= store_first_range(first) && i < first->nsrc; i--) {
+        map_set(&by, first->src[i], sym_mod(t, place, first->src[i]->src[0]));
+        place = sym_div(t, place, first->src[i]->src[0]);
+    }
+    for (int i = 0; i < w->ast->nsrc; i++)
+        if (!(store[i] = in_turns(t, w->ast->src[i], first, n, &by, block, turn)))
+            return work_refuse(w, "the kernel's stores are in other bands, or not all of these are over the grid");
+    w->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, w->ast->nsrc, w->ast->arg);
+    return true;
+}
+
 bool apply_persist(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct open *o = &w->open;
     if (!work_open(w, opt))
         return false;
-    if (o->stage || w->ast->nsrc != 1 || o->n > RANGES_MAX - 2)
-        return work_refuse(w, "blocks go through the places of the kernel's only store");
+    bool together = w->ast->nsrc > 1;
+    if (o->stage || o->n > RANGES_MAX - 2)
+        return work_refuse(w, "blocks go through the places of stores, with no more loops in each other than there may be");
     if (opt->n < 2 || opt->n > INT32_MAX)
         return work_refuse(w, "there are two blocks or more");
     if (has_parts(w, o->store))
@@ -72,10 +111,14 @@ bool apply_persist(struct work *w, const struct opt *opt)
     int64_t places = count_places(w, opt);
     if (!places)
         return false;
-    struct uop *block = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_GRID),
-               *turn = uop_axis(t, turns_of(t, block, places), AXIS_LOOP, WORKER_EACH), *place = sym_add(t, sym_muli(t, turn, opt->n), block);
+    enum axis axis = together ? AXIS_BAND : AXIS_LOOP;
+    struct uop *block = uop_axis(t, uop_int(t, opt->n), axis, WORKER_GRID), *turn = uop_axis(t, turns_of(t, block, places), axis, WORKER_EACH),
+               *place = sym_add(t, sym_muli(t, turn, opt->n), block);
     if (places % opt->n)
         place = sym_min(t, place, uop_int(t, places - 1));
+    w->is_placed = true;
+    if (together)
+        return put_together(w, opt->axis + 1, block, turn, place);
     work_insert_range(o, work_loops_before_lanes(o), turn, turn);
     int first = opt->axis;
     for (int i = opt->axis; i >= 0; i--) {
@@ -89,6 +132,5 @@ bool apply_persist(struct work *w, const struct opt *opt)
     }
     work_insert_range(o, first, block, block);
     work_close(w);
-    w->is_placed = true;
     return true;
 }

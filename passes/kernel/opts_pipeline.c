@@ -15,7 +15,7 @@
  * what is loaded does not change while the kernel runs (a block's threads, by ITEM, are only where the
  * kernel reads nothing that it stores), and the sum's steps are counted when the kernel is written, but for those of a band, which is one loop
  * of all threads. One loop of each thread may stand around the sum (PERSIST): steps are counted through it, so that those of its next turn
- * are copied while this one's sums are stored. Through registers a step is loaded one step early; asynchronously
+ * are copied while this one's sums are stored; of boxes, it may be a band of several stores. Through registers a step is loaded one step early; asynchronously
  * elements are copied as they are, or zeros, 4, 8 or 16 bytes of neighbours at a time. Boxes are what
  * analysis/box.c reads.
  */
@@ -89,27 +89,31 @@ static bool has_only_copies_of(struct work *w, struct uop *store, const struct u
 }
 
 /* Whether steps may be counted through the loops of each thread around the sum: there is none, or one that has turns, inside of the block's
- * threads, and nothing else in it is copied. */
-static bool may_be_counted(struct work *w, struct uop *store, const struct uop *sum)
+ * threads or a band of boxes, and nothing else in it is copied. */
+static bool may_be_counted(struct work *w, struct uop *store, const struct uop *sum, enum transfer how)
 {
+    bool only = true;
     const struct uop *around = NULL;
     for (int i = store_first_range(store); i < store->nsrc; i++) {
         const struct uop *r = store->src[i];
         bool each = RANGE_WORKER(r->arg.i) == WORKER_EACH && !range_is_lane(r);
-        if (around && (each || range_is_item(r)))
+        bool outside = range_is_item(r) && !(how == TRANSFER_BULK && around && range_is(around, AXIS_BAND));
+        if (around && (each || outside))
             return work_refuse(w, "several loops of each thread stand around the sum, or one outside of the block's threads");
         around = each ? r : around;
     }
-    return !around || (around->src[0]->vmin > 0 && has_only_copies_of(w, store, sum)) ||
+    for (int i = 0; i < w->ast->nsrc && around && only; i++)
+        only = has_only_copies_of(w, w->ast->src[i], sum);
+    return !around || (around->src[0]->vmin > 0 && only) ||
            work_refuse(w, "the loop around the sum has no turn in some runs, or copies of another sum");
 }
 
 /* Whether all threads go through the sum's steps, of which there are as many as parts. There are two of them at
  * least: no range has one turn. */
-static bool steps_are_known(struct work *w, struct uop *store, const struct uop *sum, struct uop *stage, int64_t parts)
+static bool steps_are_known(struct work *w, const struct opt *opt, struct uop *store, const struct uop *sum, struct uop *stage)
 {
     int64_t count = 1;
-    if (!may_be_counted(w, store, sum))
+    if (!may_be_counted(w, store, sum, opt->how))
         return false;
     for (int i = 1; i < sum->nsrc; i++) {
         if (!uop_depends_on(w->t, stage, sum->src[i]))
@@ -118,7 +122,7 @@ static bool steps_are_known(struct work *w, struct uop *store, const struct uop 
         if (range_fixed_size(sum->src[i]) < 1)
             return work_refuse(w, "only the run knows how many steps the sum has");
     }
-    return count >= parts || work_refuse(w, "the sum has fewer steps than the copies have parts");
+    return count >= opt->n || work_refuse(w, "the sum has fewer steps than the copies have parts");
 }
 
 static bool may_come(struct work *w, const struct opt *opt, const struct uop *stage)
@@ -156,7 +160,7 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
         const struct buffer *was = uop_buffer_of(stage);
         if (was->ring)
             return work_refuse(w, "the copies have parts");
-        if (!may_be_early(w, opt, store, stage) || (!of_band && !steps_are_known(w, store, sum, stage, opt->n)) || !may_come(w, opt, stage))
+        if (!may_be_early(w, opt, store, stage) || (!of_band && !steps_are_known(w, opt, store, sum, stage)) || !may_come(w, opt, stage))
             return false;
         struct buffer *b = work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was, opt->how)), SPACE_LOCAL);
         b->ring = (int)opt->n;

@@ -7,7 +7,8 @@
  * stands in the steps, and the two kinds of threads go on at different speeds (passes/vector/pipeline_bulk.c). ITEM loops are the
  * consumers' alone. Where waves can give registers to others, those of the producers' are the consumers' (device_role_registers()).
  *
- * So nothing may be left that all of a block's threads do together: no other copies to local memory, no sums that they exchange.
+ * So nothing may be left that all of a block's threads do together: no other copies to local memory, no sums that they exchange. What they pass
+ * on to each other (THROUGH) they may where a band stands around all of it, that of the block's places: there consumers meet without producers.
  */
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
@@ -43,6 +44,24 @@ static bool leaves_threads_alone(struct work *w, struct uop *store, const struct
     return true;
 }
 
+/* Whether all that the kernel stores is the consumers': its only store, or what is in one band of each thread. */
+static bool is_consumers(struct work *w, const struct uop *store)
+{
+    const struct uop *band = NULL;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        if (range_is(store->src[i], AXIS_BAND) && RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH)
+            band = band ? band : store->src[i];
+    for (int i = 0; i < w->ast->nsrc; i++) {
+        const struct uop *other = w->ast->src[i];
+        bool inside = other == store;
+        for (int k = store_first_range(other); k < other->nsrc; k++)
+            inside |= other->src[k] == band;
+        if (!inside)
+            return false;
+    }
+    return true;
+}
+
 bool apply_producer(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -53,7 +72,7 @@ bool apply_producer(struct work *w, const struct opt *opt)
         return false;
     store = w->ast->src[opt->store];
     const int64_t wave = t->device ? t->device->wave : 1, threads = work_items(store);
-    if (w->ast->nsrc != 1 || w->kernel->nvariant)
+    if (!is_consumers(w, store) || w->kernel->nvariant)
         return work_refuse(w, "the kernel has other stores, or variants, whose threads have no roles");
     if (opt->n < wave || opt->n % wave || threads % wave || threads < 2 || threads + opt->n > THREADS_OF_BLOCK)
         return work_refuse(w, "producers and consumers are whole waves, of no more than 1024 threads together");
@@ -71,9 +90,9 @@ bool apply_producer(struct work *w, const struct opt *opt)
     }
     if (!found)
         return work_refuse(w, "the sum has no copies in bulk");
-    if (!leaves_threads_alone(w, store, &by))
-        return false;
-    struct uop *now = uop_substitute_all(t, store, &by);
-    work_put_stores(w, opt->store, &now, 1);
+    for (int i = 0; i < w->ast->nsrc; i++)
+        if (!leaves_threads_alone(w, w->ast->src[i], &by))
+            return false;
+    w->ast = uop_substitute_all(t, w->ast, &by);
     return true;
 }

@@ -433,7 +433,7 @@ static void expand_statement(struct expander *e, struct uop *u)
 int expand_find_end(const struct expander *e, int at)
 {
     for (int i = at + 1; i < e->nin; i++)
-        if (e->in[i]->op == OP_END && e->in[i]->src[0] == e->in[at])
+        if ((e->in[i]->op == OP_END || e->in[i]->op == OP_ENDGUARD) && e->in[i]->src[0] == e->in[at])
             return i;
     TGC_BUG(e->t, "a loop is not closed");
 }

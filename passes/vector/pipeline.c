@@ -118,7 +118,7 @@ static bool find_counted(struct steps *s, int at)
         *s = none;
         s->loop[s->nloop++] = e->in[at];
         found = is_step(e->in[i]) && find_steps(s, i);
-        i = opens ? expand_find_end(e, i) : i;
+        i = opens && !range_is_item(e->in[i]) ? expand_find_end(e, i) : i;
     }
     s->start = at;
     return found;
@@ -383,7 +383,9 @@ static bool find_bands(struct steps *s, int at)
         if (range_is(e->in[i], AXIS_BAND))
             return false;
     for (int i = at + 1, last; i < s->end; i++)
-        if ((last = copy_begins(e, i)) > 0) {
+        if (range_is_item(e->in[i]))
+            i = expand_find_end(e, i);               /* what is copied in it is copied for steps of sums */
+        else if ((last = copy_begins(e, i)) > 0) {
             s->begin = i;
             s->second = last;
             find_copies(s);
@@ -476,8 +478,18 @@ static struct steps *new_steps(struct expander *e, struct kernel *kernel)
     return s;
 }
 
-/* Behind the innermost loop of a block's threads, which begins at `at`, those take their roles; returns the steps of what they do, which
- * are further on. NULL: it is no such loop. */
+/* Before a band in whose turns blocks go through their places, which begins at `at`, threads take their roles; returns the steps of what they
+ * do. NULL: it is no such loop. */
+static struct steps *find_roles_of_band(struct expander *e, struct kernel *kernel, int at)
+{
+    struct steps *s = is_step(e->in[at]) && range_is(e->in[at], AXIS_BAND) ? new_steps(e, kernel) : NULL;
+    if (!s || !find_counted(s, at) || !s->producers)
+        return NULL;
+    s->count = count_steps(s);
+    return s;
+}
+
+/* The same behind the innermost loop of a block's threads; the steps are further on. */
 static struct steps *find_roles(struct expander *e, struct kernel *kernel, int at)
 {
     int next = at + 1;
@@ -502,10 +514,10 @@ static void end_cluster(struct expander *e) { steps_push(e, OP_CLUSTER_BARRIER, 
  * blocks share. */
 static int write_steps_at(struct expander *e, struct kernel *kernel, struct steps *of_roles, int at, int *last)
 {
-    struct steps *s = of_roles && at == of_roles->start ? of_roles : new_steps(e, kernel);
-    if (s != of_roles && find_bands(s, at)) {
-        write_bands(s);
-        return s->end;
+    struct steps *s = of_roles && at == of_roles->start ? of_roles : new_steps(e, kernel), *of_band = new_steps(e, kernel);
+    if (s != of_roles && find_bands(of_band, at)) {
+        write_bands(of_band);
+        return of_band->end;
     }
     if (s != of_roles && !find_counted(s, at))
         return at;
@@ -520,16 +532,21 @@ static void write_program(struct expander *e, struct kernel *kernel)
     struct uop *role = NULL;
     int last = -1, roles_end = -1;
     for (int i = 0; i < e->nin; i++) {
+        if (!of_roles && (found = find_roles_of_band(e, kernel, i)) != NULL) {
+            of_roles = found;
+            roles_end = expand_find_end(e, i) + 1;
+            role = steps_begin_roles(found);
+        }
         i = is_step(e->in[i]) ? write_steps_at(e, kernel, of_roles, i, &last) : i;
         if (i == roles_end) {
             steps_close(e, role);
             if (of_roles->cluster > 1)
                 end_cluster(e);
         }
-        steps_copy(e, e->in[i]);
+        steps_copy(e, i < roles_end && e->in[i]->op == OP_BARRIER ? steps_barrier(of_roles, e->in[i]) : e->in[i]);
         if (i == last)
             end_cluster(e);
-        if ((found = find_roles(e, kernel, i)) != NULL) {
+        if (!of_roles && (found = find_roles(e, kernel, i)) != NULL) {
             of_roles = found;
             roles_end = expand_find_end(e, i);
             role = steps_begin_roles(found);

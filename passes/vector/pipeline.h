@@ -51,5 +51,7 @@ void bands_end_in_bulk(struct steps *s);
  * is returned, for the caller to close, consumers begin; the consumers' steps. */
 struct uop *steps_begin_roles(struct steps *s);
 void steps_of_consumers(struct steps *s);
+/* A barrier of all threads, where it is the consumers' alone. */
+struct uop *steps_barrier(const struct steps *s, const struct uop *of_all);
 
 #endif

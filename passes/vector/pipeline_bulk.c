@@ -138,6 +138,25 @@ static void begin_barriers(struct steps *s)
         steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++);
 }
 
+/* The boxes of step n, if there is one, by the block's first thread, where no loops of its threads are open; behind the parts' first ones it waits until the part is empty. */
+static void write_turn(struct steps *s, struct uop *n, bool waits)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, n, parts), *before = sym_addi(t, sym_div(t, n, parts), 1);
+    struct uop *until_empty[3] = {s->empty, part, sym_mod(t, before, uop_int(t, 2))};
+    s->thread = uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK);
+    expand_push(e, s->thread);
+    expand_enter(e);
+    struct uop *guard = steps_open(e, sym_and(t, sym_lt(t, s->thread, uop_int(t, 1)), sym_lt(t, n, s->count)));
+    if (waits)
+        push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
+    write_boxes(s, n, part);
+    steps_close(e, guard);
+    expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &s->thread, 1, (union arg){0}));
+    expand_leave(e);
+}
+
 /* What consumers do in a step: wait for its part, compute with it, and release the one that the step before has read. */
 static void write_consumed(struct steps *s, struct uop *step, int lanes)
 {
@@ -161,10 +180,16 @@ void steps_in_bulk(struct steps *s)
                *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2));
     read_boxes(s);
     begin_barriers(s);
-    struct uop *until_empty[3] = {s->empty, other, parity}, *guard = steps_open(e, first);
-    for (int k = 0; k < s->parts - 1; k++)
-        write_boxes(s, uop_int(t, k), uop_int(t, k));
-    steps_close(e, guard);
+    struct uop *until_empty[3] = {s->empty, other, parity}, *guard;
+    if (range_is(s->loop[0], AXIS_BAND)) {               /* outside of the block's threads */
+        for (int k = 0; k < s->parts - 1; k++)
+            write_turn(s, uop_int(t, k), false);
+    } else {
+        guard = steps_open(e, first);
+        for (int k = 0; k < s->parts - 1; k++)
+            write_boxes(s, uop_int(t, k), uop_int(t, k));
+        steps_close(e, guard);
+    }
     write_consumed(s, step, wave_lanes(s));
     guard = steps_open(e, sym_and(t, first, sym_lt(t, ahead, s->count)));
     push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
@@ -220,6 +245,11 @@ struct uop *steps_begin_roles(struct steps *s)
     return all;
 }
 
+struct uop *steps_barrier(const struct steps *s, const struct uop *of_all)
+{
+    return uop_intern(s->e->t, OP_BARRIER, DTYPE_VOID, NULL, 0, (union arg){.i = BARRIER_BITS(BARRIER_ID(of_all->arg.i), count_threads(s))});
+}
+
 void steps_of_consumers(struct steps *s)
 {
     if (!s->full)
@@ -228,25 +258,6 @@ void steps_of_consumers(struct steps *s)
 }
 
 /* ------------------------------------------------------------------------------ of the turns of a band */
-
-/* The boxes of turn n, if there is one, by the first thread; behind the parts' first ones it waits until the part is empty. */
-static void write_turn(struct steps *s, struct uop *n, bool waits)
-{
-    struct expander *e = s->e;
-    struct tgc *t = e->t;
-    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, n, parts), *before = sym_addi(t, sym_div(t, n, parts), 1);
-    struct uop *until_empty[3] = {s->empty, part, sym_mod(t, before, uop_int(t, 2))};
-    s->thread = uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK);
-    expand_push(e, s->thread);
-    expand_enter(e);
-    struct uop *guard = steps_open(e, sym_and(t, sym_lt(t, s->thread, uop_int(t, 1)), sym_lt(t, n, s->loop[0]->src[0])));
-    if (waits)
-        push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
-    write_boxes(s, n, part);
-    steps_close(e, guard);
-    expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &s->thread, 1, (union arg){0}));
-    expand_leave(e);
-}
 
 void bands_begin_in_bulk(struct steps *s)
 {
@@ -257,6 +268,7 @@ void bands_begin_in_bulk(struct steps *s)
     read_boxes(s);
     begin_barriers(s);
     until_full[0] = s->full;
+    s->count = turn->src[0];
     for (int k = 0; k < s->parts - 1; k++)
         write_turn(s, uop_int(t, k), false);
     steps_copy(e, turn);

@@ -381,6 +381,18 @@ static int loops_of_kernel(struct tgc *t, const struct command *c, const struct 
     return 0;
 }
 
+/* Which opt of a list that is refused, for that reason, is it: the last one of the shortest list that is for the same. */
+static int find_refused(struct tgc *t, const struct kernel *k, const struct opts *list, const char *reason)
+{
+    for (int n = 1; n < list->n; n++) {
+        struct kernel trial = *k;
+        const char *why;
+        if (!opt_apply(t, &trial, NULL, list->v, n, &why) && !strcmp(why, reason))
+            return n - 1;
+    }
+    return list->n - 1;
+}
+
 static int apply_to_kernel(struct tgc *t, const struct command *c, const struct kernel_text *text)
 {
     struct kernel *k = kernel_of(t, text, c->isa);
@@ -395,9 +407,7 @@ static int apply_to_kernel(struct tgc *t, const struct command *c, const struct 
         return 2;
     }
     if (!opt_apply(t, k, NULL, list.v, list.n, &why)) {
-        while (opt_apply(t, k, NULL, &list.v[k->opts.n], 1, &why))
-            continue;
-        opt_print(&line, &list.v[k->opts.n]);
+        opt_print(&line, &list.v[find_refused(t, k, &list, why)]);
         fprintf(stderr, "refused: %s: %s\n", line.s, why);
         return 1;
     }

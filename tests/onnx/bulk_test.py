@@ -114,6 +114,15 @@ PRODUCER = "producer 0.sum0 n=128\n"
 # Two groups of four warps, one below the other, which take registers of the producers'.
 GROUPS = PANELS.replace("cover 0 axis=0 n=64\n", "cover 0 axis=0 n=128\ndivide 0 axis=1 n=64\n").replace("axis=2", "axis=3").replace(
     "grid 0 axis=3\n", "grid 0 axis=3\nitem 0 axis=1\n").replace("axis=1 to=3 by", "axis=2 to=4 by")
+# What a block of 64 x 64 stores goes through local memory of its own, place by place, while copies of the next place come.
+LEAVING = PANELS.replace("grid 0 axis=0\ngrid 0 axis=2\n", "through 0 axis=1 n=8 to=3\ngrid 0 axis=0\ngrid 0 axis=1\n").replace("axis=1 to=3 by", "axis=2 to=3 by") + """grid 1 axis=0
+grid 1 axis=1
+persist 0 axis=1 n={blocks}
+"""
+# The threads that store it: eight along a row, each a vector of 16 bytes.
+LEFT = "divide 1 axis=3 n=8\nlanes 1 axis=4 n=8 kind=lane as=column\ndivide 1 axis=2 n=16\nitem 1 axis=3\nitem 1 axis=4\n"
+# The same of two groups of four warps.
+LEAVING_GROUPS = LEAVING.replace("cover 0 axis=0 n=64", "cover 0 axis=0 n=128").replace("matrix 0.sum0 axis=2 to=3", "divide 0 axis=2 n=64\nitem 0 axis=2\nmatrix 0.sum0 axis=3 to=4")
 # Clusters of two blocks of rows go through places together.
 PAIRS = PANELS.replace("cover 0 axis=2 n=64\ngrid 0 axis=0\ngrid 0 axis=2\n",
                        "divide 0 axis=0 n=2\ncover 0 axis=3 n=64\norder 0 axis=3 to=1\ngrid 0 axis=0\ngrid 0 axis=1\ngrid 0 axis=2\n").replace(
@@ -179,6 +188,16 @@ def through_places(device, folder, m, n, k, blocks, parts, opts, how):
         gc.collect()
 
 
+def leaving(device, folder, m, n, k, blocks, opts, left, more):
+    """What a place's threads store leaves through local memory, while the next one's copies come."""
+    text = emit(folder, m, n, k, 3, opts=opts.replace("{blocks}", str(blocks)), more=more + left)
+    expect(("role_barrier<" in text) == ("producer" in more) and "move16(&y" in text and "&tile[" in text, text)
+    build(folder)
+    with device.watch("arch=90"):
+        run(device, folder, m, n, k)
+        gc.collect()
+
+
 def pairs_through_places(device, folder, more):
     """What a cluster's blocks read of each of their places, they copy together."""
     text = emit(folder, 256, 136, 264, 3, opts=PAIRS, more="cluster 0.sum0 axis=1 n=2\n" + more)
@@ -232,6 +251,11 @@ BROKEN_ROLES = [("no wait for a full part", r" mbar_wait\([^;{]*\);(\s*matrix_be
                 ("released while products read", r" matrix_wait<1>\(acc\);", " ;", "lets memory be replaced that products read which nobody has waited for"),
                 ("a barrier of the whole block", r"(mbar_wait\([^;{]*\);\s*matrix_begin)", r"__syncthreads(); \1", "work-item 128 of block 0 waits for the end of a phase, for which 4 threads and 0 bytes are missing"),
                 ("all producers copy", r"if \(thread == 128\)", "", "the next phase of a barrier begins, and nobody has waited for the copies of this one")]
+# Of results that leave while other threads copy.
+BROKEN_LEAVING = [("nobody has stored yet", r"(put4\(&tile\[[^;]*;\n(?: +\}\n)*) +role_barrier<128>\(\);", r"\1", "race"),
+                  ("producers meet, too", r"role_barrier<128>", "role_barrier<256>", "work-item 128 of block 0 waits for the end of a phase, for which 4 threads and 0 bytes are missing"),
+                  ("of half of the consumers", r"role_barrier<128>", "role_barrier<64>", "a barrier of threads that are no whole waves of the block, or of which this one is none"),
+                  ("one wave meets nobody", r"(\s)role_barrier<128>", r"\1if (thread >= 32) role_barrier<128>", "which nobody has written")]
 BROKEN_REGISTERS = [("of one warp alone", r"(give_registers<40>)", r"if (thread >= 288) \1", "not all of four warps have given registers, or taken them"),
                     ("more than there are", r"give_registers<40>", "give_registers<48>", "the block's work-items have taken 65536 registers, of 64512")]
 BROKEN = [("no wait", r" mbar_wait\([^;{]*\);", " ;", "which nobody has written"),
@@ -419,12 +443,19 @@ def main():
     for blocks in (4, 3):
         suite.add(f"9 places by {blocks} blocks with a producer", gemm, device, scratch / f"producer-places{blocks}", 130, 136, 200, 2,
                   PANELS + PERSIST.format(axis=1, n=blocks), PRODUCER, slow=blocks == 3)
+    for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, LEAVING, LEFT, PRODUCER), (130, 136, 200, 3, LEAVING, LEFT, ""), (65, 136, 264, 5, LEAVING, LEFT, PRODUCER),
+                                                                  (200, 200, 136, 3, LEAVING_GROUPS, LEFT.replace("axis=2 n=16", "axis=2 n=32"), PRODUCER))):
+        suite.add(f"results leave through local memory, place by place, {number}", leaving, device, scratch / f"leaving{number}", m, n, k, blocks, opts, left, more, slow=number == 2)
     for m, n, k, parts in ((130, 72, 136, 2), (65, 72, 200, 3), (96, 40, 264, 4)):
         suite.add(f"product by a producer: {m} x {n} x {k}", gemm, device, scratch / f"producer-{m}-{n}-{k}", m, n, k, parts, GROUPS if m > 128 else TILE, PRODUCER, slow=m < 128)
+    suite.add("ptxas: results leave place by place, with a producer", assembled, scratch / "ptx-leaving", "sm_90a", LEAVING_GROUPS.replace("{blocks}", "3"),
+              PRODUCER + LEFT.replace("axis=2 n=16", "axis=2 n=32"), ("bar.sync", "st.global.v4", "setmaxnreg.dec.sync.aligned.u32 40"))
     suite.add("ptxas: a producer", assembled, scratch / "ptx-producer", "sm_90a", GROUPS, PRODUCER, ("setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg.inc.sync.aligned.u32 232"))
     suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "producer 0.sum0 n=32\n", slow=True)
     for number, (name, pattern, by, words) in enumerate(BROKEN_ROLES):
         suite.add(f"broken: {name}, by roles", broken, device, scratch / f"broken-roles{number}", pattern, by, words, PANELS, PRODUCER, slow=number > 2)
+    for number, (name, pattern, by, words) in enumerate(BROKEN_LEAVING):
+        suite.add(f"broken: {name}, place by place", broken, device, scratch / f"broken-leaving{number}", pattern, by, words, LEAVING.replace("{blocks}", "4"), PRODUCER + LEFT, slow=number > 0)
     for number, (name, pattern, by, words) in enumerate(BROKEN_REGISTERS):
         suite.add(f"broken: registers {name}", broken, device, scratch / f"broken-registers{number}", pattern, by, words, GROUPS, PRODUCER, slow=number > 0)
     for number, (name, pattern, by, words) in enumerate(BROKEN):
