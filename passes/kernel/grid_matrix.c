@@ -23,8 +23,10 @@
 #include "passes/kernel/grid_matrix.h"
 #include "passes/target/target.h"
 
+#include <string.h>
+
 enum { JOINED_MAX = 4 };
-enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES, LOOP_GROUPS, LOOP_CLUSTER };
+enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES, LOOP_GROUPS, LOOP_CLUSTER, LOOP_TURN };
 
 /* The loop `tag` as blocks. */
 static void list_blocks(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side, int tag)
@@ -82,6 +84,25 @@ static struct opt *add_of_sum(struct place_list *l, enum opt_op op, int number, 
     return o;
 }
 
+/* Where several stores go through places together: the block, which one of its cluster it is, and its turns stand outside of all other loops. */
+static void list_bands(struct place_list *l, const struct wave_tile *w, int block)
+{
+    const int tag[] = {block, LOOP_CLUSTER, LOOP_TURN};
+    int to = 0, loop[LOOPS_MAX + 1];
+    list_remove(l, LOOP_CLUSTER);
+    list_remove(l, block);
+    for (int i = 0; i < 3; i++)
+        if (tag[i] != LOOP_CLUSTER || wave_cluster(w) > 1)
+            loop[to++] = tag[i];
+    if (l->nloop + to > LOOPS_MAX) {
+        l->failed = true;
+        return;
+    }
+    memcpy(loop + to, l->loop, (size_t)l->nloop * sizeof *l->loop);
+    l->nloop += to;
+    memcpy(l->loop, loop, (size_t)l->nloop * sizeof *l->loop);
+}
+
 /* Blocks go through all places of the grid: up to the last of these loops that is over it. */
 static void list_persist(struct place_list *l, const struct wave_tile *w, const int *tag, int n)
 {
@@ -96,6 +117,8 @@ static void list_persist(struct place_list *l, const struct wave_tile *w, const 
         left += list_position(l, tag[i]) >= 0;
         if (left > 1)
             list_remove(l, tag[i]);
+        else if (left == 1 && w->through && list_position(l, tag[i]) >= 0)
+            list_bands(l, w, tag[i]);
     }
     if (wave_cluster(w) > 1)
         list_add(l, OPT_GRID, LOOP_CLUSTER);
@@ -128,18 +151,38 @@ static void add_grid_loop(struct grid_loops *g, int tag, int64_t size)
     g->size[g->n++] = size;
 }
 
-/* The opts of the results that leave through local memory, behind the others of the block; s: the loops as THROUGH has left them. */
-static void list_second(struct place_list *l, struct place_list s, const struct grid_loops *grid, const struct matrix_choice *c, const struct wave_tile *w)
+static void list_append(struct place_list *l, const struct place_list *of)
+{
+    for (int i = 0; i < of->n; i++)
+        *list_add(l, of->opt[i].op, -1) = of->opt[i];
+    l->failed |= of->failed;
+}
+
+/* The grid's loops of the results that leave through local memory, s: the loops as THROUGH has left them. Blocks go through the places of both
+ * stores, which have the same loops over the grid before. */
+static void list_both(struct place_list *l, struct place_list *s, const struct grid_loops *grid, const struct wave_tile *w)
+{
+    int all = s->n = 0;
+    s->store++;
+    list_grid(s, grid->tag, grid->size, grid->n);
+    list_append(l, s);
+    list_persist(l, w, grid->tag, grid->n);
+    s->n = all;
+    list_persist(s, w, grid->tag, grid->n);
+    if (w->blocks > 0 && wave_cluster(w) > 1)
+        list_add(l, OPT_GRID, -1)->store = s->store, l->opt[l->n - 1].axis = list_position(s, LOOP_CLUSTER);
+    s->n = 0;
+}
+
+/* The opts of what leaves, behind the others of the block. */
+static void list_second(struct place_list *l, struct place_list *s, const struct matrix_choice *c, const struct wave_tile *w)
 {
     static const int inner[2] = {LOOP_M, LOOP_N};
     int row = choice_leaving_row(c);
-    s.store++, s.n = 0;
-    list_grid(&s, grid->tag, grid->size, grid->n);
-    list_leaving(&s, &c->leaving, inner[row], wave_side(c, w, row), inner[!row], wave_side(c, w, !row), wave_threads(c, w), LOOP_COLUMN_TILES);
-    for (int i = 0; i < s.n; i++)
-        *list_add(l, s.opt[i].op, -1) = s.opt[i];
-    l->failed |= s.failed;
-    list_add(l, OPT_OVER, -1);
+    list_leaving(s, &c->leaving, inner[row], wave_side(c, w, row), inner[!row], wave_side(c, w, !row), wave_threads(c, w), LOOP_COLUMN_TILES);
+    list_append(l, s);
+    if (wave_lies_over(w))
+        list_add(l, OPT_OVER, -1);
 }
 
 static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct matrix_choice *c,
@@ -188,7 +231,10 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         o = add_of_sum(&l, OPT_SWIZZLE, number, 0);
         o->n = wave_copied_row(c, w, i), o->operand = i;
     }
-    list_persist(&l, w, grid.tag, grid.n);
+    if (w->through)
+        list_both(&l, &behind, &grid, w);
+    else
+        list_persist(&l, w, grid.tag, grid.n);
     if (w->by.parts > 1) {
         o = add_of_sum(&l, OPT_PIPELINE, number, 0);
         o->n = w->by.parts, o->how = w->by.how;
@@ -197,7 +243,7 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     if (w->producers)
         add_of_sum(&l, OPT_PRODUCER, number, 0)->n = w->producers;
     if (w->through)
-        list_second(&l, behind, &grid, c, w);
+        list_second(&l, &behind, c, w);
     if (l.failed || !grid_apply(t, &trial, &l, (int)wave_threads(c, w), 1))
         return false;
     *k = trial;

@@ -54,6 +54,8 @@ int choice_leaving_row(const struct matrix_choice *c);
 int64_t wave_side(const struct matrix_choice *c, const struct wave_tile *w, int side);
 int64_t wave_threads(const struct matrix_choice *c, const struct wave_tile *w);
 int64_t wave_cluster(const struct wave_tile *w);
+/* Whether what leaves lies where the copies were, and not beside those of the block's next place, which come meanwhile. */
+bool wave_lies_over(const struct wave_tile *w);
 /* How many neighbours of a factor one copy has: each thread makes as many copies. */
 int64_t wave_width(const struct matrix_choice *c, const struct wave_tile *w, int side);
 /* Elements behind each row of a factor's copy, by which a wave's rows lie in other banks. */

@@ -328,11 +328,25 @@ static double stored(const struct tgc *t, const struct matrix_choice *c, const s
                       : leaving_direct(t, &c->leaving, c->row, choice_leaving_row(c), elements);
 }
 
-static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+bool wave_lies_over(const struct wave_tile *w) { return w->through && w->blocks <= 0; }
+
+static int64_t left_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
 {
     int row = choice_leaving_row(c);
-    int64_t copied = copied_nbytes(t, c, w), left = w->through ? leaving_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row)) : 0;
-    return (double)(copied > left ? copied : left);
+    return w->through ? leaving_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row)) : 0;
+}
+
+static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int64_t copied = copied_nbytes(t, c, w), left = left_nbytes(c, w);
+    return (double)(!wave_lies_over(w) ? copied + left : copied > left ? copied : left);
+}
+
+/* Whether a block that goes through places has room for what leaves beside its copies, which are boxes. */
+static bool may_leave_beside(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    return w->blocks > 0 && w->by.how == TRANSFER_BULK && may_go_through(t, c, w) &&
+           copied_nbytes(t, c, w) + left_nbytes(c, w) + BULK_MEMORY_ALIGNED <= c->local_nbytes;
 }
 
 /* Tiles of the result, each a place of the grid. */
@@ -445,6 +459,13 @@ static void choose_cluster(const struct tgc *t, const struct matrix_choice *c, s
 /* A wave's tiles of columns: of three, too, whose blocks may fill the device's units better than those of two or four. */
 static const int columns[] = {1, 2, 4, 8, 3, 6};
 
+/* The tile, or the other one, whose results leave through local memory, if it costs less. */
+static struct wave_tile cheaper(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, struct wave_tile *through)
+{
+    through->ns = through->through ? wave_ns(t, c, through) : 0;
+    return through->through && through->ns < w->ns ? *through : *w;
+}
+
 int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best, int n)
 {
     enum { TILES = sizeof columns / sizeof *columns };
@@ -455,12 +476,15 @@ int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
-        struct wave_tile other = w;
+        struct wave_tile over = w;
         choose_cluster(t, c, &w);
-        take_producers(t, c, &w);        /* not with results through local memory, for which all of a block's threads meet */
-        other.through = may_go_through(t, c, &other);
-        other.ns = other.through ? wave_ns(t, c, &other) : 0;
-        w = other.through && other.ns < w.ns ? other : w;
+        take_producers(t, c, &w);
+        over.through = may_go_through(t, c, &over);
+        struct wave_tile beside = w;
+        beside.through = true;
+        beside.through = may_leave_beside(t, c, &beside);
+        w = cheaper(t, c, &w, &over);
+        w = cheaper(t, c, &w, &beside);
         for (int j = 0; j < c->joined; j++)
             w.ns /= RATIO_GRID_FLAT;
         int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;

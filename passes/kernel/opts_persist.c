@@ -60,31 +60,44 @@ static struct uop *turns_of(struct tgc *t, struct uop *block, int64_t places)
     return sym_addi(t, uop_new(t, OP_CAST, DTYPE_INDEX, &less, 1, (union arg){0}), places / blocks);
 }
 
-/* The store, whose first n loops are now the block's turns, if they are the same bands over the grid as of the first one; NULL: they are not. */
+/* Whether the loop of the store is one of the n first that are gone through. */
+static bool is_gone_through(const struct uop *store, int i, int n)
+{
+    return i < store_first_range(store) + n && range_is_grid(store->src[i]);
+}
+
+/* The store in the block's turns; its other bands stand around these. NULL: its bands are none of the first store's, or not all of these. */
 static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct uop *first, int n, const struct uop_map *by, struct uop *block, struct uop *turn)
 {
     struct uop *src[RANGES_MAX + 8];
-    int from = store_first_range(store), to = 0;
+    int from = store_first_range(store), to = 0, begin = store_first_range(first), last = 0;
     for (int i = 0; i < from; i++)
         src[to++] = uop_substitute_all(t, store->src[i], by);
-    for (int i = 0; i < n; i++)
-        if (from + i >= store->nsrc || store->src[from + i] != first->src[store_first_range(first) + i] || !range_is_grid(store->src[from + i]))
+    while (begin + last < first->nsrc && range_is(first->src[begin + last], AXIS_BAND))
+        last++;
+    for (int i = 0; i < last; i++)
+        if (from + i >= store->nsrc || store->src[from + i] != first->src[begin + i])
             return NULL;
     src[to++] = block;
-    src[to++] = turn;
-    for (int i = from + n; i < store->nsrc; i++)
-        src[to++] = store->src[i];
+    for (int i = from; i < store->nsrc; i++) {
+        if (i == from + last)
+            src[to++] = turn;
+        if (!is_gone_through(store, i, n))
+            src[to++] = store->src[i];
+    }
     return uop_intern(t, OP_STORE, store->dtype, src, to, store->arg);
 }
 
-/* All stores of the kernel go through their places together, which their first n loops are. */
+/* All stores of the kernel go through their places together, which those of their first n loops are that are over the grid. */
 static bool put_together(struct work *w, int n, struct uop *block, struct uop *turn, struct uop *place)
 {
     struct tgc *t = w->t;
     struct uop_map by = {.t = t, .scratch = true};
     work_close(w);
     struct uop *first = w->ast->src[0], **store = scratch_array(t, (size_t)w->ast->nsrc, sizeof *store);
-    for (int i = store_first_range(first) + n - 1; i >= store_first_range(first) && i < first->nsrc; i--) {
+    for (int i = store_first_range(first) + n - 1; i >= store_first_range(first); i--) {
+        if (i >= first->nsrc || !is_gone_through(first, i, n))
+            continue;
         map_set(&by, first->src[i], sym_mod(t, place, first->src[i]->src[0]));
         place = sym_div(t, place, first->src[i]->src[0]);
     }

@@ -160,6 +160,12 @@ static double handed_over(const struct device_row *d, const struct grid_work *w)
     return held_blocks(d, w) > 1 ? 0 : __builtin_ceil(w->blocks / d->units) * w->handovers * RATIO_GRID_HANDOVER * d->latency;
 }
 
+/* While it is sent, a step's copy is not there: as fast as a unit takes it of the cache, where what it takes is counted. */
+static double sent_ns(const struct device_row *d, const struct grid_work *w)
+{
+    return w->taken_nbytes / w->blocks / w->steps * d->units / (device_cache_gbytes(d) * RATIO_GRID_TAKEN);
+}
+
 /* A block's time on its unit, in that of what it issues and multiplies: others compute while one waits. A unit with
  * few threads has instructions of some waves alone to choose from.
  *
@@ -178,7 +184,7 @@ static double waited(const struct device_row *d, const struct grid_work *w, doub
         latency *= at_least(w->cache_nbytes / w->blocks / w->steps / (w->threads * RATIO_GRID_FLIGHT_MOST), 1);
     double alone = step * at_least(RATIO_GRID_FILL * d->wave / w->threads, 1);       /* by the parts that its waves are on */
     double turns = at_most(held, at_least(waves / RATIO_GRID_FILL, 1));              /* blocks that take turns there */
-    double waits = w->ahead ? latency / w->ahead * (w->steps - 1) / w->steps : latency + alone;
+    double waits = w->ahead ? (latency + sent_ns(d, w)) / w->ahead * (w->steps - 1) / w->steps : latency + alone;
     double together = at_least(waits, turns * alone);
     return together / (held * step);
 }

@@ -123,6 +123,10 @@ persist 0 axis=1 n={blocks}
 LEFT = "divide 1 axis=3 n=8\nlanes 1 axis=4 n=8 kind=lane as=column\ndivide 1 axis=2 n=16\nitem 1 axis=3\nitem 1 axis=4\n"
 # The same of two groups of four warps.
 LEAVING_GROUPS = LEAVING.replace("cover 0 axis=0 n=64", "cover 0 axis=0 n=128").replace("matrix 0.sum0 axis=2 to=3", "divide 0 axis=2 n=64\nitem 0 axis=2\nmatrix 0.sum0 axis=3 to=4")
+# The same of clusters of two blocks of rows.
+LEAVING_PAIRS = LEAVING.replace("cover 0 axis=2 n=64\n", "divide 0 axis=0 n=2\ncover 0 axis=3 n=64\norder 0 axis=3 to=1\n").replace("through 0 axis=1 n=8 to=3", "through 0 axis=3 n=8 to=4").replace(
+    "axis=2 to=3 by", "axis=3 to=4 by") + "grid 0 axis=1\ngrid 1 axis=1\n"
+LEFT_PAIRS = "divide 1 axis=4 n=8\nlanes 1 axis=5 n=8 kind=lane as=column\ndivide 1 axis=3 n=16\nitem 1 axis=4\nitem 1 axis=5\n"
 # Clusters of two blocks of rows go through places together.
 PAIRS = PANELS.replace("cover 0 axis=2 n=64\ngrid 0 axis=0\ngrid 0 axis=2\n",
                        "divide 0 axis=0 n=2\ncover 0 axis=3 n=64\norder 0 axis=3 to=1\ngrid 0 axis=0\ngrid 0 axis=1\ngrid 0 axis=2\n").replace(
@@ -411,6 +415,16 @@ def producer_chosen(folder):
         expect(("producer 0.sum0 n=128" in done) == takes == ("blocks of 256 threads and 128 that copy" in done), f"{n}, {device}: {done}")
 
 
+def leaving_chosen(folder):
+    """Halves leave through memory of their own where three parts of copies have room beside it; floats, beside which two have, do not."""
+    T.scratch(folder)
+    for end, words in (("", ("through 0 axis=", "grid 1 axis=1; pipeline 0.sum0 n=3 how=bulk; cluster 0.sum0 axis=1 n=2; producer 0.sum0 n=128")), ("f32", ("pipeline 0.sum0 n=4 how=bulk",))):
+        model = GEMM.format(m=4096, n=4096, k=4096)
+        (folder / "net.tg").write_text(model.replace("output %c", "%d = cast(%c) {to=f32}\noutput %d") if end else model)
+        done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
+        expect(all(word in done for word in words) and "; over 1" not in done and ("through 0 " in done) == (not end), f"{end}: {done}")
+
+
 def main():
     suite.parse()
     build_folder = suite.options.build
@@ -444,6 +458,7 @@ def main():
         suite.add(f"9 places by {blocks} blocks with a producer", gemm, device, scratch / f"producer-places{blocks}", 130, 136, 200, 2,
                   PANELS + PERSIST.format(axis=1, n=blocks), PRODUCER, slow=blocks == 3)
     for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, LEAVING, LEFT, PRODUCER), (130, 136, 200, 3, LEAVING, LEFT, ""), (65, 136, 264, 5, LEAVING, LEFT, PRODUCER),
+                                                                  (256, 136, 264, 4, LEAVING_PAIRS, LEFT_PAIRS, "cluster 0.sum0 axis=1 n=2\n" + PRODUCER),
                                                                   (200, 200, 136, 3, LEAVING_GROUPS, LEFT.replace("axis=2 n=16", "axis=2 n=32"), PRODUCER))):
         suite.add(f"results leave through local memory, place by place, {number}", leaving, device, scratch / f"leaving{number}", m, n, k, blocks, opts, left, more, slow=number == 2)
     for m, n, k, parts in ((130, 72, 136, 2), (65, 72, 200, 3), (96, 40, 264, 4)):
@@ -470,6 +485,7 @@ def main():
     suite.add("each call of init fails", each_call_fails, device, scratch / "fails")
     suite.add("memory of the caller's", bound, scratch / "bound")
     suite.add("a producer, chosen", producer_chosen, scratch / "producer-chosen")
+    suite.add("results that leave beside copies, chosen", leaving_chosen, scratch / "leaving-chosen")
     suite.add("what the model chooses", chosen, scratch / "chosen")
     suite.add("columns, chosen", chosen_columns, scratch / "chosen-columns")
     suite.add("blocks that go through places, chosen", chosen_places, scratch / "chosen-places")
