@@ -12,11 +12,11 @@
 
 enum { COUNT_MOST = (1 << 15) - 1 };
 
-int bulk_rank(const struct uop *u) { return (u->nsrc - BULK_AXES) / BULK_AXIS; }
+int bulk_rank(const struct uop *u) { return (u->nsrc - bulk_source(u, BULK_AXES)) / BULK_AXIS; }
 
 struct bulk_axis bulk_axis(const struct uop *u, int a)
 {
-    struct uop *const *src = u->src + BULK_AXES + a * BULK_AXIS;
+    struct uop *const *src = u->src + bulk_source(u, BULK_AXES) + a * BULK_AXIS;
     return (struct bulk_axis){src[0], src[1]->arg.i, src[2]->arg.i, src[3]->arg.i};
 }
 
@@ -48,19 +48,20 @@ int64_t bulk_swizzled(int64_t at, int64_t swizzle)
 
 const char *bulk_check(const struct uop *u)
 {
-    const struct buffer *to = uop_buffer_of(u->src[BULK_TO]), *from = uop_buffer_of(u->src[BULK_FROM]);
+    const struct buffer *to = uop_buffer_of(u->src[BULK_TO]), *from = uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]);
     const int64_t swizzle = BULK_SWIZZLE(u->arg.i);
+    const int axes = bulk_source(u, BULK_AXES);
     if (!to || !from || buffer_space(to) != SPACE_LOCAL || buffer_space(from) == SPACE_LOCAL)
         return "copies from elsewhere than a tensor, or to elsewhere than local memory";
     if (to->dtype != from->dtype && to->dtype != dtype_as_bits(from->dtype))
         return "copies to another dtype";
-    if ((u->nsrc - BULK_AXES) % BULK_AXIS || bulk_rank(u) < 1 || bulk_rank(u) > BULK_RANK)
+    if ((u->nsrc - bulk_source(u, BULK_AXES)) % BULK_AXIS || bulk_rank(u) < 1 || bulk_rank(u) > BULK_RANK)
         return "a box of no axes, or of too many";
-    for (int k = BULK_FIRST; k < u->nsrc; k++)
-        if (k < BULK_AXES ? u->src[k]->op != OP_CONST : (k - BULK_AXES) % BULK_AXIS && u->src[k]->op != OP_CONST)
+    for (int k = bulk_source(u, BULK_FIRST); k < u->nsrc; k++)
+        if (u->src[k]->op != OP_CONST && (k < axes || (k - axes) % BULK_AXIS))
             return "a box whose sizes, strides or extents are not known";
     const int64_t nbytes = (int64_t)dtype_nbytes(from->dtype);
-    if (u->src[BULK_FIRST]->arg.i < 0 || u->src[BULK_FIRST]->arg.i * nbytes % BULK_ALIGNED)
+    if (u->src[bulk_source(u, BULK_FIRST)]->arg.i < 0 || u->src[bulk_source(u, BULK_FIRST)]->arg.i * nbytes % BULK_ALIGNED)
         return "a tensor that begins at no multiple of 16 bytes";
     for (int a = 0; a < bulk_rank(u); a++) {
         struct bulk_axis x = bulk_axis(u, a);
@@ -82,7 +83,7 @@ const char *bulk_check(const struct uop *u)
 int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, int64_t *to)
 {
     const int64_t nbytes = (int64_t)dtype_nbytes(uop_buffer_of(u->src[BULK_TO])->dtype);
-    int64_t from = u->src[BULK_FIRST]->arg.i;
+    int64_t from = u->src[bulk_source(u, BULK_FIRST)]->arg.i;
     bool inside = true;
     *to = bulk_swizzled(i * nbytes, BULK_SWIZZLE(u->arg.i)) / nbytes;
     for (int a = 0; a < bulk_rank(u); a++) {
@@ -97,9 +98,10 @@ int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, 
 
 bool bulk_is_of_same_map(const struct uop *a, const struct uop *b)
 {
-    bool same = a->nsrc == b->nsrc && a->arg.i == b->arg.i && a->src[BULK_FROM] == b->src[BULK_FROM];
-    for (int k = BULK_FIRST; k < a->nsrc && same; k++)
-        same = a->src[k] == b->src[k] || (k >= BULK_AXES && (k - BULK_AXES) % BULK_AXIS == 0);
+    const int axes = bulk_source(a, BULK_AXES);
+    bool same = a->op == b->op && a->nsrc == b->nsrc && a->arg.i == b->arg.i && a->src[bulk_source(a, BULK_FROM)] == b->src[bulk_source(b, BULK_FROM)];
+    for (int k = bulk_source(a, BULK_FIRST); k < a->nsrc && same; k++)
+        same = a->src[k] == b->src[k] || (k >= axes && (k - axes) % BULK_AXIS == 0);
     return same;
 }
 

@@ -38,6 +38,10 @@ const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct 
 /* --------------------------------------------------------------------------------------- bulk.c */
 /* A BULK's sources, and those of each axis behind them, innermost first. */
 enum { BULK_TO, BULK_OFFSET, BULK_BARRIERS, BULK_NUMBER, BULK_FROM, BULK_FIRST, BULK_AXES, BULK_AXIS = 4 };
+/* BULK_STORE has no barriers: of both, where the sources are that say which tensor. */
+enum { BULK_LEAVES = BULK_NUMBER - BULK_OFFSET };
+static inline bool op_is_box(enum op op) { return op == OP_BULK || op == OP_BULK_STORE; }
+static inline int bulk_source(const struct uop *u, int k) { return u->op == OP_BULK_STORE ? k - BULK_LEAVES : k; }
 /* The most axes and elements along one; where tensors, their rows and a box's rows begin, in bytes; and its memory. */
 enum { BULK_RANK = 5, BULK_EXTENT = 256, BULK_ALIGNED = 16, BULK_MEMORY_ALIGNED = 1024 };
 struct bulk_axis { struct uop *coordinate; int64_t size, stride, extent; };

@@ -271,6 +271,7 @@ enum code {
     CODE_BARRIER,
     CODE_MBAR,                   /* by op: MBAR_INIT, MBAR_ARRIVE, MBAR_RELEASE, MBAR_WAIT */
     CODE_BULK,
+    CODE_BULK_STORE,
     CODE_ROLE,
     CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind the end of the phase */
     CODE_TAKE,                   /* likewise: another thread's value */
@@ -368,5 +369,6 @@ void eval_linear_gather(struct linear_eval *e, const struct linstr *in);
 /* false: the thread waits for what others have still to do. */
 bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in);
 void eval_linear_bulk(struct linear_eval *e, const struct bulk *b);
+void eval_linear_bulk_store(struct linear_eval *e, const struct bulk *b);
 
 #endif

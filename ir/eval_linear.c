@@ -323,6 +323,9 @@ static bool run(struct linear_eval *e)
         case CODE_BULK:
             eval_linear_bulk(e, &e->bulk[in->target]);
             break;
+        case CODE_BULK_STORE:
+            eval_linear_bulk_store(e, &e->bulk[in->target]);
+            break;
         case CODE_SKIP_UNLESS:
             if (!e->reg[in->src[0]].i)
                 pc = in->target;

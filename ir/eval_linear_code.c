@@ -286,14 +286,15 @@ static void compile_matrix(struct linear_eval *e, const struct uop *u)
 
 static void compile_bulk(struct linear_eval *e, const struct uop *u)
 {
-    struct bulk b = {.u = u, .to = memory_of(e, u), .offset = reg_of(e, u->src[BULK_OFFSET]), .number = reg_of(e, u->src[BULK_NUMBER])};
-    b.barriers = eval_memory_of(&e->memory, uop_buffer_of(u->src[BULK_BARRIERS]));
-    b.from = eval_memory_of(&e->memory, uop_buffer_of(u->src[BULK_FROM]));
+    const bool leaves = u->op == OP_BULK_STORE;
+    struct bulk b = {.u = u, .to = memory_of(e, u), .offset = reg_of(e, u->src[BULK_OFFSET]), .number = leaves ? 0 : reg_of(e, u->src[BULK_NUMBER])};
+    b.barriers = leaves ? 0 : eval_memory_of(&e->memory, uop_buffer_of(u->src[BULK_BARRIERS]));
+    b.from = eval_memory_of(&e->memory, uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]));
     for (int a = 0; a < bulk_rank(u); a++)
         b.coordinate[a] = reg_of(e, bulk_axis(u, a).coordinate);
     if (eval_reserve(&e->failed, &e->bulk, &e->cap_bulk, (size_t)e->nbulk + 1, sizeof *e->bulk))
         e->bulk[e->nbulk] = b;
-    append(e, (struct linstr){.code = CODE_BULK, .target = e->nbulk++, .dst = reg_of(e, u)});
+    append(e, (struct linstr){.code = leaves ? CODE_BULK_STORE : CODE_BULK, .target = e->nbulk++, .dst = reg_of(e, u)});
 }
 
 static void compile_transfer(struct linear_eval *e, const struct uop *u)
@@ -332,7 +333,9 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT:
         emit(e, (struct linstr){.code = CODE_MBAR, .op = u->op, .bits = u->arg.i, .memory = memory_of(e, u)}, u, 1);
         break;
-    case OP_BULK:
+    case OP_BULK_WAIT:                                /* boxes are stored at once */
+        break;
+    case OP_BULK: case OP_BULK_STORE:
         compile_bulk(e, u);
         break;
     case OP_GUARD:

@@ -166,6 +166,38 @@ bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in)
     return in->op != OP_MBAR_WAIT || mbar_has_ended(*bar, e->reg[in->src[1]].i);
 }
 
+/* The same bits as an element of the dtype. */
+static union scalar as_element(enum dtype to, enum dtype from, union scalar v)
+{
+    uint64_t bits = 0;
+    if (to == from)
+        return v;
+    scalar_store(from, &bits, v);
+    return scalar_load(to, &bits);
+}
+
+/* What leaves is there at once: the emulated device finds who stores to its memory too early. */
+void eval_linear_bulk_store(struct linear_eval *e, const struct bulk *b)
+{
+    const struct memory *local = &e->memory.v[b->to], *tensor = &e->memory.v[b->from];
+    const int64_t n = bulk_nelem(b->u), offset = e->reg[b->offset].i;
+    int64_t coordinate[BULK_RANK], at;
+    for (int a = 0; a < bulk_rank(b->u); a++)
+        coordinate[a] = e->reg[b->coordinate[a]].i;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t element = bulk_element(b->u, i, coordinate, &at);
+        at += offset;
+        if (at < 0 || at >= local->nelem || element >= tensor->nelem)
+            TGC_BUG(e->t, "a box of element %lld of buffer %d leaves for element %lld of buffer %d", (long long)at, local->buffer->id, (long long)element,
+                    tensor->buffer->id);
+        touch(e, local, at, false);
+        if (element < 0)
+            continue;
+        touch(e, tensor, element, true);
+        tensor->data[element] = as_element(tensor->buffer->dtype, local->buffer->dtype, eval_memory_get(local, at));
+    }
+}
+
 /* What arrives is there at once. */
 void eval_linear_bulk(struct linear_eval *e, const struct bulk *b)
 {

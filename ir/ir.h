@@ -198,6 +198,7 @@ struct buffer {
     int cluster, cluster_of;
     int producers;               /* the same: threads of the block, beside those of ITEM ranges, that copy (PRODUCER); 0: those do it themselves */
     bool is_over;                /* is_local: it lies where the block's copies were, which are read then (OVER) */
+    bool leaves;                 /* is_local: boxes of it leave, which an engine stores (LEAVE) */
     int64_t panel;               /* is_local: it lies in panels of so many elements (SWIZZLE); 0: it does not */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes

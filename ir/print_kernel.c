@@ -216,6 +216,12 @@ static void print_argument(struct text *out, const struct uop *u)
             text_printf(out, ", of=%d", BULK_DIMENSION(bits));
         put_cluster(out, BULK_CLUSTER(bits));
         break;
+    case OP_BULK_STORE:
+        text_printf(out, " {swizzle=%lld}", (long long)BULK_SWIZZLE(bits));
+        break;
+    case OP_BULK_WAIT:
+        text_printf(out, " {all=%lld}", bits);
+        break;
     case OP_COPY: case OP_PUT:
         text_printf(out, " {lanes=%d}", COPY_LANES(bits));
         break;
@@ -359,6 +365,8 @@ static void print_memory(struct printer *p, const struct buffer *b)
         text_printf(p->out, " %s", space_name(SPACE_LOCAL));
     if (b->is_over)
         text_puts(p->out, " over");
+    if (b->leaves)
+        text_puts(p->out, " leaves");
     if (b->panel)
         text_printf(p->out, " panels %lld", (long long)b->panel);
     if (b->ring)

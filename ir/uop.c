@@ -43,7 +43,7 @@ bool op_is_statement(enum op op)
 {
     switch (op) {
     case OP_STORE: case OP_PREFETCH: case OP_ASSIGN: case OP_ENDGUARD: case OP_BARRIER: case OP_SHUFFLE: case OP_MATRIX:
-    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_BULK: case OP_CLUSTER_BARRIER:
+    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_BULK: case OP_CLUSTER_BARRIER: case OP_BULK_STORE: case OP_BULK_WAIT:
     case OP_COPY: case OP_PUT: case OP_COMMIT: case OP_WAIT:
     case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT: case OP_REGISTERS:
         return true;
@@ -58,7 +58,7 @@ bool op_takes_memory(enum op op, int k)
     case OP_LOAD: case OP_STORE: case OP_PREFETCH: case OP_GATHER: case OP_MBAR_INIT: case OP_MBAR_ARRIVE:
     case OP_MBAR_RELEASE: case OP_MBAR_WAIT:
         return k == 0;
-    case OP_COPY: case OP_PUT:
+    case OP_COPY: case OP_PUT: case OP_BULK_STORE:
         return k == 0 || k == 2;
     case OP_BULK:
         return k == BULK_TO || k == BULK_BARRIERS || k == BULK_FROM;

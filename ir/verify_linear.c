@@ -365,7 +365,7 @@ static enum thread_role role_of(const struct uop *opener)
 static void check_meeting(struct linear_verifier *l, const struct uop *u)
 {
     bool of_role = u->op == OP_BARRIER && BARRIER_THREADS(u->arg.i) > 0, of_wave = u->op == OP_MATRIX || u->op == OP_MATRIX_BEGIN || u->op == OP_MATRIX_COMMIT || u->op == OP_MATRIX_WAIT ||
-                   u->op == OP_MBAR_RELEASE || u->op == OP_REGISTERS;
+                   u->op == OP_MBAR_RELEASE || u->op == OP_REGISTERS || u->op == OP_PUBLISH;
     for (int r = l->current; r > 0; r = l->region[r].parent) {
         const struct uop *opener = l->region[r].opener;
         enum thread_role role = role_of(opener);
@@ -474,23 +474,47 @@ static void check_barriers(struct linear_verifier *l, const struct uop *u, int m
         require(&l->v, u, is_place(u->src[k]), "a number that is no integer");
 }
 
+/* Whether a condition stands around that is none of all threads of a role. */
+static bool is_of_one(const struct linear_verifier *l)
+{
+    bool of_one = false;
+    for (int r = l->current; r > 0; r = l->region[r].parent) {
+        enum thread_role role = role_of(l->region[r].opener);
+        of_one |= l->region[r].opener->op == OP_GUARD && role != ROLE_CONSUMERS && role != ROLE_PRODUCERS;
+    }
+    return of_one;
+}
+
 /* What the engine copies, and that one thread tells it to. */
 static void check_bulk(struct linear_verifier *l, const struct uop *u)
 {
     const char *what = bulk_check(u);
-    bool of_one = false;
     if (what)
         verify_violation(&l->v, u, what);
     check_barriers(l, u, BULK_BARRIERS);
     require(&l->v, u, is_place(u->src[BULK_OFFSET]), "an offset that is no integer");
     for (int a = 0; a < bulk_rank(u); a++)
         require(&l->v, u, is_place(bulk_axis(u, a).coordinate), "a coordinate that is no integer");
-    for (int r = l->current; r > 0; r = l->region[r].parent) {
-        enum thread_role role = role_of(l->region[r].opener);
-        of_one |= l->region[r].opener->op == OP_GUARD && role != ROLE_CONSUMERS && role != ROLE_PRODUCERS;
-    }
-    require(&l->v, u, of_one, "each thread copies the same box");
+    require(&l->v, u, is_of_one(l), "each thread copies the same box");
     note_stored(l, uop_buffer_of(u->src[BULK_TO]));
+}
+
+/* A box that leaves: of memory that has been stored to, told by one thread. */
+static void check_bulk_store(struct linear_verifier *l, const struct uop *u)
+{
+    const char *what = bulk_check(u);
+    const struct buffer *from = uop_buffer_of(u->src[BULK_TO]);
+    bool stored = false;
+    if (what)
+        verify_violation(&l->v, u, what);
+    for (int k = 0; k < l->nstored; k++)
+        stored |= l->stored[k] == from;
+    require(&l->v, u, stored, "a box of memory that nobody has stored to");
+    require(&l->v, u, is_place(u->src[BULK_OFFSET]), "an offset that is no integer");
+    for (int a = 0; a < bulk_rank(u); a++)
+        require(&l->v, u, is_place(bulk_axis(u, a).coordinate), "a coordinate that is no integer");
+    require(&l->v, u, is_of_one(l), "each thread stores the same box");
+    note_stored(l, uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]));
 }
 
 static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
@@ -582,6 +606,11 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         return;
     case OP_BULK:
         check_bulk(l, u);
+        return;
+    case OP_BULK_STORE:
+        check_bulk_store(l, u);
+        return;
+    case OP_BULK_WAIT:
         return;
     case OP_ACC:
         require(&l->v, u, !unfinished, "starts from a sum that is still under way");

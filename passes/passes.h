@@ -310,6 +310,7 @@ bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k);
 /* pipeline.c: copies in local memory with two halves are loaded a step early */
 bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k);
+bool pass_leave(struct tgc *t, struct schedule *s, struct kernel *k);
 /* products.c: where products begin and end that are added behind the threads' backs */
 bool pass_products(struct tgc *t, struct schedule *s, struct kernel *k);
 /* aligned.c: on a device with a grid, accesses of aligned neighbours become one transaction */

@@ -188,3 +188,51 @@ template <int blocks, int axis, int rows, int nbytes, class... T> static inline 
 }
 #undef BULK_COPY_PART
 #endif
+
+//@ cuda_bulk_wait
+/* Goes on when the thread's boxes have left shared memory; all: when they are in memory. */
+template <bool all> static inline void bulk_wait()
+{
+#ifdef TGC_BULK_MODEL
+    TGC_BULK_MODEL(left, all);
+#else
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    if (all)
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    else
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
+//@ cuda_bulk_store cuda_shared_address cuda_tensor_map
+/* Starts to store the map's box at these coordinates, the innermost one first: what threads have published. */
+#ifdef TGC_BULK_MODEL
+template <class... T> static inline void bulk_store(const tensor_map *map, const void *from, T... at)
+{
+    const int x[] = {(int)at...};
+    TGC_BULK_MODEL(store, map, from, (int)sizeof...(at), x);
+}
+#else
+#define BULK_STORE(rank, at) "cp.async.bulk.tensor." rank ".global.shared::cta.bulk_group [%0, {" at "}], [%1];" ::"l"(map), "r"(shared_address(from))
+static inline void bulk_store(const tensor_map *map, const void *from, int a)
+{
+    asm volatile(BULK_STORE("1d", "%2"), "r"(a) : "memory");
+}
+static inline void bulk_store(const tensor_map *map, const void *from, int a, int b)
+{
+    asm volatile(BULK_STORE("2d", "%2, %3"), "r"(a), "r"(b) : "memory");
+}
+static inline void bulk_store(const tensor_map *map, const void *from, int a, int b, int c)
+{
+    asm volatile(BULK_STORE("3d", "%2, %3, %4"), "r"(a), "r"(b), "r"(c) : "memory");
+}
+static inline void bulk_store(const tensor_map *map, const void *from, int a, int b, int c, int d)
+{
+    asm volatile(BULK_STORE("4d", "%2, %3, %4, %5"), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+static inline void bulk_store(const tensor_map *map, const void *from, int a, int b, int c, int d, int e)
+{
+    asm volatile(BULK_STORE("5d", "%2, %3, %4, %5, %6"), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e) : "memory");
+}
+#undef BULK_STORE
+#endif

@@ -74,7 +74,7 @@ static inline void publish()
 {
 #ifdef TGC_PRODUCTS_MODEL
     TGC_PRODUCTS_MODEL("publish", 0, 0, 0);
-#elif defined __CUDA_ARCH_FEAT_SM90_ALL
+#elif __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }

@@ -4,6 +4,8 @@
  *      bulk_copy(&tile[at], &map, &bar[0], column, row);
  *      mbar_wait(&bar[0], 0);
  *      mbar_release<1>(&empty[0]);
+ *      bulk_store(&map, &tile[at], column, row);
+ *      bulk_wait<false>();
  *
  * The functions are pieces of runtime/ in the device's language. What is copied says a tensor map, a parameter.
  */
@@ -51,11 +53,30 @@ static void write_copy(struct writer *w, const struct uop *u)
                 (long long)(bulk_nelem(u) / cluster * (int64_t)dtype_nbytes(uop_buffer_of(u->src[BULK_TO])->dtype))), args.s);
 }
 
+static void write_store(struct writer *w, const struct uop *u)
+{
+    struct expr src[BULK_AXES + BULK_AXIS * BULK_RANK];
+    struct text args = {.t = w->t};
+    writer_operands(w, u, u->nsrc, src);
+    text_printf(&args, "&%s, %s", map_of(w, u), element_at(w, u->src[BULK_TO], src[BULK_OFFSET].s));
+    for (int a = 0; a < bulk_rank(u); a++)
+        text_printf(&args, ", %s", src[bulk_source(u, BULK_AXES) + a * BULK_AXIS].s);
+    call(w, "bulk_store", args.s);
+}
+
 void bulk_write(struct writer *w, const struct uop *u)
 {
     struct expr src[3];
     if (u->op == OP_BULK) {
         write_copy(w, u);
+        return;
+    }
+    if (u->op == OP_BULK_STORE) {
+        write_store(w, u);
+        return;
+    }
+    if (u->op == OP_BULK_WAIT) {
+        call_of(w, "bulk_wait", u->arg.i ? "<true>" : "<false>", "");
         return;
     }
     if (u->op == OP_CLUSTER_BARRIER) {

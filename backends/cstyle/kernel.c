@@ -13,10 +13,10 @@ static void add_maps(struct tgc *t, const struct kernel *k, struct uop *const *u
                      size_t *cap)
 {
     for (int i = 0; i < nuop; i++) {
-        bool known = u[i]->op != OP_BULK;
+        bool known = !op_is_box(u[i]->op);
         for (int j = 0; j < *n && !known; j++)
             known = (*list)[j].map && bulk_is_of_same_map((*list)[j].map, u[i]);
-        const struct buffer *b = known ? NULL : kernel_buffer_here(k, uop_buffer_of(u[i]->src[BULK_FROM]));
+        const struct buffer *b = known ? NULL : kernel_buffer_here(k, uop_buffer_of(u[i]->src[bulk_source(u[i], BULK_FROM)]));
         int at = 0;
         while (!known && k->buffer[at] != b)
             at++;

@@ -321,7 +321,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_SHUFFLE: loops_shuffle(w, u); break;
     case OP_MATRIX: matrix_product(w, u); break;
     case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT: matrix_group(w, u); break;
-    case OP_BULK: case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_CLUSTER_BARRIER: case OP_REGISTERS: bulk_write(w, u); break;
+    case OP_BULK: case OP_BULK_STORE: case OP_BULK_WAIT: case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_CLUSTER_BARRIER: case OP_REGISTERS: bulk_write(w, u); break;
     case OP_LOAD: write_load(w, u); break;
     case OP_STORE: write_store(w, u); break;
     case OP_PREFETCH: write_prefetch(w, u); break;

@@ -85,7 +85,7 @@ void matrix_group(struct writer *w, const struct uop *u);
 
 /* --------------------------------------------------------------------------------------- bulk.c */
 
-/* BULK, MBAR_INIT, MBAR_ARRIVE, MBAR_RELEASE, MBAR_WAIT. */
+/* BULK, BULK_STORE, and what waits for them, or meets. */
 void bulk_write(struct writer *w, const struct uop *u);
 
 /* -------------------------------------------------------------------------------------- loops.c */

@@ -85,7 +85,7 @@ static bool is_image(const struct kernel *k, const struct parameter *a)
 static const char *offset_of(struct program *p, const struct parameter *a, bool *varies)
 {
     const char *at = device_offset(p, a->b, varies);
-    const int64_t first = a->map ? a->map->src[BULK_FIRST]->arg.i * (int64_t)dtype_nbytes(a->b->dtype) : 0;
+    const int64_t first = a->map ? a->map->src[bulk_source(a->map, BULK_FIRST)]->arg.i * (int64_t)dtype_nbytes(a->b->dtype) : 0;
     return first ? mem_printf(p->t, "%s + %lld", at, (long long)first) : at;
 }
 

@@ -1,4 +1,4 @@
-/* maps.c - tensor maps: what a copying engine knows of a tensor whose boxes kernels copy (OP_BULK). The host makes
+/* maps.c - tensor maps: what a copying engine knows of a tensor whose boxes kernels copy (OP_BULK, OP_BULK_STORE). The host makes
  * them where it knows the tensor's address; each is an argument of its kernel, which argument_of[] has, too, as the
  * address that it is made of.
  */
@@ -16,7 +16,7 @@ static int log2_of(int64_t n)
 /* {argument, log2 of an element's bytes, rank, {sizes}, {bytes between rows}, {extents}, swizzle} */
 static void write_map(const struct uop *u, int argument, struct text *out)
 {
-    const int64_t nbytes = (int64_t)dtype_nbytes(uop_buffer_of(u->src[BULK_FROM])->dtype);
+    const int64_t nbytes = (int64_t)dtype_nbytes(uop_buffer_of(u->src[bulk_source(u, BULK_FROM)])->dtype);
     const int rank = bulk_rank(u);
     text_printf(out, "    {%d, %d, %d, {", argument, log2_of(nbytes), rank);
     for (int a = 0; a < rank; a++)

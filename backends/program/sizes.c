@@ -53,9 +53,9 @@ static size_t map_bytes(struct uop *const *u, int n)
     const size_t MAP = 128, MAPS = MAP + 8;
     size_t nbytes = 0;
     for (int i = 0; i < n; i++) {
-        bool known = u[i]->op != OP_BULK;
+        bool known = !op_is_box(u[i]->op);
         for (int k = 0; k < i && !known; k++)
-            known = u[k]->op == OP_BULK && bulk_is_of_same_map(u[k], u[i]);
+            known = op_is_box(u[k]->op) && bulk_is_of_same_map(u[k], u[i]);
         nbytes += known ? 0 : MAP + ARGUMENT + (nbytes ? 0 : MAPS);
     }
     return nbytes;

@@ -3,7 +3,7 @@
  *
  *      file    = ( "kernel" | "linear" ) { line }
  *      line    = "symbol" 'N' least greatest [ "counter" ]
- *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" [ "over" ] [ "panels" n ] [ "ring" n how ] | "registers" ] [ order ]
+ *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" [ "over" ] [ "leaves" ] [ "panels" n ] [ "ring" n how ] | "registers" ] [ order ]
  *                [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
  *              | ( "range" | "for" ) rN [ ".team" | ".block" | ".grid" | ".item" ] "<" expr [ string ]
  *              | "end" rN
@@ -109,6 +109,8 @@ static int least_sources(enum op op)
         return 1;
     case OP_BULK:
         return BULK_AXES + BULK_AXIS;
+    case OP_BULK_STORE:
+        return BULK_AXES - BULK_LEAVES + BULK_AXIS;
     default:
         return 0;
     }
@@ -525,6 +527,7 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
         return read_error(&k->r, &space, "only scratch is local");
     b->is_register = kind == BUFFER_SCRATCH && !b->is_local && accept_word(&k->r, "registers");
     b->is_over = b->is_local && accept_word(&k->r, "over");
+    b->leaves = b->is_local && accept_word(&k->r, "leaves");
     if (b->is_local && accept_word(&k->r, "panels") && !read_panel(k, b))
         return false;
     if (!read_ring(k, b) || !read_order(k, b))
@@ -603,7 +606,7 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle, cluster, of, role, more;
+    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle, cluster, of, role, more, all;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -634,7 +637,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
     } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
                  {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
                  {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain}, {"count", &a->count}, {"nbytes", &a->nbytes}, {"swizzle", &a->swizzle},
-                 {"cluster", &a->cluster}, {"of", &a->of}, {"more", &a->more},
+                 {"cluster", &a->cluster}, {"of", &a->of}, {"more", &a->more}, {"all", &a->all},
                  {"n", &a->n}, {"a", &a->a}, {"b", &a->b}, {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
@@ -747,6 +750,12 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
         *bits = BULK_BITS(a->swizzle, cluster, a->of);
         return is_between(a->cluster, 0, CLUSTER_MOST) && is_between(a->of, 0, GRID_RANK - 1) &&
                (a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128);
+    case OP_BULK_STORE:
+        *bits = BULK_BITS(a->swizzle, 1, 0);
+        return a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128;
+    case OP_BULK_WAIT:
+        *bits = a->all;
+        return is_between(a->all, 0, 1);
     case OP_ROLE:
         *bits = ROLE_BITS(a->role, a->n);
         return is_between(a->n, 1, 1024);

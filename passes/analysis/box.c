@@ -348,3 +348,43 @@ bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *cons
             b->axis[i].size = sat_add(b->axis[i].coordinate->vmax, b->axis[i].extent);
     return sort_axes(&r) && fits(&r, of) && is_in_order(&r, at, panel, nbytes);
 }
+
+/* ---------------------------------------------------------------------------------- boxes that leave */
+
+static struct uop *loaded(const struct uop *store)
+{
+    struct uop *value = store->src[2]->op == OP_BITCAST ? store->src[2]->src[0] : store->src[2];
+    return value->op == OP_LOAD && value->nsrc == 2 ? value : NULL;
+}
+
+bool box_leaves(const struct uop *store, const struct uop *memory) { return loaded(store) && loaded(store)->src[0] == memory; }
+
+static bool is_first(const struct uop *u, const struct uop *item) { return u->op == OP_LT && u->src[0] == item && uop_is_int(u->src[1], 1); }
+
+bool box_is_of_first(struct uop *valid, const struct uop *item)
+{
+    if (!valid || valid->op != OP_AND || valid->dtype != DTYPE_BOOL)
+        return valid && is_first(valid, item);
+    return box_is_of_first(valid->src[0], item) || box_is_of_first(valid->src[1], item);
+}
+
+/* What the condition says beside which thread stores; NULL: nothing. */
+static struct uop *without_thread(struct tgc *t, struct uop *valid, const struct uop *item)
+{
+    if (!valid || is_first(valid, item))
+        return NULL;
+    if (valid->op != OP_AND || valid->dtype != DTYPE_BOOL)
+        return valid;
+    struct uop *a = without_thread(t, valid->src[0], item), *b = without_thread(t, valid->src[1], item);
+    return !a ? b : !b ? a : sym_and(t, a, b);
+}
+
+bool box_read_leaving(struct tgc *t, const struct uop *store, struct uop *valid, const struct uop *item, struct uop *const *loop, int nloop, struct box *b,
+                      const char **why)
+{
+    const struct uop *load = loaded(store);
+    const struct buffer *to = uop_buffer_of(store->src[0]);
+    struct uop *rest = without_thread(t, valid, item), *src[4] = {store->src[0], store->src[1], rest, uop_consti(t, to->dtype, 0)};
+    struct uop *tensor = uop_intern(t, OP_LOAD, to->dtype, src, rest ? 4 : 2, (union arg){0});
+    return box_read(t, tensor, load->src[1], loop, nloop, uop_buffer_of(load->src[0])->panel, b, why);
+}

@@ -22,4 +22,12 @@ struct uop *panel_place(struct tgc *t, struct uop *at, int64_t n, int64_t nelem,
 bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop, int64_t panel,
               struct box *b, const char **why);
 
+/* Of a store of what is in local memory, as it is: that is this memory. */
+bool box_leaves(const struct uop *store, const struct uop *memory);
+/* Whether the condition holds for a block's first thread alone, beside what else it says. */
+bool box_is_of_first(struct uop *valid, const struct uop *item);
+/* The box that such a store of the first thread, in these loops, leaves by; valid: NULL, or its condition. */
+bool box_read_leaving(struct tgc *t, const struct uop *store, struct uop *valid, const struct uop *item, struct uop *const *loop, int nloop, struct box *b,
+                      const char **why);
+
 #endif

@@ -201,7 +201,7 @@ static struct uop *begin_of_box(struct tgc *t, const struct uop *u)
     enum dtype d = DTYPE_I32;
     for (int a = 0; a < bulk_rank(u); a++)
         d = bulk_axis(u, a).coordinate->op == OP_CONST ? d : bulk_axis(u, a).coordinate->dtype;
-    struct uop *at = uop_consti(t, d, u->src[BULK_FIRST]->arg.i);
+    struct uop *at = uop_consti(t, d, u->src[bulk_source(u, BULK_FIRST)]->arg.i);
     for (int a = 0; a < bulk_rank(u); a++) {
         struct bulk_axis axis = bulk_axis(u, a);
         struct uop *place = axis.coordinate->op == OP_CONST ? uop_consti(t, d, axis.coordinate->arg.i) : axis.coordinate;
@@ -223,6 +223,15 @@ static void note_bulk(struct device_walk *w, const struct uop *u)
     note_bytes(w, to, u->src[BULK_OFFSET], nbytes, true);
     note_bytes(w, from, begin_of_box(w->t, u), part, true);
     w->given += is_in_loop(w) ? turns_of_thread(w) * (nbytes - part) : 0;       /* those of the first turns are behind none of the last ones */
+}
+
+/* A box that leaves. */
+static void note_bulk_store(struct device_walk *w, const struct uop *u)
+{
+    const struct buffer *from = uop_buffer_of(u->src[BULK_TO]), *to = uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]);
+    double nbytes = (double)bulk_nelem(u) * (double)dtype_nbytes(from->dtype);
+    note_bytes(w, from, u->src[BULK_OFFSET], nbytes, true);
+    note_bytes(w, to, begin_of_box(w->t, u), nbytes, true);
 }
 
 static void note_matrix(struct device_walk *w, const struct uop *u)
@@ -282,6 +291,8 @@ static void walk(struct device_walk *w, struct uop *const *linear, int n)
             note_put(w, u);
         } else if (u->op == OP_BULK) {
             note_bulk(w, u);
+        } else if (u->op == OP_BULK_STORE) {
+            note_bulk_store(w, u);
         } else if (u->op == OP_MBAR_WAIT) {
             note_wait(w, u);
         } else if (u->op == OP_MATRIX) {

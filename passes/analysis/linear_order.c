@@ -40,10 +40,10 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
     bool around = is_condition_of_all(l, store, &all);
     if (around)
         guard = open_guard(l, linear_made(l, store->src[3]));
-    bool over = uop_buffer_of(store->src[0])->is_over;
+    bool over = uop_buffer_of(store->src[0])->is_over || uop_buffer_of(store->src[0])->leaves;
     for (int k = nvalue + nshared; k < store->nsrc; k++) {
         if (over && range_is_lane(store->src[k])) {
-            linear_barrier(l);         /* all threads have read the copies whose memory it is */
+            linear_barrier(l);         /* all threads have read the copies whose memory it is; boxes have left it */
             over = false;
         }
         linear_open(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);

@@ -123,6 +123,7 @@ bool apply_keep(struct work *w, const struct opt *opt);
 /* opts_through.c */
 bool apply_through(struct work *w, const struct opt *opt);
 bool apply_over(struct work *w, const struct opt *opt);
+bool apply_leave(struct work *w, const struct opt *opt);
 /* fragment.c */
 bool apply_fragment(struct work *w, const struct opt *opt);
 

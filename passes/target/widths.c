@@ -152,7 +152,7 @@ static struct uop *other(struct widths *w, struct uop *u)
 {
     bool at_place = u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_PREFETCH ||
                     u->op == OP_GATHER || u->op == OP_COPY || u->op == OP_PUT,
-         places = u->op == OP_MBAR_ARRIVE || u->op == OP_MBAR_RELEASE || u->op == OP_MBAR_WAIT || u->op == OP_BULK;
+         places = u->op == OP_MBAR_ARRIVE || u->op == OP_MBAR_RELEASE || u->op == OP_MBAR_WAIT || u->op == OP_BULK || u->op == OP_BULK_STORE;
     struct uop **src = scratch_array(w->t, (size_t)u->nsrc + 1, sizeof *src);
     if (u->op == OP_RANGE)
         return retyped_range(w, u);

@@ -46,7 +46,7 @@ static bool is_product(const struct uop *u)
 
 static bool stores_panels(const struct uop *u)
 {
-    return (u->op == OP_STORE || u->op == OP_COPY) && uop_buffer_of(u->src[0])->panel;
+    return (u->op == OP_STORE || u->op == OP_COPY) && uop_buffer_of(u->src[0])->panel && !uop_buffer_of(u->src[0])->leaves;   /* leave.c publishes those */
 }
 
 static bool opens(const struct uop *u) { return u->op == OP_RANGE || u->op == OP_GUARD; }

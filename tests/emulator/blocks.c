@@ -373,6 +373,7 @@ static void begin_block(struct launch *l, struct block *b, const size_t first[3]
     enter_block(l, b);
     products_reset(l);
     bulk_begin_block(l, b);
+    leaving_begin_block(b);
     for (int k = 0; k < l->nwindow; k++)
         if (l->window[k].is_local) {
             struct memory *m = l->window[k].memory;
@@ -416,7 +417,7 @@ static bool run_block(struct launch *l, struct block *b, bool *moved)
         }
         if (done == l->nitem) {
             b->has_ended = true;
-            l->has_failed |= !bulk_end_block(l, b);
+            l->has_failed |= !bulk_end_block(l, b) | !leaving_end_block(l, b);
             goes_on = false;
             *moved = true;
         } else {
@@ -466,6 +467,7 @@ static void end_blocks(struct launch *l)
         free(b->item);
         free(b->products);
         bulk_free(b);
+        leaving_free(b);
         free_own(l, b);
     }
 }

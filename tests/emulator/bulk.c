@@ -389,7 +389,9 @@ static void copy(struct block *of, void *to, const struct tensor_map *m, uint64_
     if (b->nsent == MOST_COPIES)
         fail("more copies are on their way than the emulator knows");
     products_replaced(l, of, to, nbytes);
+    l->by_engine = true;
     block_access(l, of, to, nbytes, ACCESS_WRITE);
+    l->by_engine = false;
     struct memory *memory = shadow_memory(to);
     if (!memory)
         fail("a box that is not copied to shared memory");

@@ -310,6 +310,10 @@ struct item;
 void bulk_begin_block(const struct launch *l, struct block *b);
 bool bulk_end_block(const struct launch *l, struct block *b);
 void bulk_free(struct block *b);
+/* leaving.c: the same. */
+void leaving_begin_block(struct block *b);
+bool leaving_end_block(const struct launch *l, const struct block *b);
+void leaving_free(struct block *b);
 /* All work-items of a cluster have met: each knows what all waves have done. */
 void bulk_met(struct launch *l);
 /* The same of the block's first n work-items. */
@@ -352,12 +356,14 @@ struct item {
 enum { CLUSTER_MOST = 8 };
 struct products;
 struct barriers;
+struct leaving;
 struct block {
     uint32_t number;             /* among all of the launch's, in the order in which they run */
     size_t group[3];
     struct item *item;
     struct products *products;   /* products.c: of each item; NULL: there are none yet */
     struct barriers *barriers;   /* bulk.c; NULL: there are none yet */
+    struct leaving *leaving;     /* leaving.c: boxes on their way; NULL: there are none yet */
     uint32_t phase[2];           /* barriers passed, for local and for global memory */
     struct memory *own;
     bool has_ended;
@@ -380,6 +386,7 @@ struct launch {
     uint32_t ncluster, nblock; /* blocks that run at once; those that have run, or do */
     uint32_t nitem, nsubgroup;
     struct item *now;
+    bool by_engine;           /* an engine stores to local memory, as the units that read it themselves see it */
     bool has_failed;          /* something was reported */
     const void *reported[32]; /* at which places of the code */
     int nreported;
@@ -452,6 +459,8 @@ void products_reset(struct launch *l);
 void products_stored(struct launch *l, const struct memory *m);
 void products_barrier(struct launch *l, const struct item *item);
 void products_end(struct launch *l, const struct item *item);
+/* Whether a work-item has stored to the memory, before the last barrier, what engines and units cannot see: it did not publish it. */
+bool products_unpublished(const struct launch *l, const struct memory *m);
 /* Of a block's bytes that an engine is about to replace: whether a unit still reads them, which is reported. */
 void products_replaced(struct launch *l, const struct block *of, const void *at, size_t nbytes);
 

@@ -59,9 +59,11 @@ void products_reset(struct launch *l)
 void products_stored(struct launch *l, const struct memory *m)
 {
     struct products *p = own(l);
-    for (int i = 0; i < MEMORIES && p->stored[i] != m; i++)
-        if (!p->stored[i])
-            p->stored[i] = m;
+    int i = 0;
+    while (i < MEMORIES && p->stored[i] && p->stored[i] != m)
+        i++;
+    if (i < MEMORIES)
+        p->stored[i] = m;
 }
 
 void products_barrier(struct launch *l, const struct item *item)
@@ -110,10 +112,9 @@ static const unsigned char *element(struct launch *l, const struct factor *f, un
     return local_at(l, at ^ (at >> 7 & 7) << 4, memory);
 }
 
-/* Whether a work-item has stored to the memory what the unit cannot see: it did not publish it. */
-static bool is_unpublished(const struct launch *l, const struct memory *m)
+bool products_unpublished(const struct launch *l, const struct memory *m)
 {
-    for (uint32_t i = 0; i < l->nitem; i++)
+    for (uint32_t i = 0; l->here->products && i < l->nitem; i++)
         for (int k = 0; k < MEMORIES; k++)
             if (l->here->products[i].unpublished[k] == m)
                 return true;
@@ -131,7 +132,7 @@ static void read_factor(struct launch *l, const struct product *p, int part)
             const struct memory *m = NULL;
             const unsigned char *at = element(l, &p->factor[part], nbytes, x, k, &m);
             shadow_access(at, nbytes, ACCESS_READ);
-            if (x == from && k == 0 && is_unpublished(l, m))
+            if (x == from && k == 0 && products_unpublished(l, m))
                 wrong(l, "lets the unit read what was stored, and not published, before the barrier", "unpublished");
         }
 }

@@ -306,7 +306,7 @@ static void check_access(const void *address, size_t nbytes, size_t alignment, e
         check_known(l, w, offset, nbytes);
     if (kind != ACCESS_READ)
         memset(w->memory->known + offset, 1, nbytes);
-    if (kind != ACCESS_READ && w->is_local)
+    if (kind != ACCESS_READ && w->is_local && !l->by_engine)
         products_stored(l, w->memory);
     if (!w->is_written && !(l->order && l->order->several))
         return;

@@ -214,7 +214,8 @@ static bool is_stored(const struct kernel_text *k, const struct buffer *b)
     for (int i = 0; k->ast && i < k->ast->nsrc; i++)
         stored |= uop_buffer_of(k->ast->src[i]->src[0]) == b;
     for (int i = 0; i < k->nlinear; i++)
-        stored |= (k->linear[i]->op == OP_STORE || k->linear[i]->op == OP_PUT) && uop_buffer_of(k->linear[i]->src[0]) == b;
+        stored |= ((k->linear[i]->op == OP_STORE || k->linear[i]->op == OP_PUT) && uop_buffer_of(k->linear[i]->src[0]) == b) ||
+                  (k->linear[i]->op == OP_BULK_STORE && uop_buffer_of(k->linear[i]->src[2]) == b);
     return stored;
 }
 

@@ -121,8 +121,14 @@ persist 0 axis=1 n={blocks}
 """
 # The threads that store it: eight along a row, each a vector of 16 bytes.
 LEFT = "divide 1 axis=3 n=8\nlanes 1 axis=4 n=8 kind=lane as=column\ndivide 1 axis=2 n=16\nitem 1 axis=3\nitem 1 axis=4\n"
+# The same, as boxes that an engine stores while the block's threads go on: in panels of 64 columns.
+BOXES = LEAVING.replace("through 0 axis=1 n=8 to=3\n", "through 0 axis=1 n=0 to=3\nswizzle 0 n=64 operand=0\n")
+LEFT_BOXES = "first 1 n=128\nleave 0\n"
+# Blocks without places, whose results lie where the copies were.
+BOXES_OVER = BOXES.replace("persist 0 axis=1 n={blocks}\n", "")
 # The same of two groups of four warps.
 LEAVING_GROUPS = LEAVING.replace("cover 0 axis=0 n=64", "cover 0 axis=0 n=128").replace("matrix 0.sum0 axis=2 to=3", "divide 0 axis=2 n=64\nitem 0 axis=2\nmatrix 0.sum0 axis=3 to=4")
+BOXES_GROUPS = LEAVING_GROUPS.replace("through 0 axis=1 n=8 to=3\n", "through 0 axis=1 n=0 to=3\nswizzle 0 n=64 operand=0\n")
 # The same of clusters of two blocks of rows.
 LEAVING_PAIRS = LEAVING.replace("cover 0 axis=2 n=64\n", "divide 0 axis=0 n=2\ncover 0 axis=3 n=64\norder 0 axis=3 to=1\n").replace("through 0 axis=1 n=8 to=3", "through 0 axis=3 n=8 to=4").replace(
     "axis=2 to=3 by", "axis=3 to=4 by") + "grid 0 axis=1\ngrid 1 axis=1\n"
@@ -195,7 +201,8 @@ def through_places(device, folder, m, n, k, blocks, parts, opts, how):
 def leaving(device, folder, m, n, k, blocks, opts, left, more):
     """What a place's threads store leaves through local memory, while the next one's copies come."""
     text = emit(folder, m, n, k, 3, opts=opts.replace("{blocks}", str(blocks)), more=more + left)
-    expect(("role_barrier<" in text) == ("producer" in more) and "move16(&y" in text and "&tile[" in text, text)
+    words = ("bulk_store(&y_map, ", "bulk_wait<false>();", "publish();", "bulk_wait<true>();") if "leave" in left else ("move16(&y", "&tile[")
+    expect(("role_barrier<" in text) == ("producer" in more) and all(word in text for word in words), text)
     build(folder)
     with device.watch("arch=90"):
         run(device, folder, m, n, k)
@@ -255,6 +262,12 @@ BROKEN_ROLES = [("no wait for a full part", r" mbar_wait\([^;{]*\);(\s*matrix_be
                 ("released while products read", r" matrix_wait<1>\(acc\);", " ;", "lets memory be replaced that products read which nobody has waited for"),
                 ("a barrier of the whole block", r"(mbar_wait\([^;{]*\);\s*matrix_begin)", r"__syncthreads(); \1", "work-item 128 of block 0 waits for the end of a phase, for which 4 threads and 0 bytes are missing"),
                 ("all producers copy", r"if \(thread == 128\)", "", "the next phase of a barrier begins, and nobody has waited for the copies of this one")]
+# Of results that leave as boxes.
+BROKEN_BOXES = [("stored to too early", r" bulk_wait<false>\(\);", " ;", "memory has been stored to before a box has left it"),
+                ("nobody waits in the end", r" bulk_wait<true>\(\);", " ;", "boxes are on their way to tensors when their block ends"),
+                ("not published", r" publish\(\);", " ;", "has been stored, and not published, before the barrier"),
+                ("no barrier behind the wait", r"(bulk_wait<false>\(\);)\s*role_barrier<128>\(\);", r"\1", "race"),
+                ("all threads store", r"if \(\w+ < 1\)(\s*\{[^}]*bulk_store)", r"\1", "more boxes are on their way than the emulator knows")]
 # Of results that leave while other threads copy.
 BROKEN_LEAVING = [("nobody has stored yet", r"(put4\(&tile\[[^;]*;\n(?: +\}\n)*) +role_barrier<128>\(\);", r"\1", "race"),
                   ("producers meet, too", r"role_barrier<128>", "role_barrier<256>", "work-item 128 of block 0 waits for the end of a phase, for which 4 threads and 0 bytes are missing"),
@@ -469,6 +482,13 @@ def main():
     suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "producer 0.sum0 n=32\n", slow=True)
     for number, (name, pattern, by, words) in enumerate(BROKEN_ROLES):
         suite.add(f"broken: {name}, by roles", broken, device, scratch / f"broken-roles{number}", pattern, by, words, PANELS, PRODUCER, slow=number > 2)
+    for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER), (130, 136, 200, 3, BOXES, LEFT_BOXES, ""), (70, 72, 264, 0, BOXES_OVER, LEFT_BOXES + "over 0\n", ""),
+                                                                  (200, 200, 136, 3, BOXES_GROUPS, LEFT_BOXES.replace("128", "256"), PRODUCER))):
+        suite.add(f"results leave as boxes, {number}", leaving, device, scratch / f"boxes{number}", m, n, k, blocks, opts, left, more)
+    suite.add("ptxas: results leave as boxes", assembled, scratch / "ptx-boxes", "sm_90a", BOXES_GROUPS.replace("{blocks}", "3"), PRODUCER + LEFT_BOXES.replace("128", "256"),
+              ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group.read", "fence.proxy.async"))
+    for number, (name, pattern, by, words) in enumerate(BROKEN_BOXES):
+        suite.add(f"broken: {name}, by boxes that leave", broken, device, scratch / f"broken-boxes{number}", pattern, by, words, BOXES.replace("{blocks}", "4"), PRODUCER + LEFT_BOXES, slow=number > 2)
     for number, (name, pattern, by, words) in enumerate(BROKEN_LEAVING):
         suite.add(f"broken: {name}, place by place", broken, device, scratch / f"broken-leaving{number}", pattern, by, words, LEAVING.replace("{blocks}", "4"), PRODUCER + LEFT, slow=number > 0)
     for number, (name, pattern, by, words) in enumerate(BROKEN_REGISTERS):

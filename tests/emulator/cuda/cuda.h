@@ -28,6 +28,8 @@ __attribute__((convergent, noduplicate)) void emulator_bulk_meet(void);
 __attribute__((noduplicate)) void emulator_bulk_wait(uint64_t *at, unsigned parity);
 __attribute__((convergent, noduplicate)) void emulator_bulk_registers(int n, bool more);
 __attribute__((convergent, noduplicate)) void emulator_bulk_role(unsigned n);
+void emulator_bulk_store(const void *map, const void *from, int rank, const int *x);
+__attribute__((noduplicate)) void emulator_bulk_left(bool all);
 void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes);
 void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 }
