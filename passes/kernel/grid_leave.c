@@ -73,6 +73,14 @@ bool leaving_fits(const struct tgc *t, const struct leaving *g, int64_t rows, in
            leaving_nbytes(g, rows, columns) <= device_local_nbytes(t);
 }
 
+int64_t leaving_boxes_nbytes(const struct leaving *g, int64_t rows, int64_t columns) { return rows * columns * g->passed_nbytes; }
+
+bool leaving_is_boxes(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns, int64_t threads)
+{
+    return device_copies_boxes(t) && !g->of_sum && g->width * g->nbytes == COPY_NBYTES_MOST && rows <= BULK_EXTENT && threads <= THREADS_MOST &&
+           rows % PANEL_ROWS == 0 && columns * g->nbytes % PANEL_ROW_NBYTES == 0;
+}
+
 /* Of a wave's sums: the lines that one store of them touches, and how many neighbours are one thread's. */
 static void shape_of(const struct matrix_row *row, enum matrix_coordinate column, double *lines, double *neighbours)
 {
@@ -98,6 +106,15 @@ double leaving_direct(const struct tgc *t, const struct leaving *g, const struct
     return elements / width * access(t, words, lines) + elements * (g->loads * access(t, 1, lines) + g->row_loads * access(t, 1, 1));
 }
 
+/* What threads do for it: the engine stores beside them. */
+double leaving_as_boxes(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements)
+{
+    double lines, neighbours;
+    shape_of(row, exchanged ? MATRIX_M : MATRIX_N, &lines, &neighbours);
+    double passed = neighbours * (double)g->passed_nbytes / WORD_NBYTES;
+    return elements / neighbours * cost_grid_local(t->device) * (passed > 1 ? passed : 1) + RATIO_GRID_BARRIER;
+}
+
 double leaving_through(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements)
 {
     double lines, neighbours, width = (double)g->width, words = width * (double)g->nbytes / WORD_NBYTES, local = cost_grid_local(t->device);
@@ -110,17 +127,36 @@ double leaving_through(const struct tgc *t, const struct leaving *g, const struc
 
 /* ------------------------------------------------------------------------------------- the opts */
 
-void list_through(struct place_list *l, const struct leaving *g, int number, int row, int column)
+static void add_through(struct place_list *l, int row, int column, const struct opt *like)
 {
-    struct opt *o = list_add(l, OPT_THROUGH, row);
     int n = 0;
-    o->of = g->of_sum ? OF_SUM : OF_STORE, o->number = g->of_sum ? number : 0;
-    o->to = list_position(l, column), o->n = pad_of(g);
+    struct opt *o = list_add(l, OPT_THROUGH, row);
+    o->of = like->of, o->number = like->number, o->n = like->n;
+    o->to = list_position(l, column);
     for (int i = 0; i < l->nloop; i++)
         if (l->loop[i] != row && l->loop[i] != column)
             l->loop[n++] = l->loop[i];
     l->loop[n++] = row;
     l->loop[n++] = column;
+}
+
+void list_through(struct place_list *l, const struct leaving *g, int number, int row, int column)
+{
+    const struct opt like = {.of = g->of_sum ? OF_SUM : OF_STORE, .number = g->of_sum ? number : 0, .n = pad_of(g)};
+    add_through(l, row, column, &like);
+}
+
+void list_through_boxes(struct place_list *l, int row, int column, int64_t columns)
+{
+    add_through(l, row, column, &(struct opt){.of = OF_STORE});
+    list_add(l, OPT_SWIZZLE, -1)->n = columns;
+}
+
+void list_leaving_boxes(struct place_list *l, int64_t threads)
+{
+    list_add(l, OPT_FIRST, -1)->n = threads;
+    struct opt *o = list_add(l, OPT_LEAVE, -1);
+    o->store--;
 }
 
 void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column, int64_t columns, int64_t threads, int chunks)

@@ -179,7 +179,10 @@ static void list_second(struct place_list *l, struct place_list *s, const struct
 {
     static const int inner[2] = {LOOP_M, LOOP_N};
     int row = choice_leaving_row(c);
-    list_leaving(s, &c->leaving, inner[row], wave_side(c, w, row), inner[!row], wave_side(c, w, !row), wave_threads(c, w), LOOP_COLUMN_TILES);
+    if (w->boxes)
+        list_leaving_boxes(s, wave_threads(c, w));
+    else
+        list_leaving(s, &c->leaving, inner[row], wave_side(c, w, row), inner[!row], wave_side(c, w, !row), wave_threads(c, w), LOOP_COLUMN_TILES);
     list_append(l, s);
     if (wave_lies_over(w))
         list_add(l, OPT_OVER, -1);
@@ -206,7 +209,11 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     add_grid_loop(&grid, LOOP_ROWS, INT64_MAX);
     add_grid_loop(&grid, LOOP_COLUMNS, INT64_MAX);
     if (w->through) {
-        list_through(&l, &c->leaving, number, choice_leaving_row(c) ? LOOP_N : LOOP_M, choice_leaving_row(c) ? LOOP_M : LOOP_N);
+        int row = choice_leaving_row(c) ? LOOP_N : LOOP_M, column = choice_leaving_row(c) ? LOOP_M : LOOP_N;
+        if (w->boxes)
+            list_through_boxes(&l, row, column, wave_side(c, w, !choice_leaving_row(c)));
+        else
+            list_through(&l, &c->leaving, number, row, column);
         number = c->leaving.of_sum ? 0 : number;
     }
     behind = l;
@@ -250,18 +257,22 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     return true;
 }
 
-/* What is refused goes without its producers, blocks that go through places, results through local memory, or clusters, or some of them. */
+/* What is refused goes without its boxes that leave, producers, blocks that go through places, results through local memory, or clusters, or
+ * some of them. */
 static bool apply_less(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
+    enum { BOXES = 1, PRODUCERS = 2, BLOCKS = 4, THROUGH = 8, CLUSTER = 16, ALL = 32 };
+    const int has = (w->boxes ? BOXES : 0) | (w->producers ? PRODUCERS : 0) | (w->blocks > 0 ? BLOCKS : 0) | (w->through ? THROUGH : 0) |
+                    (wave_cluster(w) > 1 ? CLUSTER : 0);
     struct wave_tile other = *w;
-    for (int less = 0; less < 16; less++) {
-        other.producers = less & 1 ? 0 : w->producers;
-        other.blocks = less & 2 ? 0 : w->blocks;
-        other.through = !(less & 4) && w->through;
-        other.cluster[0] = less & 8 ? 1 : w->cluster[0];
-        other.cluster[1] = less & 8 ? 1 : w->cluster[1];
-        bool again = (less & 1 && !w->producers) || (less & 2 && w->blocks <= 0) || (less & 4 && !w->through) || (less & 8 && wave_cluster(w) == 1);
-        if (!again && apply_waves(t, k, store, w->of, &other))
+    for (int less = 0; less < ALL; less++) {
+        other.through = !(less & THROUGH) && w->through;
+        other.boxes = !(less & BOXES) && w->boxes && other.through;
+        other.producers = less & PRODUCERS ? 0 : w->producers;
+        other.blocks = less & BLOCKS ? 0 : w->blocks;
+        other.cluster[0] = less & CLUSTER ? 1 : w->cluster[0];
+        other.cluster[1] = less & CLUSTER ? 1 : w->cluster[1];
+        if (!(less & ~has) && apply_waves(t, k, store, w->of, &other))
             return true;
     }
     return false;

@@ -12,9 +12,10 @@ enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, BESIDE_LIMIT = 64 };
 struct stages { int parts; enum transfer how; };
 struct matrix_choice;
 /* cluster: how many blocks along rows, or along columns, copy the other factor together; blocks: that go through all places (PERSIST), 0:
- * each place has a block; producers: threads that copy for the others (PRODUCER); through: results leave through local memory. */
+ * each place has a block; producers: threads that copy for the others (PRODUCER); through: results leave through local memory;
+ * boxes: as such, by an engine (LEAVE). */
 struct wave_tile {
-    const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; int64_t cluster[2]; double blocks; int producers; bool through; double ns;
+    const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; int64_t cluster[2]; double blocks; int producers; bool through, boxes; double ns;
 };
 enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };

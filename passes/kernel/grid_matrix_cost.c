@@ -318,13 +318,20 @@ static bool may_go_through(const struct tgc *t, const struct matrix_choice *c, c
     return c->may_leave && c->s->k.ast->nsrc == 1 && leaving_fits(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row), wave_threads(c, w));
 }
 
+static bool are_boxes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    int row = choice_leaving_row(c);
+    return leaving_is_boxes(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row), wave_threads(c, w));
+}
+
 /* What a thread issues behind its last step. */
 static double stored(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)) / (double)wave_threads(c, w);
     if (!c->may_leave)
         return 0;
-    return w->through ? leaving_through(t, &c->leaving, c->row, choice_leaving_row(c), elements)
+    return w->boxes   ? leaving_as_boxes(t, &c->leaving, c->row, choice_leaving_row(c), elements)
+           : w->through ? leaving_through(t, &c->leaving, c->row, choice_leaving_row(c), elements)
                       : leaving_direct(t, &c->leaving, c->row, choice_leaving_row(c), elements);
 }
 
@@ -333,7 +340,8 @@ bool wave_lies_over(const struct wave_tile *w) { return w->through && w->blocks 
 static int64_t left_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
 {
     int row = choice_leaving_row(c);
-    return w->through ? leaving_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row)) : 0;
+    return w->boxes ? leaving_boxes_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row))
+           : w->through ? leaving_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row)) : 0;
 }
 
 static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
@@ -472,7 +480,7 @@ int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct
     for (int i = 0; i < 4 * 4 * 4 * TILES * 3 * STAGES; i++) {
         int of = i / 64 / TILES;
         struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, columns[i / 64 % TILES]},
-                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3), stages[of / 3], {1, 1}, 0, 0, false, 0};
+                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3), stages[of / 3], {1, 1}, 0, 0, false, false, 0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
@@ -480,8 +488,10 @@ int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         choose_cluster(t, c, &w);
         take_producers(t, c, &w);
         over.through = may_go_through(t, c, &over);
+        over.boxes = over.through && are_boxes(t, c, &over);
         struct wave_tile beside = w;
         beside.through = true;
+        beside.boxes = are_boxes(t, c, &beside);
         beside.through = may_leave_beside(t, c, &beside);
         w = cheaper(t, c, &w, &over);
         w = cheaper(t, c, &w, &beside);

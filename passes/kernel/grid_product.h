@@ -39,14 +39,21 @@ struct leaving { int row, column; int64_t width; bool of_sum; int64_t nbytes, pa
 bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, struct leaving *g);
 /* Bytes of local memory for a block's results; whether a block of so many threads has room, and each of them as many elements. */
 int64_t leaving_nbytes(const struct leaving *g, int64_t rows, int64_t columns);
+int64_t leaving_boxes_nbytes(const struct leaving *g, int64_t rows, int64_t columns);
+/* Whether they may leave as boxes that the device's engine stores: whole panels of what is not computed with any more. */
+bool leaving_is_boxes(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns, int64_t threads);
 bool leaving_fits(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns, int64_t threads);
 /* What a thread issues, in multiply-adds, to store so many elements as the instruction's sums are, and through local memory. exchanged: the
  * instruction's rows are neighbours in memory. */
 double leaving_direct(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements);
+double leaving_as_boxes(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements);
 double leaving_through(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements);
 /* THROUGH, of the store's loops of these tags, of its sum of this number: both move inside of all others. Then the second store's opts, the n
  * elements of each thread of which are the last loop's; chunks: a tag for what is left of the columns. */
 void list_through(struct place_list *l, const struct leaving *g, int number, int row, int column);
+/* The same as boxes, of so many columns; then the second store's opts, of a block of so many threads, whose first starts them. */
+void list_through_boxes(struct place_list *l, int row, int column, int64_t columns);
+void list_leaving_boxes(struct place_list *l, int64_t threads);
 void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column, int64_t columns, int64_t threads, int chunks);
 
 /* split_sums.c: sums of products by their sizes: rows x columns of `rest` products, of so many terms, `last_terms` of them along the

@@ -33,6 +33,7 @@ input %b : f16[{k}, {n}]
 %c = matmul(%a, %b)
 output %c as "c"
 """
+FLOATS = GEMM.replace("output %c", "%d = cast(%c) {{to=f32}}\noutput %d")
 # Blocks of 64 x 32, two waves of rows and four of columns, in steps of 64.
 TILE = """cover 0 axis=0 n=64
 divide 0 axis=1 n=32
@@ -132,6 +133,7 @@ BOXES_GROUPS = LEAVING_GROUPS.replace("through 0 axis=1 n=8 to=3\n", "through 0 
 # The same of clusters of two blocks of rows.
 LEAVING_PAIRS = LEAVING.replace("cover 0 axis=2 n=64\n", "divide 0 axis=0 n=2\ncover 0 axis=3 n=64\norder 0 axis=3 to=1\n").replace("through 0 axis=1 n=8 to=3", "through 0 axis=3 n=8 to=4").replace(
     "axis=2 to=3 by", "axis=3 to=4 by") + "grid 0 axis=1\ngrid 1 axis=1\n"
+BOXES_PAIRS = LEAVING_PAIRS.replace("through 0 axis=3 n=8 to=4\n", "through 0 axis=3 n=0 to=4\nswizzle 0 n=64 operand=0\n")
 LEFT_PAIRS = "divide 1 axis=4 n=8\nlanes 1 axis=5 n=8 kind=lane as=column\ndivide 1 axis=3 n=16\nitem 1 axis=4\nitem 1 axis=5\n"
 # Clusters of two blocks of rows go through places together.
 PAIRS = PANELS.replace("cover 0 axis=2 n=64\ngrid 0 axis=0\ngrid 0 axis=2\n",
@@ -198,9 +200,9 @@ def through_places(device, folder, m, n, k, blocks, parts, opts, how):
         gc.collect()
 
 
-def leaving(device, folder, m, n, k, blocks, opts, left, more):
+def leaving(device, folder, m, n, k, blocks, opts, left, more, model=GEMM):
     """What a place's threads store leaves through local memory, while the next one's copies come."""
-    text = emit(folder, m, n, k, 3, opts=opts.replace("{blocks}", str(blocks)), more=more + left)
+    text = emit(folder, m, n, k, 3, opts=opts.replace("{blocks}", str(blocks)), more=more + left, model=model)
     words = ("bulk_store(&y_map, ", "bulk_wait<false>();", "publish();", "bulk_wait<true>();") if "leave" in left else ("move16(&y", "&tile[")
     expect(("role_barrier<" in text) == ("producer" in more) and all(word in text for word in words), text)
     build(folder)
@@ -429,9 +431,9 @@ def producer_chosen(folder):
 
 
 def leaving_chosen(folder):
-    """Halves leave through memory of their own where three parts of copies have room beside it; floats, beside which two have, do not."""
+    """Halves leave as boxes, through memory of their own, where three parts of copies have room beside it; floats, beside which two have, do not."""
     T.scratch(folder)
-    for end, words in (("", ("through 0 axis=", "grid 1 axis=1; pipeline 0.sum0 n=3 how=bulk; cluster 0.sum0 axis=1 n=2; producer 0.sum0 n=128")), ("f32", ("pipeline 0.sum0 n=4 how=bulk",))):
+    for end, words in (("", ("through 0 axis=", "grid 1 axis=1; pipeline 0.sum0 n=3 how=bulk; cluster 0.sum0 axis=1 n=2; producer 0.sum0 n=128; first 1 n=256; leave 0")), ("f32", ("pipeline 0.sum0 n=4 how=bulk",))):
         model = GEMM.format(m=4096, n=4096, k=4096)
         (folder / "net.tg").write_text(model.replace("output %c", "%d = cast(%c) {to=f32}\noutput %d") if end else model)
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
@@ -483,8 +485,10 @@ def main():
     for number, (name, pattern, by, words) in enumerate(BROKEN_ROLES):
         suite.add(f"broken: {name}, by roles", broken, device, scratch / f"broken-roles{number}", pattern, by, words, PANELS, PRODUCER, slow=number > 2)
     for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER), (130, 136, 200, 3, BOXES, LEFT_BOXES, ""), (70, 72, 264, 0, BOXES_OVER, LEFT_BOXES + "over 0\n", ""),
-                                                                  (200, 200, 136, 3, BOXES_GROUPS, LEFT_BOXES.replace("128", "256"), PRODUCER))):
+                                                                  (200, 200, 136, 3, BOXES_GROUPS, LEFT_BOXES.replace("128", "256"), PRODUCER),
+                                                                  (256, 136, 264, 4, BOXES_PAIRS, LEFT_BOXES, "cluster 0.sum0 axis=1 n=2\n" + PRODUCER))):
         suite.add(f"results leave as boxes, {number}", leaving, device, scratch / f"boxes{number}", m, n, k, blocks, opts, left, more)
+    suite.add("results of floats leave as boxes", leaving, device, scratch / "boxes-f32", 70, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER, FLOATS)
     suite.add("ptxas: results leave as boxes", assembled, scratch / "ptx-boxes", "sm_90a", BOXES_GROUPS.replace("{blocks}", "3"), PRODUCER + LEFT_BOXES.replace("128", "256"),
               ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group.read", "fence.proxy.async"))
     for number, (name, pattern, by, words) in enumerate(BROKEN_BOXES):
