@@ -368,9 +368,9 @@ def each_call_fails(device, folder):
         expect(not opened and not device.found() and device.library.emulator_live() == 0, f"call {number}: {device.found()}")
 
 
-def bound(folder):
+def bound(folder, opts, more):
     """Tensors in memory of the caller's have maps of their own, and the model's again behind that."""
-    emit(folder, 96, 40, 264, 2)
+    emit(folder, 96, 136, 264, 2, opts=opts, more=more)
     T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "net.c", PROGRAMS / "bulk.c", "-I.", "-o", "bound", "-lm", "-ldl"], cwd=folder))
     done = T.must(T.run([folder / "bound"], env=emulator.cuda_environment(suite.options.build, folder / "net.cu", cache=folder / "kernels", device="arch=90")))
     expect(done.out.decode() == "right\n" and not done.err, done.describe())
@@ -507,7 +507,8 @@ def main():
     suite.add("clusters of too many blocks", no_clusters, device, scratch / "large-clusters", "3, 4, 1", "clusters of 12 blocks, the device has up to 8")
     suite.add("devices that lack something", other_devices, device, scratch / "lacks")
     suite.add("each call of init fails", each_call_fails, device, scratch / "fails")
-    suite.add("memory of the caller's", bound, scratch / "bound")
+    for name, opts, more in (("", TILE, ""), (", boxes that leave", BOXES.replace("{blocks}", "4"), PRODUCER + LEFT_BOXES)):
+        suite.add(f"memory of the caller's{name}", bound, scratch / f"bound{len(more)}", opts, more)
     suite.add("a producer, chosen", producer_chosen, scratch / "producer-chosen")
     suite.add("results that leave beside copies, chosen", leaving_chosen, scratch / "leaving-chosen")
     suite.add("what the model chooses", chosen, scratch / "chosen")
