@@ -207,7 +207,7 @@ static void write_array(const struct signature *s, const struct buffer *b, const
                     b->nbytes / dtype_nbytes(b->dtype), (long long)device_local_at(s->f.k, b));
         return;
     }
-    bool has_boxes = b->ring && b->transfer == TRANSFER_BULK;
+    bool has_boxes = (b->ring && b->transfer == TRANSFER_BULK) || b->leaves;
     int n = b->panel ? PANEL_ALIGN : has_boxes ? BULK_MEMORY_ALIGNED : 16;
     bool needs_none = !b->is_local || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32);
     write_aligned(s, needs_none ? 0 : n, buffer_space(b) == SPACE_LOCAL ? s->d->local : "",

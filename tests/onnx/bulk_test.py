@@ -486,6 +486,7 @@ def main():
         suite.add(f"broken: {name}, by roles", broken, device, scratch / f"broken-roles{number}", pattern, by, words, PANELS, PRODUCER, slow=number > 2)
     for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER), (130, 136, 200, 3, BOXES, LEFT_BOXES, ""), (70, 72, 264, 0, BOXES_OVER, LEFT_BOXES + "over 0\n", ""),
                                                                   (200, 200, 136, 3, BOXES_GROUPS, LEFT_BOXES.replace("128", "256"), PRODUCER),
+                                                                  (70, 136, 200, 4, BOXES.replace("swizzle 0 n=64 operand=0\n", ""), LEFT_BOXES, PRODUCER),
                                                                   (256, 136, 264, 4, BOXES_PAIRS, LEFT_BOXES, "cluster 0.sum0 axis=1 n=2\n" + PRODUCER))):
         suite.add(f"results leave as boxes, {number}", leaving, device, scratch / f"boxes{number}", m, n, k, blocks, opts, left, more)
     suite.add("results of floats leave as boxes", leaving, device, scratch / "boxes-f32", 70, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER, FLOATS)
