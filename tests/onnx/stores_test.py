@@ -130,9 +130,11 @@ def product(device, folder, m, n, k, arch, end, words, parts=2):
         gc.collect()
 
 
-def chosen(device, folder, arch, m, n, k, end, batch):
-    """Whatever the model takes, of batches."""
-    emit(folder, m, n, k, arch, end=end, batch=batch)
+def chosen(device, folder, arch, m, n, k, end, batch, words=()):
+    """Whatever the model takes, of batches, and where an engine stores boxes."""
+    text = emit(folder, m, n, k, arch, end=end, batch=batch)
+    for word in words:
+        expect(word in text, f"no {word}")
     build(folder)
     with device.watch(f"arch={arch.strip('sm_a')}"):
         run(folder, m, n, k, end, batch)
@@ -194,6 +196,8 @@ def main():
         for dtype in ("f16", "bf16"):
             for end in ends if dtype == "f16" else ("bias",):
                 suite.add(f"ptxas: {arch}, {dtype}, {end}", assembled, scratch / f"ptx-{arch}-{dtype}-{end}", arch, dtype, ends[end])
+    for arch in ("sm_90a", "sm_120"):
+        suite.add(f"boxes, chosen: {arch}", chosen, device, scratch / f"boxes-{arch}", arch, 500, 520, 72, PLAIN, 0, ["bulk_store(&"])
     suite.add("what the model takes", by_model, scratch / "model")
     for number, (name, pattern, by, words) in enumerate(BROKEN):
         suite.add(f"broken: {name}", broken, device, scratch / f"broken{number}", pattern, by, words)
