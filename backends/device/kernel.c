@@ -142,8 +142,22 @@ bool device_has_over(const struct kernel *k)
     return any;
 }
 
-/* Barriers in memory are nobody's place but theirs. */
-static bool is_barriers(const struct buffer *b) { return b->is_local && b->dtype == DTYPE_U64; }
+static bool begins_barriers(struct uop *const *linear, int n, const struct buffer *b)
+{
+    for (int i = 0; i < n; i++)
+        if (linear[i]->op == OP_MBAR_INIT && uop_buffer_of(linear[i]->src[0]) == b)
+            return true;
+    return false;
+}
+
+/* Whether the kernel's program, or a variant's, has barriers there: those are nobody's place but theirs. */
+static bool is_barriers(const struct kernel *k, const struct buffer *b)
+{
+    bool any = b->is_local && begins_barriers(k->linear, k->nlinear, b);
+    for (int i = 0; i < k->nvariant && b->is_local; i++)
+        any |= begins_barriers(k->variant[i].linear, k->variant[i].nlinear, b);
+    return any;
+}
 
 /* Arrays that are parts of one begin where a copy in bulk may: copies, one of which nothing is left to read beside what lies over
  * them, then barriers. */
@@ -154,7 +168,7 @@ int64_t device_local_at(const struct kernel *k, const struct buffer *b)
     for (int barriers = 0; barriers < 2; barriers++) {
         for (int i = 0; i < k->nscratch; i++) {
             const struct buffer *x = k->scratch[i];
-            if (!x->is_local || !scratch_is_on_stack(x) || is_barriers(x) != barriers)
+            if (!x->is_local || !scratch_is_on_stack(x) || is_barriers(k, x) != barriers)
                 continue;
             int64_t align = x->panel ? PANEL_ALIGN : ALIGN, from = x->is_over ? 0 : (at + align - 1) / align * align;
             if (x == b)
@@ -172,7 +186,7 @@ static int64_t tiles_nbytes(const struct kernel *k)
     int64_t most = 0;
     for (int i = 0; i < k->nscratch; i++) {
         const struct buffer *b = k->scratch[i];
-        int64_t end = b->is_local && !is_barriers(b) && scratch_is_on_stack(b) ? device_local_at(k, b) + (int64_t)b->nbytes : 0;
+        int64_t end = b->is_local && !is_barriers(k, b) && scratch_is_on_stack(b) ? device_local_at(k, b) + (int64_t)b->nbytes : 0;
         most = end > most ? end : most;
     }
     return most;
@@ -195,7 +209,7 @@ static void write_aligned(const struct signature *s, int n, const char *space, c
 static void write_array(const struct signature *s, const struct buffer *b, const char *name, struct text *out)
 {
     const char *ctype = dtype_ctype(b->dtype);
-    if (b->is_local && s->memory && !is_barriers(b)) {
+    if (b->is_local && s->memory && !is_barriers(s->f.k, b)) {
         const char *space = *s->d->global ? s->d->local : "";
         text_printf(out, "    %s%s *const %s = (%s%s *)(%s + %lld);\n", space, ctype, name, space, ctype, s->memory,
                     (long long)device_local_at(s->f.k, b));

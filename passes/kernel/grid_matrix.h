@@ -11,11 +11,17 @@ enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, BESIDE_LIMIT = 64 };
 /* How copies come: of so many parts, which a sum's steps use in turn. */
 struct stages { int parts; enum transfer how; };
 struct matrix_choice;
-/* cluster: how many blocks along rows, or along columns, copy the other factor together; blocks: that go through all places (PERSIST), 0:
- * each place has a block; producers: threads that copy for the others (PRODUCER); through: results leave through local memory;
- * boxes: as such, by an engine (LEAVE). */
+/* A tile of a block, and how the kernel runs that has it. Pairs are of rows and columns. */
 struct wave_tile {
-    const struct matrix_choice *of; int64_t waves[2], tiles[2], step; struct stages by; int64_t cluster[2]; double blocks; int producers; bool through, boxes; double ns;
+    const struct matrix_choice *of;
+    int64_t waves[2], tiles[2];  /* waves of a block; matrices of the instruction for each wave */
+    int64_t step;                /* terms of a step of the sum */
+    struct stages by;
+    int64_t cluster[2];          /* CLUSTER: neighbouring blocks along rows share the columns' factor, and the other way round; 1: none do */
+    double blocks;               /* PERSIST: persistent blocks, which loop over all tiles; 0: one block for each tile */
+    int producers;               /* PRODUCER: threads of a block that only copy */
+    bool through, boxes;         /* THROUGH: results are staged in local memory; LEAVE: and stored from there as boxes (TMA) */
+    double ns;
 };
 enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };

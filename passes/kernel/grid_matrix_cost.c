@@ -13,7 +13,7 @@
 #include "passes/kernel/grid_matrix.h"
 #include "passes/target/target.h"
 
-enum { REGISTERS_MOST = 255, REGISTERS_BESIDE = 40, CLUSTER_CHOSEN = 4 };
+enum { REGISTERS_BESIDE = 40, CLUSTER_CHOSEN = 4 };
 
 /* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are what limits, many cost the same: the
  * first of equals is taken, so these are in the order in which least is issued, and least waits; longest steps are first, too. */
@@ -281,9 +281,7 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
     const struct device_row *d = t->device;
     int64_t threads = wave_threads(c, w), most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     /* a small block's threads have more, if what they hold are sums alone */
-    int64_t own = c->reads_copies ? d->registers * d->group / threads : d->registers;
-    own = own > REGISTERS_MOST ? REGISTERS_MOST : own;
-    int64_t registers = registers_of(c, w);
+    int64_t own = c->reads_copies ? device_registers(d, threads) : d->registers, registers = registers_of(c, w);
     return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && copies_have_room(t, c, w) &&
            (outer_steps(c) > 1 || w->step < c->nk) && w->step * wave_side(c, w, 0) % threads == 0 && w->step * wave_side(c, w, 1) % threads == 0 &&
            steps_of(c, w) >= (double)w->by.parts && wave_comes(t, c, w);
@@ -426,9 +424,9 @@ static void take_producers(const struct tgc *t, const struct matrix_choice *c, s
 {
     const struct device_row *d = t->device;
     const int64_t threads = wave_threads(c, w), together = (int64_t)d->wave * (d->role_waves > 0 ? d->role_waves : 1), all = threads + together;
-    int64_t own = device_role_registers(t, threads, together, ROLE_CONSUMERS), begin = d->registers * d->group / all;
+    int64_t own = device_role_registers(t, threads, together, ROLE_CONSUMERS);
     struct wave_tile other = *w;
-    own = own ? own : begin < REGISTERS_MOST ? begin : REGISTERS_MOST;
+    own = own ? own : device_registers(d, all);
     if (w->by.how != TRANSFER_BULK || threads % together || all > d->group || 4 * registers_of(c, w) > 3 * own)
         return;
     other.producers = (int)together;

@@ -30,7 +30,7 @@ struct tiles {
     struct online *x;
     struct uop *column;          /* of the result; NULL: it has none */
     int64_t columns, features;   /* in whole tiles, in whole steps */
-    double factor;               /* of the scores, which is left out of them */
+    double factor;               /* a positive scale of all scores: applied in the exponent, not to each score */
     struct buffer *query, *scores, *weights, *less, *now, *top, *parts, *product;
 };
 

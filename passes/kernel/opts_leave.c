@@ -67,7 +67,6 @@ bool apply_leave(struct work *w, const struct opt *opt)
     if (!is_box(w, reader))
         return false;
     struct buffer *b = work_copy_memory(w, was);
-    b->is_over = was->is_over;
     b->leaves = true;
     map_set(&by, memory, uop_buffer(t, b));
     w->ast = uop_substitute_all(t, w->ast, &by);

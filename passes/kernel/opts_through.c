@@ -187,7 +187,6 @@ bool apply_over(struct work *w, const struct opt *opt)
     if (!copies)
         return work_refuse(w, "the store has no copies in local memory");
     struct buffer *b = work_copy_memory(w, was);
-    b->leaves = was->leaves;
     b->is_over = true;
     map_set(&by, memory, uop_buffer(t, b));
     w->ast = uop_substitute_all(t, w->ast, &by);

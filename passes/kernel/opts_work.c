@@ -179,6 +179,8 @@ struct buffer *work_copy_memory(struct work *w, const struct buffer *was)
     b->cluster = was->cluster;
     b->cluster_of = was->cluster_of;
     b->producers = was->producers;
+    b->is_over = was->is_over;
+    b->leaves = was->leaves;
     return b;
 }
 

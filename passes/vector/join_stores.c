@@ -87,7 +87,7 @@ static void find_loads(const struct expander *e, struct row *r)
     }
 }
 
-/* Whether the loop moves neighbours of local memory, and computes nothing of them. */
+/* Whether the loop only copies: consecutive elements of local memory are stored as they were loaded. */
 static bool is_move(const struct row *r)
 {
     return r->nload == 1 && r->store->src[2] == r->load[0].load && uop_buffer_of(r->load[0].load->src[0])->is_local &&

@@ -24,7 +24,7 @@ struct steps {
     struct of_step { struct uop *store, *acc, *at, *turn[STEP_LOOPS], *own[STEP_LOOPS], *thread; int nturn; } copy[STEP_LOOPS];
     int ncopy;
     struct kernel *kernel;
-    struct uop *full, *empty;    /* in bulk: barriers of each part: its bytes are there; all waves have read it */
+    struct uop *full, *empty;    /* in bulk: an mbarrier for each part of the ring: its bytes have arrived; all waves have read it */
     struct box box[STEP_LOOPS];       /* by copy */
 };
 
