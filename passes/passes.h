@@ -227,6 +227,8 @@ bool pass_strassen(struct tgc *t, struct graph *g);
  * sum */
 /* split_sums.c: on a device with a grid, long sums of products with few results are computed in parts */
 bool pass_split_sums(struct tgc *t, struct graph *g);
+/* split_reductions.c: the same for long reductions of other values, and of one product */
+bool pass_split_reductions(struct tgc *t, struct graph *g);
 bool pass_factor(struct tgc *t, struct graph *g);
 /* transpose_keys.c: stores keys that are a part of a tensor and exceed a kernel's scratch */
 bool pass_across(struct tgc *t, struct graph *g);

@@ -83,4 +83,7 @@ bool shape_join_terms(struct tgc *t, const struct shape *from, int store, struct
 bool shape_pack(struct tgc *t, const struct shape *from, int store, bool by_terms,
                 bool (*gains)(const struct product *x, const struct uop *load, int side), struct shape *to);
 
+/* split_sums.c: v with the axis, which so many parts divide, in two, of which the first one, of the parts, is outermost. */
+struct uop *tensor_in_parts(struct tgc *t, struct uop *v, int axis, int64_t parts);
+
 #endif

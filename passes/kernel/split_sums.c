@@ -151,8 +151,7 @@ static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
     return parts;
 }
 
-/* The factor with the axis in two, of which the first one, of the parts, is outermost. */
-static struct uop *split_axis(struct tgc *t, struct uop *v, int axis, int64_t parts)
+struct uop *tensor_in_parts(struct tgc *t, struct uop *v, int axis, int64_t parts)
 {
     struct uop *dim[MAX_RANK];
     int perm[MAX_RANK], n = 0;
@@ -179,8 +178,8 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     if (parts < 2 || factor[0]->ndim != c.product->ndim || factor[1]->ndim != c.product->ndim ||
         softmax_is_weight(factor[0]) || softmax_is_weight(factor[1]))
         return NULL;
-    struct uop *product = tensor_binary(t, OP_MUL, split_axis(t, factor[0], axis, parts),
-                                        split_axis(t, factor[1], axis, parts));
+    struct uop *product = tensor_binary(t, OP_MUL, tensor_in_parts(t, factor[0], axis, parts),
+                                        tensor_in_parts(t, factor[1], axis, parts));
     struct uop *part = uop_reduce(t, OP_ADD, product, c.reduced << 1);
     part = uop_new(t, OP_CONTIGUOUS, part->dtype, &part, 1, (union arg){0});
     return uop_reshape(t, uop_reduce(t, OP_ADD, part, 1), u->dim, u->ndim);

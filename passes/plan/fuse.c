@@ -275,6 +275,50 @@ static bool is_widened_factor(const struct plan *p, const struct uop *v)
     return d == p->t->math || (!p->noopt && dtype_bits(d) <= 16 && dtype_is_float(d) && device_multiplies(p->t, d));
 }
 
+/* Whether v, of few elements, is computed from x by reductions and elementwise ops. */
+static bool is_stat_of(struct uop *v, const struct uop *x)
+{
+    enum { STEPS = 48 };
+    struct uop *open[STEPS] = {v};
+    int nopen = 1;
+    for (int step = 0; step < STEPS && nopen > 0; step++) {
+        struct uop *u = open[--nopen];
+        if (u == x)
+            return true;
+        bool passes = op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE || u->op == OP_REDUCE || u->op == OP_CONTIGUOUS;
+        for (int i = 0; passes && i < u->nsrc && nopen < STEPS; i++)
+            if (u->src[i]->ndim > 0)
+                open[nopen++] = u->src[i];
+    }
+    return false;
+}
+
+/* A function of one element of a tensor and a statistic of the same tensor: what is centered, an exponential beside its maximum. */
+static bool is_beside_stat(struct uop *v)
+{
+    enum { FEW = 16, STEPS = 4 };
+    for (int step = 0; step < STEPS && op_is_elementwise(v->op) && v->nsrc <= 2; step++) {
+        struct uop *next = v->nsrc == 1 ? v->src[0] : NULL;
+        for (int i = 0; i < v->nsrc && v->nsrc == 2; i++) {
+            struct uop *x = v->src[i], *stat = value_behind(v->src[1 - i], MOVES_SPREAD);
+            next = stat->op == OP_CONST ? x : next;
+            if (value_nelem(x) <= value_nelem(v) && FEW * value_nelem(stat) <= value_nelem(v) && is_stat_of(stat, x))
+                return true;
+        }
+        if (!next)
+            return false;
+        v = next;
+    }
+    return false;
+}
+
+/* On a device, such a value that several kernels need, or one for rows that are too long for a stage: the tensor is in memory, for its statistic is computed before, and each kernel reads
+ * it. To store and read this value, too, would take longer than to compute it. */
+static bool is_computed_anew(struct plan *p, const struct node *n)
+{
+    return !p->noopt && device_has_grid(p->t) && !is_too_large(n, 1) && is_beside_stat(n->u);
+}
+
 static void decide_computed(struct plan *p, struct node *n)
 {
     if (n->must || n->kept || is_byte_to_keep(p, n)) {
@@ -285,6 +329,8 @@ static void decide_computed(struct plan *p, struct node *n)
     bool reduce = n->u->op == OP_REDUCE;
     if (value_is_index_like(n->u) || is_widened_factor(p, n->u) ||
         (!p->noopt && (value_is_widened_weight(n->u) || value_is_mask_of_places(n->u))))
+        inline_uses(p, n);
+    else if (!node_has_one_segment(n) && is_computed_anew(p, n))
         inline_uses(p, n);
     else if (!node_has_one_segment(n) || s->block != n->block || is_too_large(n, 1))
         keep(p, n);
@@ -297,7 +343,7 @@ static void decide_computed(struct plan *p, struct node *n)
     else if (reduce ? inline_reduce(p, n) : inline_elementwise(p, n))
         inline_uses(p, n);
     else if (!(wants_stage(p, n) && plan_stage(p, n)))
-        keep(p, n);
+        is_computed_anew(p, n) ? inline_uses(p, n) : keep(p, n);
 }
 
 struct node *plan_contiguous_base(struct plan *p, struct uop *u)

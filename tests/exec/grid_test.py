@@ -65,6 +65,15 @@ NETS = {
         "input %x : f32[1, 8, 9, 9]\nweight %u : f32[8, 8, 3, 3] = normal(seed=3)\nweight %w : f32[8, 16, 3, 3] = normal(seed=1)\nweight %v : f32[8, 24, 3, 3] = normal(seed=2)\n"
         "%p = relu(%x)\n%a = conv2d(%p, %u) {padding=1}\n%c = concat(%p, %a) {axis=1}\n%r = relu(%c)\n%b = conv2d(%r, %w) {padding=1}\n"
         "%d = concat(%p, %a, %b) {axis=1}\n%s = tanh(%d)\n%e = conv2d(%s, %v) {padding=1}\n%f = concat(%p, %a, %b, %e) {axis=1}\n%y = sigmoid(%f)\n", {}, None),
+    "a long sum, as two kernels": ("input %x : f32[1, 40000]\n%s = reduce_sum(%x) {axes=[1]}\n%y = relu(%s)\n", {}, True),
+    "a maximum that no number of parts divides, as two kernels": ("input %x : f32[2, 30011]\n%y = reduce_max(%x) {axes=[1]}\n", {}, True),
+    "a mean along columns, as two kernels": ("input %x : f32[9000, 3]\n%y = reduce_mean(%x) {axes=[0]}\n", {}, None),
+    "a sum that is short enough for a block, as one kernel": ("input %x : f32[3, 2000]\n%y = reduce_sum(%x) {axes=[1]}\n", {}, True),
+    "a sum of as many results as there are units, as one kernel": ("input %x : f32[300, 2048]\n%y = reduce_sum(%x) {axes=[1]}\n", {}, True),
+    "a norm of a long row, each statistic apart": ("input %x : f32[1, 120000]\nweight %s : f32[120000] = normal(seed=1)\n%y = layer_norm(%x, %s)\n", {}, None),
+    "a norm of short rows, as one kernel": ("input %x : f32[2, 3000]\n%y = softmax(%x) {axis=1}\n", {}, True),
+    "a norm of groups of channels": ("input %x : f32[2, 12, 9, 9]\nweight %s : f32[12] = normal(seed=1)\nweight %b : f32[12] = normal(seed=2)\n"
+                                     "%y = group_norm(%x, %s, %b) {groups=3}\n", {}, None),
     "softmax": ("input %x : f32[7, 300]\n%y = softmax(%x) {axis=-1}\n", {}, True),
     "softmax of a run's columns": ("input %x : f32[5, N<=200]\n%y = softmax(%x) {axis=-1}\n", {"N": 131}, True),
     "layer norm": ("input %x : f32[9, 150]\nweight %s : f32[150] = normal(seed=1)\nweight %b : f32[150] = normal(seed=2)\n%y = layer_norm(%x, %s, %b) {axis=-1, eps=1e-5}\n",
@@ -96,7 +105,7 @@ NETS = {
 
 BLOCKS = ("attention of more keys than rows fit", "attention in a window", "attention with a mask that hides by numbers")     # of keys
 # launches: nothing is copied to get a border
-LAUNCHES = {"layers that join all that came before": 8, "one row of a long sum, by groups of threads": 1, "a norm and its product, for each block's columns": 1, "a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
+LAUNCHES = {"a norm of a long row, each statistic apart": 5, "a norm of groups of channels": 4, "layers that join all that came before": 8, "one row of a long sum, by groups of threads": 1, "a norm and its product, for each block's columns": 1, "a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
 
 # what a kernel has of vectors: columns that a thread reads of the copy, elements but for the last ones
 VECTORS = {"a product of rows that end anywhere, in steps that its sum does not": r"load_aligned_f32x4\(local(.|\n)*fmaf\(",
@@ -144,6 +153,8 @@ def check(tgc, scratch, name, row, *flags):
     expect("in parts" not in name or flags or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
     expect(flags or re.search(VECTORS.get(name, ""), source), "no vectors")
     launches = source.count("kernel void ")
+    kernels = re.search(r", as (one|two) kernels?$", name)
+    expect(flags or not kernels or row != "generic-gpu" or launches == (1 if kernels[1] == "one" else 2), f"{launches} launches")
     expect(flags or LAUNCHES.get(name, launches) == launches, f"{launches} launches")
     expect("in parts" not in name or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
     expect(flags or "several blocks" not in name or row != "generic-gpu" or "_parts(" in source, "keys of one block")
@@ -182,6 +193,24 @@ def random_product(random, k):
                 f"%p{k} = linear(%a{k}, %w{k}, %b{k})\n{end}\n")
     right = f"weight %b{k} : f32[{terms}, {n}] = normal(seed={k + 1})" if random.random() < 0.4 else f"input %b{k} : f32[{dims}{terms}, {n}]"
     return f"input %a{k} : f32[{dims}{m}, {terms}]\n{right}\n%p{k} = matmul(%a{k}, %b{k})\n{end}\n"
+
+
+REDUCTIONS = ["reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "reduce_l2", "reduce_log_sum_exp"]
+
+
+def random_reduction(random, k):
+    """Of many elements, most of the time to few results, along any of the axes; or a normalization, whose results are as many."""
+    rank = random.randint(1, 4)
+    while True:
+        shape = [random.choice(SIZES[:20] + [300, 2048, 5003, 20000, 65536]) for _ in range(rank)]
+        if 2_000 < np.prod(shape) < 150_000:
+            break
+    x = f"input %x{k} : f32[{', '.join(map(str, shape))}]\n"
+    if rank > 1 and random.random() < 0.4:
+        kind = random.choice(["softmax(%x{k}) {{axis={a}}}", "layer_norm(%x{k}) {{axis={a}}}", "group_norm(%x{k}) {{groups=1}}", "instance_norm(%x{k})"])
+        return f"{x}%y{k} = {kind.format(k=k, a=random.randrange(rank))}\n"
+    axes = sorted(random.sample(range(rank), random.randint(1, rank)))
+    return f"{x}%r{k} = {random.choice(REDUCTIONS)}(%x{k}) {{axes={axes}, keep={random.choice(['true', 'false'])}}}\n%y{k} = {random.choice(['tanh', 'relu'])}(%r{k})\n"
 
 
 ODD = [*range(1, 18), 4095, 4097]
@@ -309,6 +338,9 @@ def main():
     for seed in range(40):
         row = ("generic-gpu", "adreno630")[seed % 2]
         suite.add(f"three of bytes at random, {seed}", at_random, device, tgc, scratch, seed, row, (random_bytes,), 3, slow=seed >= 4)
+    for seed in range(60):
+        suite.add(f"eight reductions at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], (random_reduction,), 8,
+                  slow=seed >= 4)
     for name in ("attention", "causal attention of a run's length", "softmax"):
         suite.add(f"{name}, without local memory", emulated, device, tgc, scratch, name, "adreno630", "--no-locals")
     for subgroup in (16, 8, 0):
