@@ -592,6 +592,8 @@ bool range_is_item(const struct uop *u);                 /* WORKER_ITEM */
 int linear_inner_workers(struct uop *const *u, int n, int at, int64_t *turns);
 /* The buffer that b is a part of, or b itself. */
 const struct buffer *buffer_root(const struct buffer *b);
+/* Whether b is `whole`, or a part of it. */
+bool buffer_is_part_of(const struct buffer *b, const struct buffer *whole);
 enum space buffer_space(const struct buffer *b);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 /* Bounds of a weight's elements; whole: each is an integer. */

@@ -480,6 +480,13 @@ const struct buffer *buffer_root(const struct buffer *b)
     return b;
 }
 
+bool buffer_is_part_of(const struct buffer *b, const struct buffer *whole)
+{
+    while (b && b != whole)
+        b = b->base;
+    return b != NULL;
+}
+
 const struct buffer *uop_buffer_of(const struct uop *u)
 {
     return u->op == OP_BUFFER || u->op == OP_STAGE ? u->arg.p : NULL;

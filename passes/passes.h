@@ -248,7 +248,7 @@ bool winograd_apply(struct tgc *t, struct graph *g, int side, conv_cost *cost);
 void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 /* rebuilds k->buffer: the first noutput stay, then what any variant reads, in order of first use */
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
-/* thread.c: nests that depend on each other become kernels of their own */
+/* part.c: nests that depend on each other become kernels of their own, and on devices those of long sums of products */
 bool pass_part(struct tgc *t, struct schedule *s);
 /* split_keys.c: on a device, attention with few blocks has its keys in parts, which another kernel combines */
 bool pass_split_keys(struct tgc *t, struct schedule *s);

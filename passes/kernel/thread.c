@@ -15,11 +15,9 @@
  * are large, columns if weights are. A kernel that takes less time than waking threads is not
  * shared, nor is one whose threads could race: one that reads what it writes, or stores at
  * data-dependent offsets. In-place kernels (memory.c) read an element where they write it, so there
- * is no race. If a kernel's nests depend on each other (one reads what another one stores), each
- * becomes a kernel of its own, before it is tiled. Nests of one band (band.c) depend on each other
- * through scratch, of which each thread has its own: their common loop is shared, unless they also
- * depend on each other in other memory; they cannot be separated, since scratch belongs to one
- * kernel. (The border and the inside of a padded tensor are independent nests, and so are the
+ * is no race. Nests that depend on each other are kernels of their own (part.c). Nests of one band
+ * (band.c) depend on each other through scratch, of which each thread has its own: their common loop is
+ * shared, unless they also depend on each other in other memory. (The border and the inside of a padded tensor are independent nests, and so are the
  * remainders of tiles.)
  */
 #include "passes/kernel/tile.h"
@@ -27,18 +25,10 @@
 
 /* ------------------------------------------------------------------------------------ may it be */
 
-static bool is_part_of(const struct buffer *b, const struct buffer *whole)
-{
-    for (; b; b = b->base)
-        if (b == whole)
-            return true;
-    return false;
-}
-
 static bool is_written(const struct kernel *k, const struct buffer *b)
 {
     for (int i = 0; i < k->noutput; i++)
-        if (is_part_of(b, k->buffer[i]) || is_part_of(k->buffer[i], b))
+        if (buffer_is_part_of(b, k->buffer[i]) || buffer_is_part_of(k->buffer[i], b))
             return true;
     return false;
 }
@@ -333,101 +323,12 @@ static void share_kernel(struct tgc *t, struct kernel *k, const struct schedule 
     k->is_shared = true;
 }
 
-/* -------------------------------------------------------------------- nests that become kernels */
-
-/* Whether one nest reads or writes what another one writes. (Nests share what a band keeps.) */
-static bool nests_meet(struct tgc *t, const struct kernel *k)
-{
-    for (int i = 0; i < k->ast->nsrc; i++)
-        for (int j = 0; j < i && !k->is_disjoint; j++) {
-            const struct buffer *a = uop_buffer_of(k->ast->src[i]->src[0]),
-                                *b = uop_buffer_of(k->ast->src[j]->src[0]);
-            if (a->kind != BUFFER_SCRATCH && (is_part_of(a, b) || is_part_of(b, a)))
-                return true;
-        }
-    return k->ast->nsrc > 1 && kernel_reads_results(t, k);
-}
-
-/* Whether a nest stores to scratch for the others: a band's nests cannot be separated. */
-static bool is_band(const struct kernel *k)
-{
-    for (int i = 0; i < k->ast->nsrc; i++)
-        if (uop_buffer_of(k->ast->src[i]->src[0])->kind == BUFFER_SCRATCH)
-            return true;
-    return false;
-}
-
-/* Collects the symbols and stages that the kernel still uses. */
-static void collect_leaves(struct tgc *t, struct kernel *k)
-{
-    struct buffer **scratch = mem_array(t, (size_t)k->nscratch, sizeof(struct buffer *));
-    struct var **var = mem_array(t, (size_t)k->nvar, sizeof *var);
-    int nscratch = 0, nvar = 0, n;
-    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
-    for (int i = 0; i < n; i++) {
-        void *arg = (void *)(uintptr_t)order[i]->arg.p;
-        if (order[i]->op == OP_STAGE)
-            scratch[nscratch++] = arg;
-        else if (order[i]->op == OP_VAR)
-            var[nvar++] = arg;
-    }
-    k->scratch = scratch, k->nscratch = nscratch;
-    k->var = var, k->nvar = nvar;
-}
-
-static struct kernel *kernel_of_nest(struct tgc *t, const struct kernel *from, int nest)
-{
-    struct kernel *k = mem_copy(t, from, sizeof *k);
-    struct uop *store = from->ast->src[nest];
-    k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, &store, 1, (union arg){0});
-    k->buffer = mem_copy(t, from->buffer, (size_t)from->nbuffer * sizeof(struct buffer *));
-    k->buffer[0] = (struct buffer *)(uintptr_t)uop_buffer_of(store->src[0]);
-    k->noutput = 1;
-    kernel_collect_buffers(t, k);
-    collect_leaves(t, k);
-    if (store->src[2]->op == OP_CONST) {
-        k->name = mem_printf(t, "fill_%d", from->index);
-        k->title = mem_printf(t, "the padding for %s", from->title);
-    }
-    return k;
-}
-
-static bool is_worth_parting(struct tgc *t, const struct kernel *k, const struct schedule *s)
+bool threads_may_share(struct tgc *t, const struct kernel *k, const struct schedule *s)
 {
     struct mem_mark mark = scratch_mark(t);
     bool worth = find_sharings(t, k, s) != NULL;
     scratch_release(t, mark);
     return worth;
-}
-
-bool pass_part(struct tgc *t, struct schedule *s)
-{
-    struct kernel **kernel = NULL;
-    struct step *step = NULL;
-    int nkernel = 0, nstep = 0;
-    size_t cap_kernel = 0, cap_step = 0;
-    for (int i = 0; i < s->nstep && s->threads > 1; i++) {
-        struct step st = s->step[i];
-        struct kernel *k = st.kernel;
-        bool meet = k && nests_meet(t, k);
-        bool apart = meet && !k->is_serial && !is_band(k) && is_worth_parting(t, k, s);
-        if (!k)
-            VEC_PUSH(t, step, nstep, cap_step, st);
-        else
-            k->is_serial |= meet && !apart;
-        for (int nest = 0; k && nest < (apart ? k->ast->nsrc : 1); nest++) {
-            if (apart)
-                st.kernel = kernel_of_nest(t, k, nest);
-            st.kernel->index = nkernel;
-            VEC_PUSH(t, kernel, nkernel, cap_kernel, st.kernel);
-            VEC_PUSH(t, step, nstep, cap_step, st);
-        }
-    }
-    if (s->threads > 1) {
-        s->kernel = kernel, s->nkernel = nkernel;
-        s->step = step, s->nstep = nstep;
-    }
-    return true;
 }
 
 bool pass_thread(struct tgc *t, struct schedule *s, struct kernel *k)

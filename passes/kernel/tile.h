@@ -182,4 +182,7 @@ void opts_choice_end(struct opts_choice *c);
  * makes none. */
 struct tile opts_columns(const struct uop *store, const struct opts *list);
 
+/* thread.c: whether threads would share the kernel's loops, if its nests did not depend on each other. */
+bool threads_may_share(struct tgc *t, const struct kernel *k, const struct schedule *s);
+
 #endif

@@ -72,19 +72,12 @@ static bool buffers_agree(const struct buffer *x, const struct buffer *y)
            x->kept == y->kept && !x->state && !y->state && !x->first && !y->first;
 }
 
-static bool is_part_of(const struct buffer *b, const struct buffer *whole)
-{
-    while (b && b != whole)
-        b = b->base;
-    return b != NULL;
-}
-
 /* Whether x and other are to each other what y and another are. */
 static bool relations_agree(const struct buffer *x, const struct buffer *other,
                             const struct buffer *y, const struct buffer *another)
 {
-    return (x == other) == (y == another) && is_part_of(x, other) == is_part_of(y, another) &&
-           is_part_of(other, x) == is_part_of(another, y) &&
+    return (x == other) == (y == another) && buffer_is_part_of(x, other) == buffer_is_part_of(y, another) &&
+           buffer_is_part_of(other, x) == buffer_is_part_of(another, y) &&
            (x->data && x->data == other->data) == (y->data && y->data == another->data);
 }
 

@@ -61,6 +61,10 @@ NETS = {
         "input %x : f32[1, 8, 9, 9]\nweight %u : f32[16, 8, 1, 1] = normal(seed=3)\nweight %w : f32[64, 16, 1, 1] = normal(seed=1)\nweight %v : f32[64, 16, 3, 3] = normal(seed=2)\n"
         "%s0 = conv2d(%x, %u)\n%s = relu(%s0)\n%a0 = conv2d(%s, %w)\n%a = relu(%a0)\n%b0 = conv2d(%s, %v) {padding=1}\n%b = relu(%b0)\n%y = concat(%a, %b) {axis=1}\n",
         {}, None),
+    "branches of long sums, a kernel for each": (
+        "input %x : f32[1, 96, 12, 12]\nweight %u : f32[64, 96, 1, 1] = normal(seed=3, std=0.05)\nweight %w : f32[48, 96, 3, 3] = normal(seed=1, std=0.05)\nweight %v : f32[20, 96, 5, 5] = normal(seed=2, std=0.05)\n"
+        "%a0 = conv2d(%x, %u)\n%a = relu(%a0)\n%b0 = conv2d(%x, %w) {padding=1}\n%b = relu(%b0)\n%c = conv2d(%x, %v) {padding=2}\n%d = max_pool(%x) {kernel=3, stride=1, padding=1}\n"
+        "%y = concat(%a, %b, %c, %d) {axis=1}\n", {}, None),
     "layers that join all that came before": (
         "input %x : f32[1, 8, 9, 9]\nweight %u : f32[8, 8, 3, 3] = normal(seed=3)\nweight %w : f32[8, 16, 3, 3] = normal(seed=1)\nweight %v : f32[8, 24, 3, 3] = normal(seed=2)\n"
         "%p = relu(%x)\n%a = conv2d(%p, %u) {padding=1}\n%c = concat(%p, %a) {axis=1}\n%r = relu(%c)\n%b = conv2d(%r, %w) {padding=1}\n"
@@ -155,6 +159,7 @@ def check(tgc, scratch, name, row, *flags):
     launches = source.count("kernel void ")
     kernels = re.search(r", as (one|two) kernels?$", name)
     expect(flags or not kernels or row != "generic-gpu" or launches == (1 if kernels[1] == "one" else 2), f"{launches} launches")
+    expect(flags or "a kernel for each" not in name or len(re.findall(r"kernel void net_conv2d_\d+(_\d+)?\(", source)) >= 3, "branches share a kernel")
     expect(flags or LAUNCHES.get(name, launches) == launches, f"{launches} launches")
     expect("in parts" not in name or len(re.findall("kernel void net_(matmul|conv)", source)) == 2, "not in parts")
     expect(flags or "several blocks" not in name or row != "generic-gpu" or "_parts(" in source, "keys of one block")
