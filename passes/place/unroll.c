@@ -8,6 +8,7 @@
 #include "passes/analysis/nest.h"
 #include "passes/place/stack.h"
 #include "passes/target/target.h"
+#include "ir/device_ops.h"
 
 enum {
     SCALARS_FEW = 32, /* registers for floats of the smallest processor with an FPU, a Cortex-M4 */
@@ -16,6 +17,11 @@ enum {
     CALL_SIZE = 32,     /* operations of a function */
     UNROLLED_MAX = 1024 /* operations of a loop that compilers unroll completely */
 };
+
+/* What is loaded: by a LOAD, or by a PUT of neighbours. */
+static struct uop *memory_of(const struct uop *u) { return u->src[u->op == OP_PUT ? 2 : 0]; }
+static struct uop *place_of(const struct uop *u) { return u->src[u->op == OP_PUT ? 3 : 1]; }
+static bool is_load(const struct uop *u) { return u->op == OP_LOAD || u->op == OP_PUT; }
 
 /* How often a load runs in all iterations of `loop`, each time at another offset; 0: unknown. */
 static int64_t places_within(const struct stack *s, int load, int loop)
@@ -26,7 +32,7 @@ static int64_t places_within(const struct stack *s, int load, int loop)
             continue;                                 /* a thread has one of its turns, or few */
         if (!uop_const_int(s->u[r]->src[0], &trips))
             return 0;
-        if (uop_depends_on(s->t, s->u[load]->src[1], s->u[r]))
+        if (uop_depends_on(s->t, place_of(s->u[load]), s->u[r]))
             places = sat_mul(places, trips);
     }
     return places > 1 ? places : 0;
@@ -37,8 +43,8 @@ static int64_t places_within(const struct stack *s, int load, int loop)
 static bool is_read_again(const struct stack *s, int load, int loop, int outer)
 {
     for (int i = outer + 1; i < s->close[outer]; i++)
-        if ((i < loop || i > s->close[loop]) && s->u[i]->op == OP_LOAD &&
-            s->u[i]->src[0] == s->u[load]->src[0] && stack_around(s, i) > outer)
+        if ((i < loop || i > s->close[loop]) && is_load(s->u[i]) &&
+            memory_of(s->u[i]) == memory_of(s->u[load]) && stack_around(s, i) > outer)
             return true;
     return false;
 }
@@ -47,6 +53,8 @@ static bool is_read_again(const struct stack *s, int load, int loop, int outer)
  * vector's lanes. */
 static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
 {
+    if (load->op == OP_PUT)
+        return load->arg.i * (int64_t)dtype_nbytes(uop_buffer_of(load->src[0])->dtype);
     bool group = load->lanes == DOT_BYTES && VECTOR_IS_GROUPS(load->arg.i);
     return widest && (load->lanes == 1 || group) ? widest : stack_value_nbytes(load);
 }
@@ -54,7 +62,8 @@ static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
 /* A load whose value compilers may keep: what a block's threads share is another one's behind each barrier. */
 static bool is_lasting(const struct uop *u)
 {
-    return u->op == OP_LOAD && buffer_space(uop_buffer_of(u->src[0])) != SPACE_LOCAL;
+    const struct buffer *b = is_load(u) ? uop_buffer_of(memory_of(u)) : NULL;
+    return b && buffer_space(b) != SPACE_LOCAL && !(u->op == OP_PUT && b->is_register);
 }
 
 /* The bytes that a loop loads in all iterations and that are invariant in the loop around it, or
@@ -71,7 +80,7 @@ static int64_t invariant_nbytes(const struct stack *s, int loop, int64_t widest)
     for (int i = loop + 1; i < s->close[loop]; i++) {
         const struct uop *u = s->u[i];
         if (!is_lasting(u) ||
-            (uop_depends_on(s->t, u->src[1], s->u[outer]) &&
+            (uop_depends_on(s->t, place_of(u), s->u[outer]) &&
              !(small && is_read_again(s, i, loop, outer))))
             continue;
         total = sat_add(total, sat_mul(loaded_nbytes(u, widest), places_within(s, i, loop)));
@@ -276,19 +285,50 @@ static int64_t unrolled_nbytes(const struct stack *s, const bool *kept, int loop
         const struct uop *u = s->u[i];
         if (u->op == OP_RANGE && kept[i])
             i = s->close[i];
-        else if (u->op == OP_LOAD && is_of_memory(uop_buffer_of(u->src[0])))
-            total = sat_add(total, sat_mul(stack_value_nbytes(u), places_within(s, i, loop)));
+        else if (is_load(u) && is_of_memory(uop_buffer_of(memory_of(u))))
+            total = sat_add(total, sat_mul(loaded_nbytes(u, 0), places_within(s, i, loop)));
     }
     return total;
 }
 
+/* The bytes of fragments that a product multiplies in all iterations of the loops up to `loop`. */
+static int64_t fragments_nbytes(const struct stack *s, int product, int loop)
+{
+    const struct matrix_row *row = matrix_row(MATRIX_ROW(s->u[product]->arg.i));
+    int64_t nbytes = 0, trips;
+    for (int k = MATRIX_A; k <= MATRIX_B; k++)
+        nbytes += matrix_elements(row, (enum matrix_part)k) * (int64_t)dtype_nbytes(row->dtype[k]);
+    for (int r = stack_around(s, product); r >= loop; r = stack_around(s, r))
+        if (uop_const_int(s->u[r]->src[0], &trips))
+            nbytes = sat_mul(nbytes, trips);
+    return nbytes;
+}
+
+/* Those that a loop with a barrier multiplies, but for loops inside that are kept: a compiler that moves products behind the barriers of
+ * later iterations, to where the sums are needed, keeps them all until then. 0: it has no barrier. */
+static int64_t moved_nbytes(const struct stack *s, const bool *kept, int loop)
+{
+    int64_t total = 0;
+    bool barrier = false;
+    for (int i = loop + 1; i < s->close[loop]; i++) {
+        barrier |= s->u[i]->op == OP_BARRIER;
+        if (s->u[i]->op == OP_RANGE && kept[i])
+            i = s->close[i];
+        else if (s->u[i]->op == OP_MATRIX)
+            total = sat_add(total, fragments_nbytes(s, i, loop));
+    }
+    return barrier && RANGE_WORKER(s->u[loop]->arg.i) == WORKER_EACH ? total : 0;
+}
+
 /* Loops that a device's compiler would unroll to more loads than a thread has registers for: in one of the
- * innermost ones it may take twice as many as there are while others hide the latencies. */
+ * innermost ones it may take twice as many as there are while others hide the latencies. So of products that it moves:
+ * beside their fragments are the sums, and what is copied for the next iteration. */
 static void keep_loads(const struct stack *s, bool *kept)
 {
     const struct device_row *d = s->t->device;
     for (int i = s->n - 1; i >= 0 && d && !d->is_processor; i--)
-        kept[i] |= s->u[i]->op == OP_RANGE && unrolled_nbytes(s, kept, i) > 2 * WORD_FEW * d->registers;
+        kept[i] |= s->u[i]->op == OP_RANGE && (unrolled_nbytes(s, kept, i) > 2 * WORD_FEW * d->registers ||
+                                               (d->moves_products && moved_nbytes(s, kept, i) > WORD_FEW * d->registers));
 }
 
 bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at)

@@ -127,6 +127,7 @@ struct device_row {
     int async;                   /* bytes of memory that one instruction copies to local memory meanwhile, at most; 0: none does */
     int store;                   /* bytes that a thread stores as they are by one instruction, at most (PUT); 0: its elements one by one */
     bool by_rows;                /* an instruction loads rows of 16 bytes of tiles for a wave, see TILE_BY_ROWS */
+    bool moves_products;         /* its compilers move products of matrices behind barriers, with their factors, to where sums are needed */
     bool bulk;                   /* an engine copies boxes of tensors to local memory */
     int cluster;                 /* blocks that run at once, and to whose local memory it copies the same box, at most; 0: none */
     int role_waves;              /* waves that give some of their registers to others of their block, or take some, together; 0: none do */

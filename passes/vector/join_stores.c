@@ -6,9 +6,16 @@
  *                                                   part[e] = f(x'[e])
  *                                               y[i*n + 8*j ..8] = part[0]
  *
+ *      for e < 8                                x'[0 ..8] = 0
+ *          sum[e] := k < n ? x[8*j + e] : 0     if (k < n) x'[0] = x[8*j ..8]
+ *                                               for e < 8
+ *                                                   sum[e] := x'[e]
+ *
  * These are the innermost lanes of a tile, of a fragment's elements above all (ir/matrix.def), as far as they are 4, 8
- * or 16 bytes at a multiple of that, which the offset's form says (index_divisor()). A condition around the store has to
- * hold for all of them or for none. The last pass of a device's kernels but for widths: no other one reads PUT.
+ * or 16 bytes at a multiple of that, which the offset's form says (index_divisor()). A condition around the store, or of
+ * a load, has to hold for all of them or for none. Registers that hold what is stored later (pipeline.c) are loaded so,
+ * too: one condition, one load and as many registers as the bytes need, instead of those of each element. The last pass
+ * of a device's kernels but for widths: no other one reads PUT.
  */
 #include "passes/analysis/copied.h"
 #include "passes/kernel/tile.h"
@@ -21,30 +28,48 @@ struct joining {
     struct expander *e;
     struct kernel *k;
     struct uop *part[KINDS_MAX]; int npart;
+    int64_t next_guard;
     bool changed;
 };
 
-/* Neighbours that a turn each of a loop loads, from element `at` on, so many at once. */
-struct row_load { struct uop *load, *at; int64_t n; };
-/* A loop that does nothing but store: what goes where in its first turn, and under which condition. */
+/* Neighbours that a turn each of a loop loads, from element `at` on, so many at once; valid: where they are not zeros, NULL: always. */
+struct row_load { struct uop *load, *at, *valid; int64_t n; };
+/* A loop that does nothing but store, or keep in registers: what goes where in its first turn, and under which condition. */
 struct row { int begin, end; const struct uop *store; struct uop *at, *guard, *valid; int64_t n; struct row_load load[LOADS_MAX]; int nload; };
 
-/* The only store of the loop at `begin`, and the only condition, around it. */
+static bool keeps(const struct row *r) { return r->store->op == OP_ASSIGN; }
+
+/* What the loop at `begin` does, one store or assignment, and the only condition, around a store. */
 static bool find_store(const struct expander *e, struct row *r)
 {
     for (int i = r->begin + 1; i < r->end; i++) {
         struct uop *u = e->in[i];
-        if (u->op == OP_STORE && !r->store && u->src[2]->lanes == 1)
+        bool effect = u->op == OP_STORE || u->op == OP_ASSIGN;
+        if (effect && !r->store && u->src[u->nsrc - 1]->lanes == 1)
             r->store = u;
         else if (u->op == OP_GUARD && !r->guard)
             r->guard = u;
-        else if (u->op == OP_STORE || (!op_is_elementwise(u->op) && u->op != OP_LOAD && u->op != OP_ENDGUARD))
+        else if (effect || (!op_is_elementwise(u->op) && u->op != OP_LOAD && u->op != OP_ENDGUARD))
             return false;
         else if (r->guard && u->op == OP_ENDGUARD && !r->store)
             return false;
     }
     return r->store != NULL;
 }
+
+/* Whether it is of a sum, which goes on from what is there. */
+static bool reads_sum(struct tgc *t, struct uop *value)
+{
+    struct mem_mark mark = scratch_mark(t);
+    int n;
+    bool found = false;
+    struct uop **order = uop_toposort(t, &value, 1, &n);
+    for (int i = 0; i < n && !found; i++)
+        found = order[i]->op == OP_ACC;
+    scratch_release(t, mark);
+    return found;
+}
+
 
 static bool nbytes_fit(const struct tgc *t, const struct buffer *b, int64_t n)
 {
@@ -69,7 +94,18 @@ static int64_t at_once(struct tgc *t, const struct buffer *b, const struct uop *
     return nbytes_fit(t, b, n) ? n : 0;
 }
 
-/* The loop's loads of neighbours, which nothing but the store's own condition keeps from being loaded. */
+/* Whether the loop's elements of that load are there together, or are zeros together. */
+static bool are_valid_together(struct tgc *t, const struct row *r, struct row_load *of, const struct uop *lane)
+{
+    const struct uop *load = of->load;
+    if (load->nsrc == 2 || (r->guard && is_implied(load->src[2], r->guard->src[0])))
+        return true;
+    if (load_is_zero_elsewhere(load) && !uop_reads_memory(t, load->src[2]))
+        of->valid = condition_of_first(t, load->src[2], lane, r->n);
+    return of->valid != NULL;
+}
+
+/* The loop's loads of neighbours, which are all there or none of them. */
 static void find_loads(const struct expander *e, struct row *r)
 {
     struct tgc *t = e->t;
@@ -79,10 +115,10 @@ static void find_loads(const struct expander *e, struct row *r)
         const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
         int64_t stride;
         if (!b || b->is_register || (b->kind == BUFFER_SCRATCH && !b->is_local) || u->lanes != 1 ||
-            (u->nsrc > 2 && !(r->guard && is_implied(u->src[2], r->guard->src[0]))) || !index_stride(t, u->src[1], lane, &stride) || stride != 1)
+            !index_stride(t, u->src[1], lane, &stride) || stride != 1)
             continue;
-        struct row_load of = {u, sym_sub(t, u->src[1], lane), 0};
-        if ((of.n = at_once(t, b, of.at, r->n)))
+        struct row_load of = {u, sym_sub(t, u->src[1], lane), NULL, 0};
+        if (are_valid_together(t, r, &of, lane) && (of.n = at_once(t, b, of.at, r->n)))
             r->load[r->nload++] = of;
     }
 }
@@ -90,7 +126,7 @@ static void find_loads(const struct expander *e, struct row *r)
 /* Whether the loop only copies: consecutive elements of local memory are stored as they were loaded. */
 static bool is_move(const struct row *r)
 {
-    return r->nload == 1 && r->store->src[2] == r->load[0].load && uop_buffer_of(r->load[0].load->src[0])->is_local &&
+    return r->nload == 1 && !r->load[0].valid && r->store->src[2] == r->load[0].load && uop_buffer_of(r->load[0].load->src[0])->is_local &&
            r->load[0].load->dtype == uop_buffer_of(r->store->src[0])->dtype && r->load[0].n == r->n;
 }
 
@@ -104,6 +140,11 @@ static bool find_row(const struct expander *e, int at, struct row *r)
     *r = (struct row){.begin = at, .end = expand_find_end(e, at), .n = range_fixed_size(lane)};
     if (!find_store(e, r))
         return false;
+    if (keeps(r)) {
+        if (!r->guard && !reads_sum(t, r->store->src[1]))
+            find_loads(e, r);
+        return r->nload > 0;
+    }
     const struct buffer *b = uop_buffer_of(r->store->src[0]);
     if (b->is_register || !nbytes_fit(t, b, r->n) || !index_stride(t, r->store->src[1], lane, &stride) || stride != 1)
         return false;
@@ -134,7 +175,7 @@ static struct uop *part_of(struct joining *m, enum dtype d, int64_t n, int numbe
 /* The row's n-th part of a dtype, of those that its store and its loads before number `load` take none of. */
 static struct uop *next_part(struct joining *m, const struct row *r, enum dtype d, int load)
 {
-    int number = load >= 0 && uop_buffer_of(r->store->src[0])->dtype == d;
+    int number = load >= 0 && !keeps(r) && uop_buffer_of(r->store->src[0])->dtype == d;
     for (int i = 0; i < load; i++)
         number += r->load[i].load->dtype == d;
     return part_of(m, d, r->n, number);
@@ -148,17 +189,57 @@ static void put(struct joining *m, struct uop *to, struct uop *at, struct uop *f
     expand_copy(m->e, uop_intern(m->e->t, OP_PUT, DTYPE_VOID, src, 4, (union arg){.i = n}));
 }
 
+static struct uop *open_guard(struct joining *m, struct uop *condition, int64_t id)
+{
+    expand_need(m->e, condition);
+    struct uop *guard = uop_intern(m->e->t, OP_GUARD, DTYPE_VOID, &condition, 1, (union arg){.i = id});
+    expand_copy(m->e, guard);
+    return guard;
+}
+
+static void close_guard(struct joining *m, struct uop *guard)
+{
+    if (guard)
+        expand_copy(m->e, uop_intern(m->e->t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
+}
+
+/* Zeros in all n registers of the part. */
+static void clear(struct joining *m, struct uop *part, enum dtype d, int64_t n)
+{
+    struct tgc *t = m->e->t;
+    struct uop *lane = uop_axis(t, uop_int(t, n), AXIS_LANE, WORKER_EACH), *store[3] = {part, lane, uop_consti(t, d, 0)};
+    expand_copy(m->e, lane);
+    expand_need(m->e, store[2]);
+    expand_copy(m->e, uop_intern(t, OP_STORE, DTYPE_VOID, store, 3, (union arg){0}));
+    expand_copy(m->e, uop_intern(t, OP_END, DTYPE_VOID, &lane, 1, (union arg){0}));
+}
+
 /* What the loop loads of neighbours, to registers. */
 static void get_loads(struct joining *m, struct row *r, struct uop_map *now)
 {
     struct tgc *t = m->e->t;
     for (int i = 0; i < r->nload; i++) {
-        struct uop *load = r->load[i].load, *part = next_part(m, r, load->dtype, i), *src[2] = {part, m->e->in[r->begin]};
-        for (int64_t k = 0; k < r->n && part; k += r->load[i].n)
-            put(m, part, uop_int(t, k), load->src[0], sym_addi(t, r->load[i].at, k), r->load[i].n);
+        const struct row_load *of = &r->load[i];
+        struct uop *load = of->load, *part = next_part(m, r, load->dtype, i), *src[2] = {part, m->e->in[r->begin]}, *guard = NULL;
+        if (part && of->valid) {
+            clear(m, part, load->dtype, r->n);
+            guard = open_guard(m, of->valid, m->next_guard++);
+        }
+        for (int64_t k = 0; k < r->n && part; k += of->n)
+            put(m, part, uop_int(t, k), load->src[0], sym_addi(t, of->at, k), of->n);
+        close_guard(m, guard);
         if (part)
             map_set(now, load, uop_intern(t, OP_LOAD, load->dtype, src, 2, (union arg){0}));
     }
+}
+
+/* Appends u of the program; a condition may be known already, from a guard around what it tells of. */
+static void copy(struct joining *m, struct uop *u)
+{
+    if (u->dtype == DTYPE_BOOL && op_is_elementwise(u->op) && !uop_reads_memory(m->e->t, u))
+        expand_need(m->e, u);
+    else
+        expand_copy(m->e, u);
 }
 
 /* u with operands as they are now. */
@@ -179,7 +260,7 @@ static struct uop *with_operands(struct tgc *t, struct uop *u, struct uop_map *n
     return by ? by : u;
 }
 
-/* The loop, whose store is to registers. */
+/* The loop, whose store is to registers: to `part`, or where it was, of what is kept. */
 static void put_loop(struct joining *m, struct row *r, struct uop *part)
 {
     struct expander *e = m->e;
@@ -187,11 +268,11 @@ static void put_loop(struct joining *m, struct row *r, struct uop *part)
     get_loads(m, r, &now);
     for (int i = r->begin; i <= r->end; i++) {
         struct uop *u = e->in[i], *src[3] = {part, e->in[r->begin], NULL};
-        if (u == r->store) {
+        if (u == r->store && part) {
             src[2] = with_operands(e->t, u->src[2], &now);
             expand_copy(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3, (union arg){0}));
         } else if (u != r->guard && u->op != OP_ENDGUARD) {
-            expand_copy(e, with_operands(e->t, u, &now));
+            copy(m, with_operands(e->t, u, &now));
         }
     }
 }
@@ -200,20 +281,19 @@ static void put_row(struct joining *m, struct row *r, struct uop *part)
 {
     struct expander *e = m->e;
     struct uop *guard = NULL;
-    expand_need(e, r->at);
-    if (r->guard) {
-        expand_need(e, r->valid);
-        guard = uop_intern(e->t, OP_GUARD, r->guard->dtype, &r->valid, 1, r->guard->arg);
-        expand_copy(e, guard);
-    }
-    if (is_move(r)) {
+    if (!keeps(r))
+        expand_need(e, r->at);
+    if (r->guard)
+        guard = open_guard(m, r->valid, r->guard->arg.i);
+    if (keeps(r)) {
+        put_loop(m, r, NULL);
+    } else if (is_move(r)) {
         put(m, r->store->src[0], r->at, r->load[0].load->src[0], r->load[0].at, r->n);
     } else {
         put_loop(m, r, part);
         put(m, r->store->src[0], r->at, part, uop_int(e->t, 0), r->n);
     }
-    if (guard)
-        expand_copy(e, uop_intern(e->t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
+    close_guard(m, guard);
     m->changed = true;
 }
 
@@ -224,14 +304,18 @@ static void join_program(struct tgc *t, struct kernel *k, struct uop ***linear, 
     *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     struct joining m = {.e = e, .k = k};
+    for (int i = 0; i < e->nin; i++)
+        if (e->in[i]->op == OP_GUARD && e->in[i]->arg.i >= m.next_guard)
+            m.next_guard = e->in[i]->arg.i + 1;
     for (int i = 0; i < e->nin; i++) {
         struct row r;
-        struct uop *part = find_row(e, i, &r) ? next_part(&m, &r, uop_buffer_of(r.store->src[0])->dtype, -1) : NULL;
-        if (part) {
+        bool found = find_row(e, i, &r);
+        struct uop *part = found && !keeps(&r) ? next_part(&m, &r, uop_buffer_of(r.store->src[0])->dtype, -1) : NULL;
+        if (part || (found && keeps(&r))) {
             put_row(&m, &r, part);
             i = r.end;
         } else {
-            expand_copy(e, e->in[i]);
+            copy(&m, e->in[i]);
         }
     }
     if (m.changed) {
