@@ -168,6 +168,25 @@ def in_loops(tgc, folder):
             expect(any(inside for _, inside in loops.values()), f"{arch}, {compiler}: in no loop: {loops}")
 
 
+def copies_under_conditions(tgc, folder, arch, k, together):
+    """Steps of a sum reach beyond its terms: neighbours that are all there, or none, are loaded at once, those of a row of the left factor only if
+    its terms are whole vectors (together), else each by itself. The steps stay a loop
+    (LLVM would move the products of all of them behind the last barrier, with their factors), so neither compiler keeps anything in memory."""
+    T.scratch(folder)
+    path = folder / "net.tg"
+    path.write_text(GEMM.format(dtype="f16", m=144, n=384, k=k))
+    twin.check_model(tgc, path, folder / "run", f"--cpu={arch}", device=f"version={arch}")
+    text = (folder / "run" / "m.hip").read_text()
+    expect(re.search(r"if \([^\n]*\)[^;]*;?[^;]*get16\(", text), "nothing by 16 bytes under a condition")
+    expect(bool(re.search(r"\? \w+\[[^\n]*: 0\)?;", text)) != together, "single elements under a condition, or none")
+    expect(re.search(r"KEEP_LOOP for \([^\n]*\n\s+wait_block", text), "steps are unrolled")
+    for compiler in ("llvm", "clang"):
+        for name, kernel in compile_by(tgc, path, folder, compiler, arch).items():
+            expect(not kernel[".private_segment_fixed_size"], f"{compiler}: {name} keeps values in memory: {kernel}")
+        code = amd.disassembly(folder / f"{arch}.hsaco")
+        expect(bool(re.search(r"global_load_(?:u16|ushort|short_d16|d16)", code)) != together, f"{compiler}: halves by themselves, or not")
+
+
 def rows_of_one_intrinsic(tgc, folder):
     """Bytes with signs and without in one program: LLVM has one intrinsic for the rows of both."""
     T.scratch(folder)
@@ -414,6 +433,10 @@ def main():
             suite.add(f"attention by matrices: {name}, {arch}", matrices, tgc, scratch / f"attention{number}-{arch}", arch, text, options, dtype,
                       slow=(name, arch) not in (("many heads", "gfx90a"), ("in a window", "gfx1201")))
     suite.add("matrices: in loops", in_loops, tgc, scratch / "loops")
+    for number, arch in enumerate(ARCHITECTURES):
+        for k, together in ((288, True), (291, False)):
+            suite.add(f"matrices: {'rows' if together else 'elements'} under a condition, {arch}", copies_under_conditions, tgc, scratch / f"conditions-{arch}-{k}",
+                      arch, k, together, slow=number % 4 != 2)
     suite.add("matrices: rows of one intrinsic", rows_of_one_intrinsic, tgc, scratch / "one_intrinsic")
     suite.add("matrices: several architectures", several_architectures, tgc, scratch / "several")
     suite.add("matrices: lanes that diverge", lanes_that_diverge, tgc, scratch / "diverge")
