@@ -1,7 +1,7 @@
 /* unroll.c - which loops the compiler is asked not to unroll, at any -O: unrolled, their bodies
  * would need more registers than there are, and spill. Such loops hoist invariant loads, share loads
- * with neighbouring iterations, pass values on through memory, gather, or inline functions, whose
- * instructions would be interleaved. And in which programs gcc is not to carry loads on. stack.c
+ * with neighbouring iterations, pass values on through memory, gather, multiply matrices between barriers, or inline
+ * functions, whose instructions would be interleaved. And in which programs gcc is not to carry loads on. stack.c
  * bounds the stack of those that may be unrolled.
  */
 #include "passes/analysis/access.h"
