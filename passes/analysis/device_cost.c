@@ -10,6 +10,8 @@
 #include "passes/target/cost.h"
 #include "ir/device_ops.h"
 
+#include <math.h>
+
 enum { DEPTH_MAX = 128 };
 
 /* An open loop: its turns in all threads, those of one thread, and those that a block takes together. */
@@ -119,10 +121,16 @@ static double turns_of_thread(const struct device_walk *w)
     return n;
 }
 
+/* What one access takes of a buffer: its bytes, and those from the first to the last of them, which are more where it takes rows. */
+struct taken { double nbytes, span; };
+
+/* Neighbours. */
+static struct taken taken_together(double nbytes) { return (struct taken){nbytes, nbytes}; }
+
 /* Bytes that all threads ask for, and those that a block covers; shared: its threads ask for them together. */
-static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop *offset, double nbytes, bool shared)
+static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop *offset, struct taken of, bool shared)
 {
-    double all = nbytes, own = nbytes, span = nbytes, again = 1, places = 1, size = (double)dtype_nbytes(b->dtype);
+    double all = of.nbytes, own = of.nbytes, span = of.span, again = 1, places = 1, size = (double)dtype_nbytes(b->dtype);
     int64_t at;
     bool inside = shared;                            /* the block's threads share a loop inside */
     for (int d = 0; d < w->depth; d++)
@@ -152,6 +160,14 @@ static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop
     cover_add(&part->bytes, own, span, at * (int64_t)size);
 }
 
+/* Elements from the first to the last one of a vector or, whose rows the lanes of a wave load together, of a tile. */
+static double span_of_access(const struct uop *u, double nelem)
+{
+    if (u->op == OP_LOAD && TILE_IS(u->arg.i))
+        return (TILE_ROWS(u->arg.i) - 1) * fabs((double)TILE_STRIDE(u->arg.i)) + TILE_COLUMNS(u->arg.i);
+    return u->op == OP_GATHER ? nelem : (nelem - 1) * fabs((double)VECTOR_STRIDE(u->arg.i)) + 1;
+}
+
 static void note_access(struct device_walk *w, const struct uop *u)
 {
     const struct device_row *d = w->t->device;
@@ -166,7 +182,7 @@ static void note_access(struct device_walk *w, const struct uop *u)
         return;
     w->work.issued += turns_of_thread(w) * words * (local ? cost_grid_local(d) : cost_grid_load(d));
     w->loaded |= u->op != OP_STORE && !local;
-    note_bytes(w, b, u->src[1], nbytes, false);
+    note_bytes(w, b, u->src[1], (struct taken){nbytes, span_of_access(u, nelem) * (double)dtype_nbytes(b->dtype)}, false);
 }
 
 /* From memory to local memory: no instruction stores what comes. */
@@ -176,8 +192,8 @@ static void note_copy(struct device_walk *w, const struct uop *u)
     double nbytes = COPY_LANES(u->arg.i) * (double)dtype_nbytes(to->dtype);
     w->work.issued += turns_of_thread(w) * nbytes / 4 * cost_grid_load(w->t->device);
     w->loaded = true;
-    note_bytes(w, to, u->src[1], nbytes, false);
-    note_bytes(w, from, u->src[3], nbytes, false);
+    note_bytes(w, to, u->src[1], taken_together(nbytes), false);
+    note_bytes(w, from, u->src[3], taken_together(nbytes), false);
 }
 
 /* What threads keep, or local memory, to memory; or from there to what threads keep. */
@@ -191,7 +207,7 @@ static void note_put(struct device_walk *w, const struct uop *u)
             continue;
         w->loaded |= k && !of[k]->is_local;
         w->work.issued += turns * (of[k]->is_local ? cost_grid_local(w->t->device) : cost_grid_load(w->t->device));
-        note_bytes(w, of[k], u->src[k ? 3 : 1], nbytes, false);
+        note_bytes(w, of[k], u->src[k ? 3 : 1], taken_together(nbytes), false);
     }
 }
 
@@ -210,28 +226,37 @@ static struct uop *begin_of_box(struct tgc *t, const struct uop *u)
     return at;
 }
 
+/* A block's part of the box, in its tensor. */
+static struct taken taken_of_box(const struct uop *u, const struct buffer *local)
+{
+    double size = (double)dtype_nbytes(local->dtype), nelem = 1, last = 0;
+    for (int a = 0; a < bulk_rank(u); a++) {
+        double n = (double)(u->op == OP_BULK ? bulk_part_extent(u, a) : bulk_axis(u, a).extent);
+        nelem *= n;
+        last += (n - 1) * (double)bulk_axis(u, a).stride;
+    }
+    return (struct taken){nelem * size, (last + 1) * size};
+}
+
 /* A box, or a block's part of a cluster's: one thread has an engine copy it. */
 static void note_bulk(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[BULK_TO]), *from = uop_buffer_of(u->src[BULK_FROM]);
-    double nbytes = (double)dtype_nbytes(to->dtype), part = nbytes;
-    for (int a = 0; a < bulk_rank(u); a++) {
-        nbytes *= (double)bulk_axis(u, a).extent;
-        part *= (double)bulk_part_extent(u, a);
-    }
+    struct taken part = taken_of_box(u, to);
+    double nbytes = part.nbytes * BULK_CLUSTER(u->arg.i);
     w->filled = uop_buffer_of(u->src[BULK_BARRIERS]);
-    note_bytes(w, to, u->src[BULK_OFFSET], nbytes, true);
+    note_bytes(w, to, u->src[BULK_OFFSET], taken_together(nbytes), true);
     note_bytes(w, from, begin_of_box(w->t, u), part, true);
-    w->given += is_in_loop(w) ? turns_of_thread(w) * (nbytes - part) : 0;       /* those of the first turns are behind none of the last ones */
+    w->given += is_in_loop(w) ? turns_of_thread(w) * (nbytes - part.nbytes) : 0;       /* those of the first turns are behind none of the last ones */
 }
 
 /* A box that leaves. */
 static void note_bulk_store(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *from = uop_buffer_of(u->src[BULK_TO]), *to = uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]);
-    double nbytes = (double)bulk_nelem(u) * (double)dtype_nbytes(from->dtype);
-    note_bytes(w, from, u->src[BULK_OFFSET], nbytes, true);
-    note_bytes(w, to, begin_of_box(w->t, u), nbytes, true);
+    struct taken of = taken_of_box(u, from);
+    note_bytes(w, from, u->src[BULK_OFFSET], taken_together(of.nbytes), true);
+    note_bytes(w, to, begin_of_box(w->t, u), of, true);
 }
 
 static void note_matrix(struct device_walk *w, const struct uop *u)

@@ -151,6 +151,35 @@ def boxes():
     expect(whole / 256 < nbytes < whole / 64, f"{nbytes} bytes, of tiles of 64 to 256 {whole / 64} to {whole / 256}")
 
 
+def at_least(row, nbytes, flop, of=None):
+    """us: no kernel is faster than its device's memory, nor than the units that multiply."""
+    facts = ROWS[row][1]
+    rates = [rate for fact, rate in facts.items() if fact == "gflops" or (fact.endswith(" by matrices") and (of is None or of in fact))]
+    return max(nbytes / facts["gbytes"], flop / max(rates)) / 1e3
+
+
+BOUNDED = ("sm_80", "sm_90a", "sm_120", "generic-gpu", "gfx942", "gfx1100", "m1")
+
+
+@suite.case("products of few rows and of many take as long as their bytes from memory and their products do")
+def bounded_products():
+    for m, k, n in ((16, 4096, 14336), (16, 14336, 4096), (128, 4096, 14336), (1, 4096, 4096), (4096, 4096, 4096)):
+        text = f"input %a : f16[{m}, {k}]\ninput %b : f16[{n}, {k}]\n%y = linear(%a, %b)\n"
+        for row in BOUNDED:
+            least, expected = at_least(row, 2 * (m * k + k * n + m * n), 2 * m * k * n, "F16"), predicted(text, row)
+            expect(expected >= least, f"{m} x {k} x {n} on {row}: {expected} us expected, {least} us by its bytes and products")
+
+
+@suite.case("nothing is expected to be faster than its bytes from memory and its products")
+def bounded():
+    for name, text in NETS.items():
+        for row in BOUNDED:
+            for options in ((), ("--math=f16",)) if name.startswith("a") else ((),):
+                found = json.loads(info(text, row, "--json", *options))
+                least, expected = at_least(row, found["device"]["least_bytes"], found["flop"]), found["device"]["predicted_us"]
+                expect(expected >= least, f"{name} {options} on {row}: {expected} us expected, {least} us by its bytes and products")
+
+
 @suite.case("a program for several machines keeps to the least local memory of them")
 def several():
     """A block's scores of 4 queries by 15000 keys fit one of the two; the other would have refused it, and one thread had a row."""
