@@ -28,6 +28,11 @@ int64_t bulk_nelem(const struct uop *u)
     return n;
 }
 
+bool bulk_rounds(const struct uop *u)
+{
+    return u->op == OP_BULK && uop_buffer_of(u->src[BULK_TO])->dtype == DTYPE_TF32 && uop_buffer_of(u->src[BULK_FROM])->dtype == DTYPE_F32;
+}
+
 int bulk_part_axis(const struct uop *u)
 {
     int part = 0;
@@ -53,7 +58,7 @@ const char *bulk_check(const struct uop *u)
     const int axes = bulk_source(u, BULK_AXES);
     if (!to || !from || buffer_space(to) != SPACE_LOCAL || buffer_space(from) == SPACE_LOCAL)
         return "copies from elsewhere than a tensor, or to elsewhere than local memory";
-    if (to->dtype != from->dtype && to->dtype != dtype_as_bits(from->dtype))
+    if (to->dtype != from->dtype && to->dtype != dtype_as_bits(from->dtype) && !bulk_rounds(u))
         return "copies to another dtype";
     if ((u->nsrc - bulk_source(u, BULK_AXES)) % BULK_AXIS || bulk_rank(u) < 1 || bulk_rank(u) > BULK_RANK)
         return "a box of no axes, or of too many";
@@ -99,7 +104,7 @@ int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, 
 bool bulk_is_of_same_map(const struct uop *a, const struct uop *b)
 {
     const int axes = bulk_source(a, BULK_AXES);
-    bool same = a->op == b->op && a->nsrc == b->nsrc && a->arg.i == b->arg.i && a->src[bulk_source(a, BULK_FROM)] == b->src[bulk_source(b, BULK_FROM)];
+    bool same = a->op == b->op && a->nsrc == b->nsrc && bulk_rounds(a) == bulk_rounds(b) && a->arg.i == b->arg.i && a->src[bulk_source(a, BULK_FROM)] == b->src[bulk_source(b, BULK_FROM)];
     for (int k = bulk_source(a, BULK_FIRST); k < a->nsrc && same; k++)
         same = a->src[k] == b->src[k] || (k >= axes && (k - axes) % BULK_AXIS == 0);
     return same;

@@ -50,6 +50,8 @@ struct bulk_axis bulk_axis(const struct uop *u, int a);
 /* The axis along which each block of a cluster copies its part of the box; the extents of what one block copies. */
 int bulk_part_axis(const struct uop *u);
 int64_t bulk_part_extent(const struct uop *u, int a);
+/* Whether the engine rounds f32 to tf32: to the nearest, of two that are as near to one of them. */
+bool bulk_rounds(const struct uop *u);
 /* Elements of the box. */
 int64_t bulk_nelem(const struct uop *u);
 /* Where the byte `at` of a box lies that is swizzled by so many bytes, 0: where it is. */

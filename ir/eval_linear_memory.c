@@ -217,7 +217,9 @@ void eval_linear_bulk(struct linear_eval *e, const struct bulk *b)
             touch(e, from, element, false);
             v = eval_memory_get(from, element);
         }
-        if (to->buffer->dtype != from->buffer->dtype && element >= 0) {
+        if (bulk_rounds(b->u)) {
+            v = scalar_cast(DTYPE_TF32, DTYPE_F32, v);
+        } else if (to->buffer->dtype != from->buffer->dtype && element >= 0) {
             uint16_t bits = 0;
             scalar_store(from->buffer->dtype, &bits, v);
             v.i = bits;

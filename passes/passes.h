@@ -252,6 +252,7 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 bool pass_part(struct tgc *t, struct schedule *s);
 /* split_keys.c: on a device, attention with few blocks has its keys in parts, which another kernel combines */
 bool pass_split_keys(struct tgc *t, struct schedule *s);
+bool pass_round_boxes(struct tgc *t, struct schedule *s);
 /* half_storage.c: if it was asked for, weights and what kernels pass on are halves in memory */
 bool pass_half_storage(struct tgc *t, struct schedule *s);
 /* twins.c: finds kernels that are equal to an earlier one but for their buffers, which no other pass

@@ -60,7 +60,8 @@ struct binary { int arch; bool is_exact, is_ptx; const char *code; };
 struct map { uint64_t word[16]; };
 typedef int32_t encode_map(struct map *to, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *between_rows,
                            const uint32_t *extent, const uint32_t *step, int interleave, int swizzle, int promotion, int fill);
-/* Of each, which of argument_of[] is its tensor's address; log2 of an element's bytes; and by axis, innermost first, the
+/* Of each, which of argument_of[] is its tensor's address; log2 of an element's bytes, which is the type of integers of so many, or 11: floats
+ * that are rounded to tf32 as they are copied; and by axis, innermost first, the
  * elements of the tensor, the bytes between those of all axes but the first, and the elements of a box. */
 struct map_of { int argument, type, rank; uint64_t size[5], between_rows[4]; uint32_t extent[5]; int swizzle; };
 

@@ -5,6 +5,8 @@
 #include "backends/device/device.h"
 #include "ir/device_ops.h"
 
+enum { TYPE_TF32 = 11 };           /* CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: f32, rounded as it is copied */
+
 static int log2_of(int64_t n)
 {
     int k = 0;
@@ -13,12 +15,12 @@ static int log2_of(int64_t n)
     return k;
 }
 
-/* {argument, log2 of an element's bytes, rank, {sizes}, {bytes between rows}, {extents}, swizzle} */
+/* {argument, log2 of an element's bytes or TYPE_TF32, rank, {sizes}, {bytes between rows}, {extents}, swizzle} */
 static void write_map(const struct uop *u, int argument, struct text *out)
 {
     const int64_t nbytes = (int64_t)dtype_nbytes(uop_buffer_of(u->src[bulk_source(u, BULK_FROM)])->dtype);
     const int rank = bulk_rank(u);
-    text_printf(out, "    {%d, %d, %d, {", argument, log2_of(nbytes), rank);
+    text_printf(out, "    {%d, %d, %d, {", argument, bulk_rounds(u) ? TYPE_TF32 : log2_of(nbytes), rank);
     for (int a = 0; a < rank; a++)
         text_printf(out, "%s%lld", a ? ", " : "", (long long)bulk_axis(u, a).size);
     text_puts(out, "}, {");

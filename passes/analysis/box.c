@@ -323,7 +323,8 @@ static bool is_in_order(struct reader *r, struct uop *at, int64_t panel, int64_t
 bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop, int64_t panel,
               struct box *b, const char **why)
 {
-    struct uop *load = value->op == OP_BITCAST ? value->src[0] : value;
+    bool rounded = value->op == OP_CAST && value->dtype == DTYPE_TF32 && value->src[0]->dtype == DTYPE_F32;
+    struct uop *load = value->op == OP_BITCAST || rounded ? value->src[0] : value;
     struct reader r = {.t = t, .loop = loop, .nloop = nloop, .b = b, .why = why};
     *b = (struct box){.nelem = 1};
     *why = NULL;

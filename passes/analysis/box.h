@@ -17,7 +17,7 @@ struct box {
 /* Where element `at` of a copy of nelem elements lies in panels (opt SWIZZLE); its rows have n elements of so many bytes. */
 struct uop *panel_place(struct tgc *t, struct uop *at, int64_t n, int64_t nelem, int64_t nbytes);
 /* Of a value that is stored at element `at` of local memory in these loops, outermost first: it is what a buffer has in
- * a box, at its place in the box, or 0. panel: the local memory's, as buffer.panel. false: it is no such box; *why
+ * a box, at its place in the box, as it is or f32 rounded to tf32, or 0. panel: the local memory's, as buffer.panel. false: it is no such box; *why
  * says what the engine does not copy. */
 bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop, int64_t panel,
               struct box *b, const char **why);

@@ -335,6 +335,20 @@ static uintptr_t swizzled(uintptr_t at, int swizzle)
     return swizzle ? at ^ ((at >> 7 & ((1u << swizzle) - 1)) << 4) : at;
 }
 
+/* Floats to 10 bits of mantissa: to the nearest, ties to even, as was seen of an engine (Triton's test_host_tensor_descriptor_round_f32_to_tf32,
+ * on an RTX PRO 6000); infinities and NaNs stay. */
+static void round_to_tf32(unsigned char *bytes, size_t nbytes)
+{
+    enum { DROPPED = 13 };
+    for (size_t i = 0; i < nbytes; i += sizeof(uint32_t)) {
+        uint32_t u;
+        memcpy(&u, bytes + i, sizeof u);
+        if ((u & 0x7f800000) != 0x7f800000)
+            u = (u + (1u << (DROPPED - 1)) - 1 + (u >> DROPPED & 1)) & ~((1u << DROPPED) - 1);
+        memcpy(bytes + i, &u, sizeof u);
+    }
+}
+
 /* A row of the box, from element x of the tensor on, as its axes but the first say: 0 beyond the tensor. */
 static void read_row(const struct tensor_map *m, const int64_t *x, unsigned char *to)
 {
@@ -353,6 +367,8 @@ static void read_row(const struct tensor_map *m, const int64_t *x, unsigned char
     const void *row = (const void *)(uintptr_t)(from + (uint64_t)((x[0] + begin) * (int64_t)nbytes));
     shadow_access(row, (size_t)(end - begin) * nbytes, ACCESS_READ);
     memcpy(to + (size_t)begin * nbytes, row, (size_t)(end - begin) * nbytes);
+    if (m->rounds)
+        round_to_tf32(to, m->extent[0] * nbytes);
 }
 
 /* The box as it will lie in shared memory, from `to` on. */

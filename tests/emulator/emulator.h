@@ -300,6 +300,7 @@ enum { TENSOR_MAP = 0x544d4150 };
 struct tensor_map {
     uint64_t magic, at;
     int type, rank, swizzle; /* log2 of an element's bytes; 1, 2, 3: 32, 64, 128 bytes */
+    int rounds;              /* floats to tf32 */
     uint32_t size[5], extent[5];
     uint64_t between_rows[4];
 };

@@ -18,7 +18,7 @@ import numpy as np
 import cuda
 import emulator
 import tgc as T
-from cuda_test import CONVOLUTIONS, of_text
+from cuda_test import CONVOLUTIONS, PRODUCER as BY_PRODUCER, TRANSPOSED, of_text, tuned, warpgroups
 from library import Library
 from suite import Failure, Suite, expect
 
@@ -384,6 +384,39 @@ def refused(folder):
         expect(done.returncode == 1 and words in done.stderr, done.stderr)
 
 
+def to_tf32(x):
+    """To 10 bits of mantissa, ties to even, as the engine."""
+    bits = x.view(np.uint32)
+    return ((bits + 0xfff + (bits >> 13 & 1)) & np.uint32(0xffffe000)).view(np.float32)
+
+
+def rounded(device, folder):
+    """Floats that --math=tf32 rounds for boxes alone: the engine rounds them, and no kernel before does. Of a quarter both neighbours are as near."""
+    T.scratch(folder)
+    cuda.need_nvrtc()
+    tgc, options, (m, n, k) = T.find_tgc(suite.options.build), ("--cpu=sm_90a", "--math=tf32"), (65, 72, 104)
+    (folder / "net.tg").write_text(TRANSPOSED.format(dtype="f32", m=m, n=n, k=k))
+    opts = tuned(tgc, folder, options, warpgroups("m64n64k8_tf32", 32, 32, step=32, at_once=0, more=BY_PRODUCER.format(parts=2)))
+    for out in ("net.c", "net.cu"):
+        T.must(T.run([tgc, "net.tg", "-o", out, "--target=cuda", *options, opts], cwd=folder))
+    text = (folder / "net.c").read_text()
+    expect(len(re.findall(r"(?m)^    \{\d+, 11, 2, \{104, (?:65|72)\}, \{416\}", text)) == 2, "no two maps of floats that are rounded")
+    expect((folder / "net.cu").read_text().count("__global__") == 1, "kernels that round")
+    build(folder)
+    random = np.random.default_rng(1)
+    a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((m, k), (n, k)))
+    for x in (a, b):
+        x.view(np.uint32)[:, ::4] = x.view(np.uint32)[:, ::4] & np.uint32(0xffffe000) | np.uint32(0x1000)
+    cuda.text_of(folder / "net.cu")
+    with device.watch("arch=90"):
+        got = Library(folder / "net.so", "net").run({"a": a, "b": b}, {}, 0)["c"].astype(np.float64)
+        gc.collect()
+    of = [x.astype(np.float64) for x in (a, b, to_tf32(a), to_tf32(b))]
+    bound = 1e-6 * (np.abs(of[0]) @ np.abs(of[1]).T)         # additions of f32
+    expect(np.all(np.abs(got - of[2] @ of[3].T) <= bound), "not the product of the factors, rounded")
+    expect(np.any(np.abs(got - of[0] @ of[1].T) > bound), "nothing was rounded")
+
+
 def chosen(folder):
     """The cost model takes boxes where the engine does, else copies by the threads: rows of 4088 bytes, a device without it; and clusters
     where the cache sends less than all units take."""
@@ -510,6 +543,7 @@ def main():
     suite.add("each call of init fails", each_call_fails, device, scratch / "fails")
     for name, opts, more in (("", TILE, ""), (", boxes that leave", BOXES.replace("{blocks}", "4"), PRODUCER + LEFT_BOXES)):
         suite.add(f"memory of the caller's{name}", bound, scratch / f"bound{len(more)}", opts, more)
+    suite.add("floats that are rounded as boxes of them are copied", rounded, device, scratch / "rounded")
     suite.add("a producer, chosen", producer_chosen, scratch / "producer-chosen")
     suite.add("results that leave beside copies, chosen", leaving_chosen, scratch / "leaving-chosen")
     suite.add("what the model chooses", chosen, scratch / "chosen")

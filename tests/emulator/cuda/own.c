@@ -280,10 +280,12 @@ API int32_t cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t ra
 int32_t cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *between_rows,
                                const uint32_t *extent, const uint32_t *step, int interleave, int swizzle, int promotion, int fill)
 {
-    enum { BITS_32 = 2, BLOCKS = 1, PROMOTIONS = 4 };
+    enum { BITS_32 = 2, BLOCKS = 1, PROMOTIONS = 4, TYPE_TF32 = 11 };
+    const bool rounds = type == TYPE_TF32;
+    type = rounds ? BITS_32 : type;
     int32_t status = enter(CALL_cuTensorMapEncodeTiled);
     const char *wrong = (uintptr_t)map % 64                ? "the map is at no multiple of 64 bytes"
-                        : type < 0 || type > BITS_32       ? "an element is of another type than those of 8, 16 and 32 bits"
+                        : type < 0 || type > BITS_32       ? "an element is of another type than integers of 8, 16 and 32 bits, or tf32"
                         : interleave || promotion >= PROMOTIONS || fill ? "interleaved, or filled by no zeros"
                         : check_map(type, rank, (uintptr_t)at, size, between_rows, extent, step, swizzle);
     if (status == SUCCESS && device_facts()->arch < 90)
@@ -291,7 +293,7 @@ int32_t cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, 
     if (status == SUCCESS && wrong)
         status = misuse(INVALID_VALUE, "%s", wrong);
     if (status == SUCCESS) {
-        *map = (struct tensor_map){.magic = TENSOR_MAP, .at = (uintptr_t)at, .type = type, .rank = (int)rank, .swizzle = swizzle};
+        *map = (struct tensor_map){.magic = TENSOR_MAP, .at = (uintptr_t)at, .type = type, .rank = (int)rank, .swizzle = swizzle, .rounds = rounds};
         for (uint32_t a = 0; a < rank; a++) {
             map->size[a] = (uint32_t)size[a];
             map->extent[a] = extent[a];
