@@ -266,6 +266,18 @@ static bool is_stat_of_columns(struct plan *p, const struct node *n)
            range_set_within(deps, s->out) && value_has_column_stat(p, n->u, POOLED_MAX);
 }
 
+/* A byte of the run's as a number, or a number that --math rounds, which a device's threads compute each as they read it, where there are few
+ * rows, or columns: no block would keep it for many of them. What is rounded is multiplied by instructions for matrices, from two rows on. */
+static bool is_cast_for_few(struct plan *p, const struct node *n)
+{
+    const struct uop *v = n->u;
+    if (p->noopt || !device_has_grid(p->t) || v->op != OP_CAST || v->src[0]->op != OP_BUFFER || n->nuse != 1)
+        return false;
+    const bool of_byte = dtype_is_byte(v->src[0]->dtype) && (v->dtype == DTYPE_I32 || v->dtype == DTYPE_F32);
+    const double few = of_byte ? BYTES_SIDE_LEAST : 2, columns = evaluations_of(p, n) / value_nelem(v), results = value_nelem(n->use->seg->value);
+    return (of_byte || (v->dtype == p->t->math && v->src[0]->dtype == DTYPE_F32)) && (columns < few || results < few * columns);
+}
+
 /* A rounded factor as f32, by --math or for a matrix instruction of the device: what is worth memory is the half. */
 static bool is_widened_factor(const struct plan *p, const struct uop *v)
 {
@@ -327,7 +339,7 @@ static void decide_computed(struct plan *p, struct node *n)
     }
     struct segment *s = n->use->seg;
     bool reduce = n->u->op == OP_REDUCE;
-    if (value_is_index_like(n->u) || is_widened_factor(p, n->u) ||
+    if (value_is_index_like(n->u) || is_widened_factor(p, n->u) || is_cast_for_few(p, n) ||
         (!p->noopt && (value_is_widened_weight(n->u) || value_is_mask_of_places(n->u))))
         inline_uses(p, n);
     else if (!node_has_one_segment(n) && is_computed_anew(p, n))
