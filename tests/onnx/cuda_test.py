@@ -436,6 +436,26 @@ def products(tgc, folder, text, options, opts):
     run_changed(folder / "run", "m", lambda text: f"#undef TGC_PRODUCTS_MODEL\n{text}", None)
 
 
+# Of a row what is multiplied is widened, or rounded, as it is read.
+ROW = """tg 1
+input %x : {dtype}[1, 72]
+input %w : {dtype}[50, 72]
+%v = cast(%x) {{to={to}}}
+%u = cast(%w) {{to={to}}}
+%y = linear(%v, %u)
+output %y
+"""
+ROWS = [("bytes", ROW.format(dtype="i8", to="i32"), ()), ("bytes as floats", ROW.format(dtype="u8", to="f32"), ()),
+        *((f"rounded to {kind}", ROW.format(dtype="f32", to="f32"), (f"--math={kind}",)) for kind in ("tf32", "f16"))]
+
+
+def row_by_row(tgc, folder, text, options):
+    T.scratch(folder)
+    (folder / "net.tg").write_text(text)
+    twin.check_model(tgc, folder / "net.tg", folder / "run", "--cpu=sm_90a", *options, device="arch=90")
+    expect((folder / "run" / "m.cu").read_text().count("__global__") == 1, "kernels that only widen or round")
+
+
 # What is wrong with a product's kernel: name, what becomes what, and what the emulated device says.
 LAYER = """weight %w{i} : f16[384, 128] = normal(std=0.1, seed={i})
 weight %u{i} : f16[384] = normal(seed={i})
@@ -647,6 +667,8 @@ def main():
         suite.add(f"ptxas, LLVM: {path.stem.split('-')[0]}", check_assembly_by_llvm, tgc, path, scratch / f"{path.stem}-ptx-llvm", kernel_ir.VERSIONS[0], 16, slow=True)
     suite.add("LLVM: an architecture that it does not know", lower_target, tgc, scratch / "lower")
     suite.add("LLVM: a kernel out of bounds", broken_by_llvm, tgc, scratch / "broken-llvm", kernel_ir.VERSIONS[0])
+    for number, (name, text, options) in enumerate(ROWS):
+        suite.add(f"a row: {name}", row_by_row, tgc, scratch / f"row{number}", text, options, slow=number % 2 == 1)
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
     suite.add("attention by matrices: two that are alike", alike, tgc, scratch / "alike")
     suite.add("matrices: blocks with more memory than kernels declare", large_blocks, device, tgc, scratch / "matrices-large")
