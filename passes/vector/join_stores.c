@@ -11,6 +11,8 @@
  *                                               for e < 8
  *                                                   sum[e] := x'[e]
  *
+ * What a thread stores apart in local memory, to turn it there, it may still load as neighbours: these are loaded so, and stored one by one.
+ *
  * These are the innermost lanes of a tile, of a fragment's elements above all (ir/matrix.def), as far as they are 4, 8
  * or 16 bytes at a multiple of that, which the offset's form says (index_divisor()). A condition around the store, or of
  * a load, has to hold for all of them or for none. Registers that hold what is stored later (pipeline.c) are loaded so,
@@ -34,10 +36,12 @@ struct joining {
 
 /* Neighbours that a turn each of a loop loads, from element `at` on, so many at once; valid: where they are not zeros, NULL: always. */
 struct row_load { struct uop *load, *at, *valid; int64_t n; };
-/* A loop that does nothing but store, or keep in registers: what goes where in its first turn, and under which condition. */
-struct row { int begin, end; const struct uop *store; struct uop *at, *guard, *valid; int64_t n; struct row_load load[LOADS_MAX]; int nload; };
+/* A loop that does nothing but store, or keep in registers: what goes where in its first turn, and under which condition; apart: not to
+ * neighbours, in local memory. */
+struct row { int begin, end; bool apart; const struct uop *store; struct uop *at, *guard, *valid; int64_t n; struct row_load load[LOADS_MAX]; int nload; };
 
 static bool keeps(const struct row *r) { return r->store->op == OP_ASSIGN; }
+static bool stores_neighbours(const struct row *r) { return !keeps(r) && !r->apart; }
 
 /* What the loop at `begin` does, one store or assignment, and the only condition, around a store. */
 static bool find_store(const struct expander *e, struct row *r)
@@ -69,7 +73,6 @@ static bool reads_sum(struct tgc *t, struct uop *value)
     scratch_release(t, mark);
     return found;
 }
-
 
 static bool nbytes_fit(const struct tgc *t, const struct buffer *b, int64_t n)
 {
@@ -114,7 +117,7 @@ static void find_loads(const struct expander *e, struct row *r)
         struct uop *u = e->in[i];
         const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
         int64_t stride;
-        if (!b || b->is_register || (b->kind == BUFFER_SCRATCH && !b->is_local) || u->lanes != 1 ||
+        if (!b || b->is_register || (r->apart && b->is_local) || (b->kind == BUFFER_SCRATCH && !b->is_local) || u->lanes != 1 ||
             !index_stride(t, u->src[1], lane, &stride) || stride != 1)
             continue;
         struct row_load of = {u, sym_sub(t, u->src[1], lane), NULL, 0};
@@ -126,7 +129,7 @@ static void find_loads(const struct expander *e, struct row *r)
 /* Whether the loop only copies: consecutive elements of local memory are stored as they were loaded. */
 static bool is_move(const struct row *r)
 {
-    return r->nload == 1 && !r->load[0].valid && r->store->src[2] == r->load[0].load && uop_buffer_of(r->load[0].load->src[0])->is_local &&
+    return !r->apart && r->nload == 1 && !r->load[0].valid && r->store->src[2] == r->load[0].load && uop_buffer_of(r->load[0].load->src[0])->is_local &&
            r->load[0].load->dtype == uop_buffer_of(r->store->src[0])->dtype && r->load[0].n == r->n;
 }
 
@@ -146,14 +149,17 @@ static bool find_row(const struct expander *e, int at, struct row *r)
         return r->nload > 0;
     }
     const struct buffer *b = uop_buffer_of(r->store->src[0]);
-    if (b->is_register || !nbytes_fit(t, b, r->n) || !index_stride(t, r->store->src[1], lane, &stride) || stride != 1)
+    if (b->is_register || !index_stride(t, r->store->src[1], lane, &stride))
+        return false;
+    r->apart = stride != 1 && b->is_local;
+    if (stride != 1 && !r->apart)
         return false;
     r->at = sym_sub(t, r->store->src[1], lane);
     r->valid = r->guard ? condition_of_first(t, r->guard->src[0], lane, r->n) : NULL;
-    if ((r->guard && !r->valid) || index_divisor(t, r->at) % r->n || !buffer_is_aligned(t, b, r->n))
+    if ((r->guard && !r->valid) || (!r->apart && (!nbytes_fit(t, b, r->n) || index_divisor(t, r->at) % r->n || !buffer_is_aligned(t, b, r->n))))
         return false;
     find_loads(e, r);
-    return true;
+    return !r->apart || r->nload > 0;
 }
 
 /* The thread's own n elements of this dtype: number `number` of such in a row; NULL: there are as many kinds of them as may be. */
@@ -175,7 +181,7 @@ static struct uop *part_of(struct joining *m, enum dtype d, int64_t n, int numbe
 /* The row's n-th part of a dtype, of those that its store and its loads before number `load` take none of. */
 static struct uop *next_part(struct joining *m, const struct row *r, enum dtype d, int load)
 {
-    int number = load >= 0 && !keeps(r) && uop_buffer_of(r->store->src[0])->dtype == d;
+    int number = load >= 0 && stores_neighbours(r) && uop_buffer_of(r->store->src[0])->dtype == d;
     for (int i = 0; i < load; i++)
         number += r->load[i].load->dtype == d;
     return part_of(m, d, r->n, number);
@@ -260,7 +266,7 @@ static struct uop *with_operands(struct tgc *t, struct uop *u, struct uop_map *n
     return by ? by : u;
 }
 
-/* The loop, whose store is to registers: to `part`, or where it was, of what is kept. */
+/* The loop, whose store is to registers: to `part`; or where it was, of what is kept, or stored apart. */
 static void put_loop(struct joining *m, struct row *r, struct uop *part)
 {
     struct expander *e = m->e;
@@ -281,18 +287,16 @@ static void put_row(struct joining *m, struct row *r, struct uop *part)
 {
     struct expander *e = m->e;
     struct uop *guard = NULL;
-    if (!keeps(r))
+    if (stores_neighbours(r))
         expand_need(e, r->at);
     if (r->guard)
         guard = open_guard(m, r->valid, r->guard->arg.i);
-    if (keeps(r)) {
-        put_loop(m, r, NULL);
-    } else if (is_move(r)) {
+    if (is_move(r))
         put(m, r->store->src[0], r->at, r->load[0].load->src[0], r->load[0].at, r->n);
-    } else {
+    else
         put_loop(m, r, part);
+    if (part && !is_move(r))
         put(m, r->store->src[0], r->at, part, uop_int(e->t, 0), r->n);
-    }
     close_guard(m, guard);
     m->changed = true;
 }
@@ -310,8 +314,8 @@ static void join_program(struct tgc *t, struct kernel *k, struct uop ***linear, 
     for (int i = 0; i < e->nin; i++) {
         struct row r;
         bool found = find_row(e, i, &r);
-        struct uop *part = found && !keeps(&r) ? next_part(&m, &r, uop_buffer_of(r.store->src[0])->dtype, -1) : NULL;
-        if (part || (found && keeps(&r))) {
+        struct uop *part = found && stores_neighbours(&r) ? next_part(&m, &r, uop_buffer_of(r.store->src[0])->dtype, -1) : NULL;
+        if (part || (found && !stores_neighbours(&r))) {
             put_row(&m, &r, part);
             i = r.end;
         } else {
