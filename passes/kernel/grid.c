@@ -480,7 +480,8 @@ static bool grid_by_model(struct tgc *t, struct kernel *k, int store)
 {
     int lanes = grid_vector_lanes(t);
     return grid_matrix(t, k, store, 0) || grid_tile(t, k, store, 0) || (!t->no_locals && grid_slices(t, k, store)) ||
-           (!t->no_locals && grid_rows(t, k, store)) || grid_windows(t, k, store) || grid_each(t, k, lanes) ||
+           (!t->no_locals && grid_rows(t, k, store)) || grid_windows(t, k, store) || (!t->no_locals && grid_turned(t, k, store)) ||
+           grid_each(t, k, lanes) ||
            (lanes > 1 && grid_each(t, k, 1));
 }
 

@@ -84,6 +84,9 @@ bool grid_attention(struct tgc *t, struct kernel *k);
 bool grid_slices(struct tgc *t, struct kernel *k, int store);
 /* grid_window.c: a sum over windows of channels that are neighbours, several outputs of each thread along one of them. */
 bool grid_windows(struct tgc *t, struct kernel *k, int store);
+/* grid_turn.c: a store without sums whose neighbours lie apart where they are loaded goes through local memory, if that takes less by the model.
+ * false: nothing has changed. */
+bool grid_turned(struct tgc *t, struct kernel *k, int store);
 /* grid_rows.c: rows by blocks whose threads share sums. */
 bool grid_rows(struct tgc *t, struct kernel *k, int store);
 /* Threads of a row's block: as many as a row of so many turns has work for, in waves, and no more than fill the device. */

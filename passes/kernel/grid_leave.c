@@ -18,8 +18,7 @@
 
 enum { PAD_NBYTES = 16, WORD_NBYTES = 4 };
 
-/* Elements of the loop that are stored at once: they are neighbours, at a multiple of their bytes, and all or none are stored. */
-static int64_t width_of(struct tgc *t, const struct uop *store, struct uop *column)
+int64_t leaving_width(struct tgc *t, const struct uop *store, struct uop *column)
 {
     const struct buffer *b = uop_buffer_of(store->src[0]);
     int64_t nbytes = (int64_t)dtype_nbytes(b->dtype), width = COPY_NBYTES_MOST / nbytes;
@@ -55,7 +54,7 @@ bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, str
         return false;
     if (dtype_bits(b->dtype) != 8 * (int)dtype_nbytes(b->dtype) || !device_stores(t, COPY_NBYTES_MOST))
         return false;
-    g->width = width_of(t, store, store->src[g->column]);
+    g->width = leaving_width(t, store, store->src[g->column]);
     g->nbytes = (int64_t)dtype_nbytes(b->dtype);
     count_loads(t, x, g);
     g->of_sum = g->loads + g->row_loads > 0;
@@ -162,11 +161,12 @@ void list_leaving_boxes(struct place_list *l, int64_t threads)
 void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column, int64_t columns, int64_t threads, int chunks)
 {
     int64_t n = columns / g->width, items = n < threads ? n : threads;
-    list_divide(l, column, columns, g->width, chunks);
-    list_lanes(l, column, g->width, true);
-    if (g->width == 1)
-        chunks = column;
-    list_take(l, n, true, items, chunks, OPT_ITEM);
+    if (g->width > 1) {
+        list_divide(l, column, columns, g->width, chunks);
+        list_lanes(l, column, g->width, true);
+    }
+    if (n > 1)
+        list_take(l, n, true, items, g->width > 1 ? chunks : column, OPT_ITEM);
     if (items < threads)
         list_take(l, rows, true, threads / items, row, OPT_ITEM);
 }

@@ -37,6 +37,8 @@ bool product_may_cut(const struct nest *m, const struct uop *r);
 struct leaving { int row, column; int64_t width; bool of_sum; int64_t nbytes, passed_nbytes; int loads, row_loads; };
 /* m, n: the loops. false: neither of them has neighbours in memory, or the device stores no more than a word at once. */
 bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, struct leaving *g);
+/* Elements of the loop `column` that the store stores at once: they are neighbours, at a multiple of their bytes, and all or none are stored. */
+int64_t leaving_width(struct tgc *t, const struct uop *store, struct uop *column);
 /* Bytes of local memory for a block's results; whether a block of so many threads has room, and each of them as many elements. */
 int64_t leaving_nbytes(const struct leaving *g, int64_t rows, int64_t columns);
 int64_t leaving_boxes_nbytes(const struct leaving *g, int64_t rows, int64_t columns);

@@ -628,6 +628,23 @@ def fnv(text):
     return f"{value:016x}"
 
 
+# Tensors of halves whose axes change places: name, text, whether what is loaded is aligned, neighbours or not.
+TURNED = [("rows of whole vectors", "input %x : f16[6, 64, 512]\n%y = permute(%x) {perm=[0, 2, 1]}\noutput %y\n", "get16"),
+          ("the last block's rows are not there", "input %x : f16[12, 64, 196]\n%p = permute(%x) {perm=[0, 2, 1]}\n%y = relu(%p)\noutput %y\n", "get8"),
+          ("a border", "input %x : f16[3, 64, 30, 31]\n%p = pad(%x) {lo=[0, 0, 1, 1], hi=[0, 0, 1, 2]}\n%y = permute(%p) {perm=[0, 2, 3, 1]}\noutput %y\n", None)]
+
+
+def turned(tgc, folder, text, loads):
+    """They go through local memory: what lies together is loaded at once, and stored so, on the emulated device, whose bytes are those of other targets."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text("tg 1\n" + text)
+    twin.check_model(tgc, folder / "net.tg", folder / "run", "--cpu=sm_90a", "--vectors=always", device="arch=90")
+    kernels = (folder / "run" / "m.cu").read_text()
+    code = kernels[kernels.index('extern "C" __global__'):]
+    expect("__shared__" in code and "move16(&y[" in code and [loads] * bool(loads) == re.findall(r"\bget\d+", code), code)
+    check_assembly(tgc, folder / "net.tg", folder / "ptx")
+
+
 def bytes_by_words(tgc, folder):
     """Tiles of a product of bytes, too short for matrices: words of four, whose products are one instruction by either compiler; the program runs
     on the emulated device."""
@@ -672,6 +689,8 @@ def main():
     suite.add("sums by shuffles", shuffles, tgc, scratch / "shuffles")
     suite.add("attention by matrices: two that are alike", alike, tgc, scratch / "alike")
     suite.add("matrices: blocks with more memory than kernels declare", large_blocks, device, tgc, scratch / "matrices-large")
+    for number, (name, text, loads) in enumerate(TURNED):
+        suite.add(f"turned: {name}", turned, tgc, scratch / f"turned{number}", text, loads)
     suite.add("matrices: banks of local memory", banks, tgc, scratch / "matrices-banks")
     for number, (name, wrong, by, words) in enumerate(MISTAKES):
         suite.add(f"matrices: {name}", mistake, tgc, scratch / f"matrices-wrong{number}", wrong, by, words)

@@ -1,0 +1,247 @@
+/* grid_turn.c - stores without sums whose neighbours lie apart where they are loaded: a block's go through local memory, so that memory is
+ * read and stored as neighbours, 16 bytes a thread where these are aligned (opt THROUGH).
+ *
+ *      t[64*p + c] = x[49*c + p]       threads along p load x's neighbours        tile[72*p + c] = x[49*c + p]
+ *                                      threads along c store t's neighbours       t[64*p + c] = tile[72*p + c]
+ *
+ * One by one, each thread of a wave would load from, or store to, a line of its own, of which as much comes as a sector has.
+ *
+ * The model: bytes by sectors, of blocks that reach beyond the tensor, too, what threads issue, and turns of local memory's banks,
+ * for which the tile's rows are padded.
+ */
+#include "passes/analysis/banks.h"
+#include "passes/kernel/grid_product.h"
+#include "passes/target/target.h"
+
+enum { SECTOR_NBYTES = 32, WORD_NBYTES = 4, SIDE_MOST = 128, PAD_NBYTES_MOST = 64, TURN_THREADS_LEAST = 64, TURN_THREADS_MOST = 256, LANES = 32, ISSUED_EACH = 8,
+       BESIDE_LIMIT = 64 };
+
+/* The loops, by position, along which neighbours are loaded (row) and stored (column); how many of them at once; bytes of an element that is
+ * loaded, passed on and stored; loads of the value's that change with both. */
+struct turned { struct nest m; int row, column; int64_t nrow, ncolumn, load_width, width, loaded, passed, stored; double rest; int loads; };
+
+struct turn_tile { int64_t rows, columns, threads, pad; double ns; };
+
+static bool is_one(struct tgc *t, struct uop *offset, const struct uop *r)
+{
+    int64_t stride;
+    return index_stride(t, offset, r, &stride) && stride == 1;
+}
+
+/* Neighbours along the row that one transaction loads. */
+static int64_t load_width(struct tgc *t, const struct uop *load, struct uop *row)
+{
+    int64_t nbytes = (int64_t)dtype_nbytes(load->dtype), width = COPY_NBYTES_MOST / nbytes;
+    struct uop *rest = sym_sub(t, load->src[1], row);
+    while (width > 1 && (load->nsrc > 2 || !device_stores(t, width * nbytes) || range_fixed_size(row) % width || index_divisor(t, rest) % width ||
+                         !buffer_is_aligned(t, uop_buffer_of(load->src[0]), width)))
+        width /= 2;
+    return width;
+}
+
+/* The row: a loop along which all loads that change with it are neighbours, and with it the column alone; -1: there is none. */
+static bool is_row(struct turned *x, int at)
+{
+    struct tgc *t = x->m.t;
+    struct uop *row = x->m.store->src[at], *column = x->m.store->src[x->column];
+    x->loads = 0;
+    x->load_width = x->loaded = 0;
+    for (int i = 0; i < x->m.nother; i++) {
+        struct uop *load = x->m.other[i];
+        bool by_row = uop_depends_on(t, load, row), by_column = uop_depends_on(t, load, column);
+        if (by_column && !by_row && load->op == OP_LOAD && is_one(t, load->src[1], column))
+            continue;                                    /* a bias: the same for all rows */
+        if (!by_row && !by_column)
+            continue;
+        if (load->op != OP_LOAD || !by_row || !is_one(t, load->src[1], row) || uop_reads_memory(t, load->src[1]))
+            return false;
+        int64_t width = load_width(t, load, row);
+        x->load_width = x->loads && x->load_width < width ? x->load_width : width;
+        x->loaded = (int64_t)dtype_nbytes(load->dtype);
+        x->loads += by_column;
+    }
+    return x->loads > 0;
+}
+
+static bool find_turned(struct tgc *t, struct uop *store, struct turned *x)
+{
+    *x = (struct turned){.column = -1, .row = -1, .rest = 1};
+    if (store_first_range(store) != 3 || !nest_find(t, store, &x->m) || x->m.reduce)
+        return false;
+    for (int i = x->m.first; i < store->nsrc; i++) {
+        if (range_fixed_size(store->src[i]) < 1 || !product_may_cut(&x->m, store->src[i]))
+            return false;
+        if (range_fixed_size(store->src[i]) > 1 && is_one(t, store->src[1], store->src[i]))
+            x->column = i;
+    }
+    for (int i = x->m.first; i < store->nsrc && x->column >= 0 && x->row < 0; i++)
+        if (i != x->column && range_fixed_size(store->src[i]) > 1 && is_row(x, i))
+            x->row = i;
+    if (x->row < 0)
+        return false;
+    for (int i = x->m.first; i < store->nsrc; i++)
+        x->rest *= i == x->row || i == x->column ? 1 : (double)range_fixed_size(store->src[i]);
+    x->nrow = range_fixed_size(store->src[x->row]);
+    x->ncolumn = range_fixed_size(store->src[x->column]);
+    x->width = leaving_width(t, store, store->src[x->column]);
+    x->passed = (int64_t)dtype_nbytes(store->src[2]->dtype);
+    x->stored = (int64_t)dtype_nbytes(uop_buffer_of(store->src[0])->dtype);
+    return true;
+}
+
+static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+/* The padding of the tile's rows by which a wave's stores to it, of some columns of each of its rows, and loads of it meet least. */
+static int64_t find_pad(const struct turned *x, int64_t rows, int64_t columns, int *turns)
+{
+    int64_t step = x->width > 1 ? x->width : 1, apart = rows / x->load_width < LANES ? rows / x->load_width : LANES, best = 0;
+    for (int64_t pad = 0; pad * x->passed <= PAD_NBYTES_MOST; pad += step) {
+        int each = (int)x->load_width * banks_of_copy(LANES / apart * x->passed, x->load_width * (columns + pad) * x->passed, x->passed) +
+                   banks_of_copy(columns * x->passed, (columns + pad) * x->passed, x->width * x->passed);
+        if (pad == 0 || each < *turns)
+            best = pad, *turns = each;
+    }
+    return best;
+}
+
+/* Bytes of so many neighbours: whole sectors, one more where they begin anywhere. */
+static double sectors(int64_t n, int64_t nbytes, int64_t width)
+{
+    return (double)(ceil_of(n * nbytes, SECTOR_NBYTES) + (width * nbytes < COPY_NBYTES_MOST ? SECTOR_NBYTES : 0));
+}
+
+/* Words that a thread's accesses of `width` neighbours have, for each of them, with what is computed to find these. */
+static double access(const struct tgc *t, int64_t nbytes, int64_t width)
+{
+    double words = (double)(nbytes * width) / WORD_NBYTES;
+    return (cost_grid_load(t->device) * (words > 1 ? words : 1) + ISSUED_EACH) / (double)width;
+}
+
+static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_tile *b)
+{
+    const struct device_row *d = t->device;
+    int turns = 0;
+    b->pad = find_pad(x, b->rows, b->columns, &turns);
+    double elements = (double)(b->rows * b->columns) / (double)b->threads, rows = (double)ceil_of(x->nrow, b->rows), columns = (double)ceil_of(x->ncolumn, b->columns),
+           local = cost_grid_local(d);
+    struct grid_work work = {
+        .blocks = rows / (double)b->rows * columns / (double)b->columns * x->rest, .threads = (double)b->threads,
+        .issued = elements * (x->loads * access(t, x->loaded, x->load_width) + local * (1 + turns / (double)x->load_width) +
+                              local / (double)x->width + access(t, x->stored, x->width)) + RATIO_GRID_BARRIER,
+        .local_nbytes = (double)(b->rows * (b->columns + b->pad) * x->passed),
+        .cache_nbytes = x->rest * ((double)x->ncolumn * x->loads * sectors(b->rows < x->nrow ? b->rows : x->nrow, x->loaded, x->load_width) * rows / (double)b->rows +
+                                   (double)x->nrow * sectors(b->columns < x->ncolumn ? b->columns : x->ncolumn, x->stored, x->width) * columns / (double)b->columns),
+        .memory_nbytes = x->rest * (double)(x->nrow * x->ncolumn) * (double)(x->loads * x->loaded + x->stored),
+    };
+    double ns = cost_of_grid(d, &work, NULL);
+    work.memory_nbytes = 0;
+    return ns + cost_of_grid(d, &work, NULL) / BESIDE_LIMIT;       /* of equals the one that leaves most of the device */
+}
+
+/* Each element is a thread's: of what it loads a sector comes. */
+static double each_ns(const struct tgc *t, const struct turned *x)
+{
+    const struct device_row *d = t->device;
+    double n = x->rest * (double)(x->nrow * x->ncolumn), threads = 2 * d->wave;
+    struct grid_work work = {
+        .blocks = __builtin_ceil(n / threads), .threads = threads, .issued = x->loads * access(t, x->loaded, 1) + access(t, x->stored, 1),
+        .cache_nbytes = n * (double)(x->loads * (x->loaded * x->ncolumn < SECTOR_NBYTES ? x->loaded : SECTOR_NBYTES) + x->stored),
+        .memory_nbytes = n * (double)(x->loads * x->loaded + x->stored),
+    };
+    return cost_of_grid(d, &work, NULL);
+}
+
+/* Whether blocks have whole sectors of what they load and store, as far as there are such. */
+static bool has_sectors(const struct turned *x, const struct turn_tile *b)
+{
+    return (b->rows * x->loaded >= SECTOR_NBYTES || b->rows >= x->nrow) && (b->columns * x->stored >= SECTOR_NBYTES || b->columns >= x->ncolumn);
+}
+
+static bool fits(const struct tgc *t, const struct turned *x, const struct turn_tile *b)
+{
+    const struct device_row *d = t->device;
+    int64_t most = d->group < TURN_THREADS_MOST ? d->group : TURN_THREADS_MOST, n = b->rows * b->columns;
+    return b->threads >= d->wave && b->threads <= most && b->rows % x->load_width == 0 && b->columns % x->width == 0 &&
+           has_sectors(x, b) && n % (b->threads * x->load_width) == 0 && n % (b->threads * x->width) == 0 && b->rows < 2 * x->nrow && b->columns < 2 * x->ncolumn &&
+           n * x->passed * 4 <= device_local_nbytes(t);
+}
+
+/* The tile that costs least. */
+static struct turn_tile find_tile(const struct tgc *t, const struct turned *x)
+{
+    struct turn_tile best = {.ns = 0};
+    for (int64_t rows = 2; rows <= SIDE_MOST; rows *= 2)
+        for (int64_t columns = 2; columns <= SIDE_MOST; columns *= 2)
+            for (int64_t threads = TURN_THREADS_LEAST; threads <= TURN_THREADS_MOST; threads *= 2) {
+                struct turn_tile b = {.rows = rows, .columns = columns, .threads = threads};
+                if (!fits(t, x, &b))
+                    continue;
+                b.ns = tile_ns(t, x, &b);
+                best = best.ns <= 0 || b.ns < best.ns ? b : best;
+            }
+    return best;
+}
+
+/* The loop in blocks of n turns. */
+static void list_blocks(struct place_list *l, int tag, int64_t size, int64_t n, int blocks, int inner)
+{
+    list_cover(l, size, tag, &(struct block_of){.items = n, .lanes = 1, .tag_blocks = blocks, .tag_items = inner});
+}
+
+static void append(struct place_list *l, const struct place_list *of)
+{
+    for (int i = 0; i < of->n; i++)
+        *list_add(l, of->opt[i].op, -1) = of->opt[i];
+    l->failed |= of->failed;
+}
+
+static bool apply(struct tgc *t, struct kernel *k, int store, const struct turned *x, const struct turn_tile *b)
+{
+    enum { LOOP_ROW = LOOP_COLUMN_ITEMS + 1, LOOP_COLUMN, LOOP_ROW_CHUNKS, LOOP_COLUMN_CHUNKS };
+    struct kernel trial = *k;
+    struct place_list l, second;
+    struct leaving in = {.width = x->load_width}, out = {.width = x->width, .passed_nbytes = x->passed};
+    int tag[LOOPS_MAX], n = 0, row = LOOP_GIVEN + x->row - x->m.first, column = LOOP_GIVEN + x->column - x->m.first;
+    int64_t size[LOOPS_MAX];
+    list_begin(&l, t, trial.ast, store);
+    for (int i = 0; i < l.nloop; i++)
+        if (l.loop[i] != row && l.loop[i] != column)
+            tag[n] = l.loop[i], size[n++] = range_fixed_size(x->m.store->src[x->m.first + i]);
+    for (; n + (x->nrow > b->rows) + (x->ncolumn > b->columns) > GRID_RANK && n > 1; n--) {
+        list_order(&l, tag[n - 1], list_position(&l, tag[n - 2]) + 1);
+        list_flatten(&l, list_position(&l, tag[n - 2]));
+        size[n - 2] *= size[n - 1];
+    }
+    tag[n] = LOOP_ROWS, size[n++] = INT64_MAX;
+    tag[n] = LOOP_COLUMNS, size[n++] = INT64_MAX;
+    list_blocks(&l, row, x->nrow, b->rows, LOOP_ROWS, LOOP_ROW);
+    list_blocks(&l, column, x->ncolumn, b->columns, LOOP_COLUMNS, LOOP_COLUMN);
+    struct opt *o = list_add(&l, OPT_THROUGH, LOOP_ROW);
+    o->of = OF_STORE, o->n = b->pad, o->to = list_position(&l, LOOP_COLUMN);
+    list_remove(&l, LOOP_ROW);
+    list_remove(&l, LOOP_COLUMN);
+    l.loop[l.nloop++] = LOOP_ROW;
+    l.loop[l.nloop++] = LOOP_COLUMN;
+    second = l;
+    list_order(&l, LOOP_COLUMN, list_position(&l, LOOP_ROW));          /* neighbouring threads load neighbours */
+    list_grid(&l, tag, size, n);
+    list_leaving(&l, &in, LOOP_COLUMN, b->columns, LOOP_ROW, b->rows, b->threads, LOOP_ROW_CHUNKS);
+    second.n = 0;
+    second.store++;
+    list_grid(&second, tag, size, n);
+    list_leaving(&second, &out, LOOP_ROW, b->rows, LOOP_COLUMN, b->columns, b->threads, LOOP_COLUMN_CHUNKS);
+    append(&l, &second);
+    if (l.failed || !grid_apply(t, &trial, &l, (int)b->threads, 1))
+        return false;
+    *k = trial;
+    return true;
+}
+
+bool grid_turned(struct tgc *t, struct kernel *k, int store)
+{
+    struct turned x;
+    if (k->ast->nsrc != 1 || !find_turned(t, k->ast->src[store], &x))
+        return false;
+    struct turn_tile b = find_tile(t, &x);
+    return b.ns > 0 && b.ns < each_ns(t, &x) && apply(t, k, store, &x, &b);
+}
