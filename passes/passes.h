@@ -211,6 +211,9 @@ bool pass_affine(struct tgc *t, struct graph *g);
 bool pass_narrow_weights(struct tgc *t, struct graph *g);
 /* round_factors.c: rounds the factors of sums of products to t->math, if the user asks for it */
 bool pass_round_factors(struct tgc *t, struct graph *g);
+/* turn_inputs.c: on a device with a grid, inputs of which windows, or sums over channels, read are copied first, channels innermost, where the
+ * kernels take less then, by the device's model */
+bool pass_turn_inputs(struct tgc *t, struct graph *g);
 /* byte_sums.c: sums of products of quantized values become sums of products of bytes */
 bool pass_integer(struct tgc *t, struct graph *g);
 /* byte_table.c: whether u is computed by a table of 256 entries, indexed by a byte */

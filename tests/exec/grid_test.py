@@ -327,6 +327,32 @@ def divergent(device, tgc, scratch):
     expect(any("divergent operation of a sub-group" in line for line in found), f"no report of it: {found}")
 
 
+# Images and what a run permutes: name, text, the row, kernels, how many of them go through local memory.
+IMAGE = ("input %x : {dtype}[{n}, {c}, {h}, {w}]\nweight %w : {dtype}[16, {c}, 7, 7] = normal(std=0.1, seed=1)\nweight %b : {dtype}[16] = normal(seed=2)\n"
+         "%c = conv2d(%x, %w, %b) {{stride=2, padding=3}}\n%y = relu(%c)\n")
+PERMUTED = "input %x : f32[{shape}]\n%p = permute(%x) {{perm={perm}}}\n%y = relu(%p)\n"
+TURNED = [("three channels, read by windows", IMAGE.format(dtype="f32", n=1, c=3, h=32, w=32), "adreno630", 2, 0),
+          ("three channels, where a launch takes longer", IMAGE.format(dtype="f32", n=1, c=3, h=32, w=32), "generic-gpu", 1, 0),
+          ("rows that end anywhere", IMAGE.format(dtype="f32", n=2, c=8, h=61, w=67), "adreno630", 2, 3),
+          ("a matrix", PERMUTED.format(shape="190, 301", perm=[1, 0]), "generic-gpu", 1, 1),
+          ("a batch of five axes", PERMUTED.format(shape="2, 3, 33, 5, 70", perm=[1, 0, 3, 4, 2]), "generic-gpu", 1, 1),
+          ("rows that stay rows", PERMUTED.format(shape="7, 50, 130", perm=[1, 0, 2]), "generic-gpu", 1, 0),
+          ("few elements, each a thread's", PERMUTED.format(shape="5, 6", perm=[1, 0]), "generic-gpu", 1, 0)]
+
+
+def turned(device, tgc, scratch, text, row, kernels, local):
+    """What a kernel loads as neighbours along one axis and stores as neighbours along another is turned by blocks in local memory, where that pays; so is
+    an input that windows read, with its border, where the copy and its reader take less than the reader alone."""
+    folder = T.scratch(scratch)
+    want = compute(built(tgc, folder, text, "c"), {})
+    place = built(tgc, folder, text, "opencl", f"--cpu={row}")
+    source = (place / "net.c").read_text()
+    found = source.count("kernel void "), len(re.findall(r"local float tile\w*\[", source))
+    expect(found == (kernels, local), f"{found[0]} kernels, {found[1]} by local memory")
+    with device.watch():
+        compare(want, compute(place, {}))
+
+
 def main():
     suite.parse()
     build = Path(suite.options.build).resolve()
@@ -348,6 +374,8 @@ def main():
                   slow=seed >= 4)
     for name in ("attention", "causal attention of a run's length", "softmax"):
         suite.add(f"{name}, without local memory", emulated, device, tgc, scratch, name, "adreno630", "--no-locals")
+    for number, (name, text, row, kernels, local) in enumerate(TURNED):
+        suite.add(f"turned: {name}, {row}", turned, device, tgc, scratch / f"turned{number}", text, row, kernels, local)
     for subgroup in (16, 8, 0):
         suite.add(f"sums by shuffles, sub-groups of {subgroup}", shuffled, device, tgc, scratch, subgroup)
     suite.add("a divergent shuffle is found", divergent, device, tgc, scratch)

@@ -645,6 +645,27 @@ def turned(tgc, folder, text, loads):
     check_assembly(tgc, folder / "net.tg", folder / "ptx")
 
 
+# Convolutions of few channels of the caller's image: name, text, architecture, the copy.
+JOINED = [("three channels", "input %x : f32[4, 3, 64, 64]\nweight %w : f32[32, 3, 7, 7] = normal(std=0.1, seed=1)\n%c = conv2d(%x, %w) {stride=2, padding=3}\n"
+           "%y = relu(%c)\noutput %y\n", "sm_90a", "f32[4,69,276]"),
+          ("five channels", "input %x : f32[2, 5, 64, 64]\nweight %w : f32[64, 5, 5, 5] = normal(std=0.1, seed=1)\n%c = conv2d(%x, %w) {padding=2}\n%y = relu(%c)\noutput %y\n",
+           "sm_80", "f32[2,68,544]"),
+          ("three channels of a network", "input %x : f32[4, 3, 64, 64]\nweight %w : f32[32, 3, 7, 7] = normal(std=0.1, seed=1)\nweight %v : f32[8, 32, 1, 1] = normal(std=0.1, seed=2)\n"
+           "%c = conv2d(%x, %w) {stride=2, padding=3}\n%r = relu(%c)\n%y = conv2d(%r, %v)\noutput %y\n", "sm_80", "f32[4,69,276]"),
+          ("a part of an image, only turned", "input %x : f32[4, 3, 64, 64]\nweight %w : f32[32, 3, 7, 7] = normal(std=0.1, seed=1)\n%s = slice(%x) {axis=3, start=0, end=61}\n"
+           "%y = conv2d(%s, %w) {stride=2, padding=3}\noutput %y\n", "sm_90a", None)]
+
+
+def joined(tgc, folder, text, arch, copy):
+    """Channels, padded with zeros, are joined with the pixels of a copy, whose rows windows read; not where zeros are inside of the image."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text("tg 1\n" + text)
+    twin.check_model(tgc, folder / "net.tg", folder / "run", f"--cpu={arch}", "--vectors=always", device=f"arch={arch[3:5]}")
+    kernels = (folder / "run" / "m.cu").read_text()
+    found = re.search(r"y   (f32\[\d+,\d+,\d+\])  <- result", kernels)
+    expect((found[1] if found else None) == copy, f"the copy is {found[1] if found else None}")
+
+
 def bytes_by_words(tgc, folder):
     """Tiles of a product of bytes, too short for matrices: words of four, whose products are one instruction by either compiler; the program runs
     on the emulated device."""
@@ -691,6 +712,8 @@ def main():
     suite.add("matrices: blocks with more memory than kernels declare", large_blocks, device, tgc, scratch / "matrices-large")
     for number, (name, text, loads) in enumerate(TURNED):
         suite.add(f"turned: {name}", turned, tgc, scratch / f"turned{number}", text, loads)
+    for number, (name, text, arch, copy) in enumerate(JOINED):
+        suite.add(f"turned: {name}", joined, tgc, scratch / f"joined{number}", text, arch, copy)
     suite.add("matrices: banks of local memory", banks, tgc, scratch / "matrices-banks")
     for number, (name, wrong, by, words) in enumerate(MISTAKES):
         suite.add(f"matrices: {name}", mistake, tgc, scratch / f"matrices-wrong{number}", wrong, by, words)
