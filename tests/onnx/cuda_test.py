@@ -645,6 +645,14 @@ def turned(tgc, folder, text, loads):
     check_assembly(tgc, folder / "net.tg", folder / "ptx")
 
 
+def turned_by_llvm(tgc, folder, text, version):
+    """The same by LLVM's module."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text("tg 1\n" + text)
+    check_model_by_llvm(tgc, folder / "net.tg", folder / "m", version, "--vectors=always")
+    expect("move16(&y[" in (folder / "m" / "m.cu").read_text(), "it is not turned")
+
+
 # Convolutions of few channels of the caller's image: name, text, architecture, the copy.
 JOINED = [("three channels", "input %x : f32[4, 3, 64, 64]\nweight %w : f32[32, 3, 7, 7] = normal(std=0.1, seed=1)\n%c = conv2d(%x, %w) {stride=2, padding=3}\n"
            "%y = relu(%c)\noutput %y\n", "sm_90a", "f32[4,69,276]"),
@@ -701,6 +709,8 @@ def main():
                       slow=number % 4 != kernel_ir.VERSIONS.index(version) + 1)
     for math, version in (("f16", 19), ("bf16", 14)):
         suite.add(f"LLVM {version}: matrix instructions, {math}", matrices_by_llvm, tgc, scratch / f"matrices-{math}", version, math)
+    for number, (name, text, _) in enumerate(TURNED):
+        suite.add(f"turned by LLVM: {name}", turned_by_llvm, tgc, scratch / f"turned{number}-llvm", text, kernel_ir.VERSIONS[0], slow=number == 0)
     for path in sorted((ROOT / ".cache" / "models").glob("*.onnx")):
         suite.add(f"ptxas, LLVM: {path.stem.split('-')[0]}", check_assembly_by_llvm, tgc, path, scratch / f"{path.stem}-ptx-llvm", kernel_ir.VERSIONS[0], 16, slow=True)
     suite.add("LLVM: an architecture that it does not know", lower_target, tgc, scratch / "lower")
