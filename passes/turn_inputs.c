@@ -116,7 +116,8 @@ static bool is_given(struct tgc *t, struct uop *u)
 static struct uop *with_epilogue(struct tgc *t, const struct turning *s, struct uop *sum)
 {
     struct uop *v = sum, *user;
-    while (!map_get(&s->is_root, v) && (user = map_get(&s->user, v)) && user != v && (op_is_pointwise(user->op) || move_is(user, MOVES_SPREAD | MOVES_CAST))) {
+    while (!map_get(&s->is_root, v) && (user = map_get(&s->user, v)) && user != v &&
+           (op_is_pointwise(user->op) || move_is(user, MOVES_SPREAD | MOVES_CAST))) {
         for (int k = 0; k < user->nsrc; k++)
             if (user->src[k] != v && !is_given(t, user->src[k]))
                 return v;

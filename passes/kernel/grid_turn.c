@@ -13,8 +13,9 @@
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
 
-enum { SECTOR_NBYTES = 32, WORD_NBYTES = 4, SIDE_MOST = 128, PAD_NBYTES_MOST = 64, TURN_THREADS_LEAST = 64, TURN_THREADS_MOST = 256, LANES = 32, ISSUED_EACH = 8,
-       BESIDE_LIMIT = 64 };
+/* ISSUED_EACH: what a thread computes for an access, in multiply-adds. BESIDE_LIMIT: what is no limit counts for so little of it. */
+enum { SECTOR_NBYTES = 32, WORD_NBYTES = 4, LANES = 32, ISSUED_EACH = 8, BESIDE_LIMIT = 64 };
+enum { SIDE_MOST = 128, PAD_NBYTES_MOST = 64, TURN_THREADS_LEAST = 64, TURN_THREADS_MOST = 256 };
 
 /* The loops, by position, along which neighbours are loaded (row) and stored (column); how many of them at once; bytes of an element that is
  * loaded, passed on and stored; loads of the value's that change with both. */
@@ -122,15 +123,16 @@ static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_t
     const struct device_row *d = t->device;
     int turns = 0;
     b->pad = find_pad(x, b->rows, b->columns, &turns);
-    double elements = (double)(b->rows * b->columns) / (double)b->threads, rows = (double)ceil_of(x->nrow, b->rows), columns = (double)ceil_of(x->ncolumn, b->columns),
-           local = cost_grid_local(d);
+    double elements = (double)(b->rows * b->columns) / (double)b->threads, local = cost_grid_local(d);
+    double rows = (double)(ceil_of(x->nrow, b->rows) / b->rows), columns = (double)(ceil_of(x->ncolumn, b->columns) / b->columns);
+    double loaded = sectors(b->rows < x->nrow ? b->rows : x->nrow, x->loaded, x->load_width) * rows;
+    double stored = sectors(b->columns < x->ncolumn ? b->columns : x->ncolumn, x->stored, x->width) * columns;
     struct grid_work work = {
-        .blocks = rows / (double)b->rows * columns / (double)b->columns * x->rest, .threads = (double)b->threads,
+        .blocks = rows * columns * x->rest, .threads = (double)b->threads,
         .issued = elements * (x->loads * access(t, x->loaded, x->load_width) + local * (1 + turns / (double)x->load_width) +
                               local / (double)x->width + access(t, x->stored, x->width)) + RATIO_GRID_BARRIER,
         .local_nbytes = (double)(b->rows * (b->columns + b->pad) * x->passed),
-        .cache_nbytes = x->rest * ((double)x->ncolumn * x->loads * sectors(b->rows < x->nrow ? b->rows : x->nrow, x->loaded, x->load_width) * rows / (double)b->rows +
-                                   (double)x->nrow * sectors(b->columns < x->ncolumn ? b->columns : x->ncolumn, x->stored, x->width) * columns / (double)b->columns),
+        .cache_nbytes = x->rest * ((double)x->ncolumn * x->loads * loaded + (double)x->nrow * stored),
         .memory_nbytes = x->rest * (double)(x->nrow * x->ncolumn) * (double)(x->loads * x->loaded + x->stored),
     };
     double ns = cost_of_grid(d, &work, NULL);
@@ -162,7 +164,8 @@ static bool fits(const struct tgc *t, const struct turned *x, const struct turn_
     const struct device_row *d = t->device;
     int64_t most = d->group < TURN_THREADS_MOST ? d->group : TURN_THREADS_MOST, n = b->rows * b->columns;
     return b->threads >= d->wave && b->threads <= most && b->rows % x->load_width == 0 && b->columns % x->width == 0 &&
-           has_sectors(x, b) && n % (b->threads * x->load_width) == 0 && n % (b->threads * x->width) == 0 && b->rows < 2 * x->nrow && b->columns < 2 * x->ncolumn &&
+           has_sectors(x, b) && n % (b->threads * x->load_width) == 0 && n % (b->threads * x->width) == 0 &&
+           b->rows < 2 * x->nrow && b->columns < 2 * x->ncolumn &&
            n * x->passed * 4 <= device_local_nbytes(t);
 }
 
