@@ -2,11 +2,13 @@
  *
  * Its program is read as the schedules were weighed when they were chosen (struct grid_work): what a thread issues,
  * products of matrices, steps between barriers, and the bytes that each block needs of the cache, each of its own
- * once, however many of its threads load them. What threads of a block load each for itself counts twice.
+ * once, however many of its threads load them. What threads of a block load each for itself counts twice. A loop whose end
+ * depends on the block has as many turns as it has on average; conditions of the block and of a loop hold as often as they do (turns.h).
  */
 #include "passes/analysis/access.h"
 #include "passes/analysis/footprint.h"
 #include "passes/analysis/kernel_cost.h"
+#include "passes/analysis/turns.h"
 #include "passes/target/cost.h"
 #include "ir/device_ops.h"
 
@@ -25,6 +27,9 @@ struct device_walk {
     struct device_use *use;
     struct open_loop open[DEPTH_MAX];
     int depth, items;
+    double share[DEPTH_MAX];     /* of the turns around it, those in which a condition holds, with those around it */
+    int conditions;
+    struct places grid;          /* its loops that are open */
     double places;               /* that a block goes through */
     struct footprint footprint;
     struct block_part *part; int npart; size_t cap_part;             /* by group of the footprint */
@@ -86,13 +91,26 @@ static bool is_in_loop(const struct device_walk *w)
     return false;
 }
 
+/* The turns of a loop, on average over the places of the grid where they differ; of a grid that has such loops, how long the units take. */
+static double turns_of(struct device_walk *w, const struct uop *range)
+{
+    double n = range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1, mean;
+    if (range->src[0]->op == OP_CONST || !w->k->block || range_is_of_block(range) || !index_mean(w->t, range->src[0], &w->grid, NULL, &mean) || mean <= 0)
+        return n;
+    if (w->grid.n == w->k->ngrid && w->work.rounds <= 0)
+        w->work.rounds = index_rounds(w->t, range->src[0], &w->grid, w->t->device->units);
+    return mean < n ? mean : n;
+}
+
 static void open_loop(struct device_walk *w, const struct uop *range)
 {
-    double n = range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1;
+    double n = range_is_grid(range) || range_is_item(range) ? (double)(range->src[0]->vmax > 0 ? range->src[0]->vmax : 1) : turns_of(w, range);
     struct open_loop l = {.range = range, .all = n, .each = n, .block = n};
     if (range_is_grid(range)) {
         int d = grid_dimension(w);
         l.each = 1;
+        if (w->grid.n < COUNTERS_MAX)
+            w->grid.range[w->grid.n++] = range;
         l.block = w->k->block || d < 0 ? 1 : n < w->k->group[d] ? n : w->k->group[d];
     } else if (range_is_item(range)) {
         l.each = 1;
@@ -115,10 +133,25 @@ static void open_loop(struct device_walk *w, const struct uop *range)
 
 static double turns_of_thread(const struct device_walk *w)
 {
-    double n = 1;
+    double n = w->conditions ? w->share[w->conditions - 1] : 1;
     for (int d = 0; d < w->depth; d++)
         n *= w->open[d].each;
     return n;
+}
+
+/* Of its turns, those in which the condition holds: one of the block, and of the innermost loop that it is of. */
+static void open_condition(struct device_walk *w, const struct uop *guard)
+{
+    double share = 1;
+    const struct uop *loop = NULL;
+    for (int d = 0; d < w->depth; d++)
+        loop = w->open[d].is_serial && uop_depends_on(w->t, guard->src[0], w->open[d].range) ? w->open[d].range : loop;
+    if (!w->k->block || guard->src[0]->op == OP_ROLE || !index_mean(w->t, guard->src[0], &w->grid, loop, &share))
+        share = 1;
+    if (w->conditions == DEPTH_MAX)
+        TGC_BUG(w->t, "more than %d conditions in each other", DEPTH_MAX);
+    w->share[w->conditions] = share * (w->conditions ? w->share[w->conditions - 1] : 1);
+    w->conditions++;
 }
 
 /* What one access takes of a buffer: its bytes, and those from the first to the last of them, which are more where it takes rows. */
@@ -269,6 +302,15 @@ static void note_matrix(struct device_walk *w, const struct uop *u)
     w->work.issued += w->work.apart ? turns : 0;
 }
 
+/* The turns in which u is computed: lanes are straight-line code, of which compilers compute once what is the same in all. */
+static double turns_of_value(const struct device_walk *w, struct uop *u)
+{
+    double n = turns_of_thread(w);
+    for (int d = 0; d < w->depth; d++)
+        n /= range_is_lane(w->open[d].range) && !uop_depends_on(w->t, u, w->open[d].range) ? w->open[d].each : 1;
+    return n;
+}
+
 static bool is_product(const struct uop *u) { return u->op == OP_MUL && dtype_is_float(u->dtype); }
 
 /* Multiply-adds of a thread in the time of u. An addition with a product costs nothing. */
@@ -279,8 +321,14 @@ static double issue_of(const struct device_walk *w, const struct uop *u)
     if (!op_is_elementwise(u->op) || u->op == OP_CONST || linear_is_index(u) ||
         ((u->op == OP_ADD || u->op == OP_SUB) && (is_product(u->src[0]) || is_product(u->src[1]))))
         return 0;
-    double function = u->op == OP_EXP2 ? RATIO_GRID_POWER : RATIO_GRID_FUNCTION;
-    return u->lanes * (cost_class_of(u->op) == COST_STEP ? 1 : function);
+    return u->lanes * (cost_class_of(u->op) == COST_STEP || u->op == OP_EXP2 ? 1 : RATIO_GRID_FUNCTION);
+}
+
+static void note_value(struct device_walk *w, struct uop *u)
+{
+    double turns = turns_of_value(w, u);
+    w->work.issued += turns * issue_of(w, u);
+    w->work.powers += u->op == OP_EXP2 ? turns * u->lanes * cost_grid_power(w->t->device) : 0;
 }
 
 /* In a loop, behind what was loaded, a step of the block begins. */
@@ -302,12 +350,17 @@ static void note_wait(struct device_walk *w, const struct uop *u)
 static void walk(struct device_walk *w, struct uop *const *linear, int n)
 {
     for (int i = 0; i < n; i++) {
-        const struct uop *u = linear[i];
+        struct uop *u = linear[i];
         if (u->op == OP_RANGE) {
             open_loop(w, u);
             w->work.issued += w->open[w->depth - 1].is_serial && !range_is_lane(u) ? turns_of_thread(w) : 0;
         } else if (u->op == OP_END && w->depth > 0) {
             w->items -= range_is_item(w->open[--w->depth].range);
+            w->grid.n -= range_is_grid(w->open[w->depth].range) && w->grid.n > 0;
+        } else if (u->op == OP_GUARD) {
+            open_condition(w, u);
+        } else if (u->op == OP_ENDGUARD) {
+            w->conditions--;
         } else if (u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_GATHER) {
             note_access(w, u);
         } else if (u->op == OP_COPY) {
@@ -325,7 +378,7 @@ static void walk(struct device_walk *w, struct uop *const *linear, int n)
         } else if (u->op == OP_BARRIER) {
             note_barrier(w);
         } else {
-            w->work.issued += turns_of_thread(w) * issue_of(w, u);
+            note_value(w, u);
         }
     }
 }
@@ -339,6 +392,16 @@ static double block_nbytes(const struct device_walk *w)
         sum += (nbytes < all ? nbytes : all) * (again < RATIO_GRID_AGAIN ? again : RATIO_GRID_AGAIN) * w->part[i].places;
     }
     return sum;
+}
+
+/* Of a thread that keeps much of what its block computes; 0: it does not. */
+static double kept_registers(const struct kernel *k)
+{
+    enum { BESIDE = 36, LITTLE = 32 };
+    double n = 0;
+    for (int i = 0; i < k->nscratch; i++)
+        n += k->scratch[i]->is_register ? (double)k->scratch[i]->nbytes / 4 : 0;
+    return n > LITTLE ? n + BESIDE : 0;
 }
 
 struct device_use device_use(struct tgc *t, const struct kernel *k)
@@ -361,6 +424,8 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     use.cached = use.cached < use.asked ? use.cached : use.asked;
     use.moved = use.cached < k->nbytes ? use.cached : k->nbytes;     /* of a table that is gathered from, a part */
     w.work.ahead = steps_ahead(k);
+    w.work.registers = kept_registers(k);            /* what it keeps it computes of a product, for the next one */
+    w.work.groups = w.work.registers > 0 && w.work.matrix_ns > 0 ? cost_grid_groups(t->device, w.work.threads) : 0;
     w.work.local_nbytes = use.local_nbytes;
     w.work.cache_nbytes = use.cached;
     w.work.taken_nbytes = use.cached + w.work.blocks * w.given;

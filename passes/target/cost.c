@@ -116,6 +116,7 @@ double cost_full_threads(const struct device_row *d)
 
 double cost_grid_load(const struct device_row *d) { return d->load > 0 ? d->load : RATIO_GRID_LOAD; }
 double cost_grid_local(const struct device_row *d) { return cost_grid_load(d) / 2; }
+double cost_grid_power(const struct device_row *d) { return d->power > 0 ? d->power : RATIO_GRID_POWER; }
 
 double cost_of_matrix(const struct device_row *d, enum matrix_unit of, double gflops)
 {
@@ -125,6 +126,12 @@ double cost_of_matrix(const struct device_row *d, enum matrix_unit of, double gf
     read += matrix_is_local(r, MATRIX_B) ? nbytes * r->size[MATRIX_N] : 0;
     double fetched = read / (d->gflops * RATIO_GRID_LOCAL), arithmetic = 2.0 * r->size[MATRIX_M] * r->size[MATRIX_N] * r->size[MATRIX_K] / gflops;
     return arithmetic > fetched ? arithmetic : fetched;
+}
+
+double cost_grid_groups(const struct device_row *d, double threads)
+{
+    double groups = threads / d->wave / RATIO_GRID_FILL;
+    return groups > 1 ? groups : 1;
 }
 
 static double at_most(double a, double most) { return a < most ? a : most; }
@@ -143,12 +150,15 @@ static double held_blocks(const struct device_row *d, const struct grid_work *w)
 
 double cost_grid_at_once(const struct device_row *d, const struct grid_work *w) { return d->units * held_blocks(d, w); }
 
+/* Blocks of a unit, one after the other. */
+static double rounds_of(const struct device_row *d, const struct grid_work *w) { return w->rounds > 0 ? w->rounds : __builtin_ceil(w->blocks / d->units); }
+
 /* What a unit waits for the first copies of its blocks, which nobody has read before. Where it has several blocks at once, others compute
  * meanwhile, but at the beginning. Of copies that do not come early the first are those of a step: what is waited for it already, of all
  * steps, is not waited for again. */
 static double begun(const struct device_row *d, const struct grid_work *w, double of_steps)
 {
-    double rounds = __builtin_ceil(w->blocks / d->units), first = held_blocks(d, w) > 1 ? 1 : rounds;
+    double rounds = rounds_of(d, w), first = held_blocks(d, w) > 1 ? 1 : rounds;
     if (w->steps <= 0)
         return 0;
     return first * (w->ahead ? d->latency : at_least(d->latency - of_steps / (w->steps * rounds), 0));
@@ -157,7 +167,7 @@ static double begun(const struct device_row *d, const struct grid_work *w, doubl
 /* What a unit waits where a step's copies are begun by threads that compute: with several blocks at once, others compute meanwhile. */
 static double handed_over(const struct device_row *d, const struct grid_work *w)
 {
-    return held_blocks(d, w) > 1 ? 0 : __builtin_ceil(w->blocks / d->units) * w->handovers * RATIO_GRID_HANDOVER * d->latency;
+    return held_blocks(d, w) > 1 ? 0 : rounds_of(d, w) * w->handovers * RATIO_GRID_HANDOVER * d->latency;
 }
 
 /* While it is sent, a step's copy is not there: as fast as a unit takes it of the cache, where what it takes is counted. */
@@ -206,10 +216,19 @@ static double cache_ns(const struct device_row *d, const struct grid_work *w)
     return at_least(w->cache_nbytes / gbytes, taken / (gbytes * at_most(RATIO_GRID_TAKEN * w->blocks / d->units, RATIO_GRID_TAKEN)));
 }
 
+/* A block's time, if all units shared it and nothing waited for memory: that of what takes longest, its instructions, those of one unit for
+ * powers, its products; or of what a group of waves does one after the other, instructions, then products, while other groups do so. */
+static double busy_ns(const struct device_row *d, const struct grid_work *w, double issue)
+{
+    double powers = 2 * w->threads * w->powers / d->gflops, busy = at_least(w->apart ? at_least(issue, w->matrix_ns) : issue + w->matrix_ns, powers);
+    double alone = at_least(issue / RATIO_GRID_ALONE, powers) + w->matrix_ns;
+    return w->groups > 0 && w->apart ? at_least(busy, alone / (w->groups * held_blocks(d, w))) : busy;
+}
+
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit)
 {
-    double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns, rounds = __builtin_ceil(w->blocks / d->units);
-    double busy = !w->apart ? issue + matrix : at_least(issue, matrix), factor = busy > 0 ? waited(d, w, busy) : 1;
+    double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns, rounds = rounds_of(d, w);
+    double busy = busy_ns(d, w, issue), factor = busy > 0 ? waited(d, w, busy) : 1;
     factor *= w->cluster > 1 ? 1 + RATIO_GRID_CLUSTER * (w->cluster - 1) : 1;
     /* others of the unit's blocks compute meanwhile; copies of the next place come then alone */
     double tail = rounds * d->units * 2 * w->threads * w->stored / (d->gflops * held_blocks(d, w));

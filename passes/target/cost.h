@@ -55,9 +55,12 @@ double cost_full_threads(const struct device_row *d);
  * weighed. Blocks that copy operands to local memory wait for each step's copies, other threads for each load. */
 struct grid_work {
     double blocks, threads;      /* places of the grid, and threads of each */
+    double rounds;               /* what units take for their blocks, in the time of an average one; 0: blocks are alike */
     double beside;               /* threads of a block that only copy */
     double handovers;            /* of a block: steps for which the other threads copy, and units for matrices wait meanwhile */
     double issued;               /* by a thread, in multiply-adds: arithmetic, loads, its part of copies, barriers */
+    double powers;               /* 2^x by a device's own instruction, of a thread, in multiply-adds: by a unit of its own, while others are issued */
+    double groups;               /* of a block's waves, each of which waits for its products before it goes on, and products for it; 0: no one waits */
     double matrix_ns;            /* instructions for matrices of one block, if all the device's units shared them */
     bool apart;                  /* there are units for them beside those of the threads */
     double stored;               /* the same behind a thread's last step, where it stores what it has computed */
@@ -84,6 +87,10 @@ double cost_grid_at_once(const struct device_row *d, const struct grid_work *w);
 /* A thread's load of a word from memory or the cache, and from local memory, in multiply-adds. */
 double cost_grid_load(const struct device_row *d);
 double cost_grid_local(const struct device_row *d);
+/* Groups of so many threads' waves that keep a unit busy by themselves. */
+double cost_grid_groups(const struct device_row *d, double threads);
+/* Its 2^x, for the unit that computes it, in multiply-adds; to issue it takes one. */
+double cost_grid_power(const struct device_row *d);
 /* ns of one instruction of matrix.def of this rate, if all the device's units shared it: what it multiplies, or reads of local memory itself. */
 double cost_of_matrix(const struct device_row *d, enum matrix_unit of, double gflops);
 /* Bytes of t's cache that bands should fit: --cache, or the machine's L2; 0: bands are made

@@ -140,6 +140,7 @@ struct device_row {
     int64_t cache_nbytes;        /* of the cache that all units share; 0: not known */
     double cache_gbytes;         /* the same of the cache that all units share; 0: see RATIO(GRID_CACHE) */
     double load;                 /* a unit's loads of a word by each thread, in its multiply-adds; 0: see RATIO(GRID_LOAD) */
+    double power;                /* a unit's 2^x of each thread, by its own instruction, in its multiply-adds; 0: see RATIO(GRID_POWER) */
     int image_pitch;             /* pixels of which an image's row is a multiple */
     int image_side;              /* pixels, at most */
 };
