@@ -59,6 +59,10 @@ static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *
         x->inner = of == &x->columns ? r->src[0]->vmax : x->inner;
     }
     x->masks = count_loads(t, o.scores->src[0]) - count_loads(t, o.dot);
+    visible_find(t, o.scores->src[0], o.key, o.dot, &o.visible);
+    x->row = o.row;
+    x->begin = o.visible.is_finite ? NULL : o.visible.begin;
+    x->end = o.visible.is_finite ? NULL : o.visible.end;
     return true;
 }
 
@@ -127,17 +131,19 @@ double attention_nbytes(const struct attention *x)
     return (double)dtype_nbytes(x->factor) * (double)x->heads * (double)(x->keys + x->queries) * width;
 }
 
-static double shape_ns(const struct device_row *d, const struct shape *s, const struct attention *x)
+static double shape_ns(struct tgc *t, const struct shape *s, const struct attention *x)
 {
+    const struct device_row *d = t->device;
+    struct attention_turns through = attention_turns(t, x, s->of.rows, s->of.keys);
     double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows), passes = (double)(x->columns / x->inner),
-           turns = (double)ceil_of(x->keys, s->of.keys), threads = (double)s->threads;
+           turns = through.all, threads = (double)s->threads;
     double elements = (double)s->of.rows * s->of.keys / threads;
     double issued = work_of(d, &s->scores, x->features, s->threads) + passes * work_of(d, &s->product, s->of.keys, s->threads) +
                   STORES * RATIO_GRID_BARRIER / 2 + elements * (ATTENTION_EXPONENTIAL + 2) +
                   2 * (double)s->of.groups * __builtin_ceil(s->of.rows / threads);
     double steps = steps_of(&s->scores, x->features) + passes * steps_of(&s->product, s->of.keys);
     struct grid_work work = {
-        .blocks = tiles, .threads = threads, .issued = turns * issued, .steps = turns * steps, .local_nbytes = 4 * (double)s->nelem,
+        .blocks = tiles, .threads = threads, .rounds = through.rounds, .issued = turns * issued, .steps = turns * steps, .local_nbytes = 4 * (double)s->nelem,
         .cache_nbytes = (double)dtype_nbytes(x->factor) * tiles * turns * s->of.keys * (double)(x->features + x->columns), .memory_nbytes = attention_nbytes(x),
     };
     return cost_of_grid(d, &work, NULL);
@@ -159,20 +165,21 @@ static double rows_ns(const struct device_row *d, const struct attention *x)
     return cost_of_grid(d, &work, NULL);
 }
 
-static bool fill_shape(const struct device_row *d, struct shape *s, const struct attention *x)
+static bool fill_shape(struct tgc *t, struct shape *s, const struct attention *x)
 {
+    const struct device_row *d = t->device;
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     if (s->threads < d->wave || s->threads > most || s->of.keys < s->of.groups ||
         !choose_part(d, s->of.rows, s->of.keys, x->features, s->threads, &s->scores) ||
         !choose_part(d, s->of.rows, x->inner, s->of.keys, s->threads, &s->product))
         return false;
     s->nelem = local_nelem(s, x);
-    s->ns = shape_ns(d, s, x);
+    s->ns = shape_ns(t, s, x);
     return 4 * s->nelem <= x->local_nbytes;
 }
 
 /* The shapes that cost least, best first. */
-static int list_shapes(const struct device_row *d, const struct attention *x, struct shape *best)
+static int list_shapes(struct tgc *t, const struct attention *x, struct shape *best)
 {
     int n = 0;
     for (int rows = 4; rows <= 64; rows *= 2)
@@ -181,7 +188,7 @@ static int list_shapes(const struct device_row *d, const struct attention *x, st
                 int groups = threads > rows ? (int)(threads / rows) : 1;
                 struct shape s = {.of = {rows, groups < 2 * FEW ? groups : 2 * FEW, keys, true}, .threads = threads};
                 bool wide = rows >= 2 * x->queries || keys >= 2 * x->keys;
-                if (wide || !fill_shape(d, &s, x))
+                if (wide || !fill_shape(t, &s, x))
                     continue;
                 int at = n < SHAPES_MAX ? n++ : SHAPES_MAX - 1;
                 if (at == SHAPES_MAX - 1 && best[at].ns > 0 && best[at].ns <= s.ns)
@@ -350,7 +357,7 @@ bool grid_attention(struct tgc *t, struct kernel *k)
     if (!k->by_blocks || t->no_locals || !find_sizes(t, k, &x))
         return false;
     double rows = rows_ns(t->device, &x);
-    int n = list_shapes(t->device, &x, best);
+    int n = list_shapes(t, &x, best);
     if (attention_by_tiles(t, k, &x, n && (rows == 0 || best[0].ns < rows) ? best[0].ns : rows))
         return true;
     for (int i = 0; i < n; i++)

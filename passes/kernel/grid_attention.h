@@ -1,4 +1,4 @@
-/* grid_attention.h - private to grid_attention.c and grid_attention_matrix.c: attention by blocks of queries and of keys. */
+/* grid_attention.h - private to grid_attention*.c: attention by blocks of queries and of keys. */
 #ifndef TGC_GRID_ATTENTION_H
 #define TGC_GRID_ATTENTION_H
 
@@ -8,13 +8,19 @@
 /* Sizes, at their upper bounds; columns of the result for each query, of its innermost loop and in all; what the queries
  * are rounded to. */
 /* local_nbytes: what a block may have of all machines that are asked for; masks: values that are loaded for each score */
-struct attention { int64_t heads, queries, keys, features, inner, columns, local_nbytes; enum dtype factor; int masks; };
+/* row: the query, on which the keys that it may see depend: begin <= key < end; NULL: there is no such limit */
+struct attention { int64_t heads, queries, keys, features, inner, columns, local_nbytes; enum dtype factor; int masks; const struct uop *row; struct uop *begin, *end; };
 
 /* An exponential, in multiply-adds of a thread. */
 enum { ATTENTION_EXPONENTIAL = 12 };
 
 /* Of queries, keys, values and results, each once. */
 double attention_nbytes(const struct attention *x);
+/* What a block of so many queries goes through: blocks of so many keys on average, those of them of which a mask hides keys from some
+ * queries alone; and what units take for all blocks, in the time of an average one (0: blocks are alike, or very many). */
+struct attention_turns { double all, cut, rounds; };
+/* needs: queries, keys, row, begin and end of x, and a device. grid_attention_turns.c */
+struct attention_turns attention_turns(struct tgc *t, const struct attention *x, int64_t rows, int64_t keys);
 /* How many of its first loops all stores are in: bands. */
 int attention_common(const struct uop *ast);
 int attention_bands(const struct uop *store);

@@ -14,7 +14,7 @@
  * the threads that have these elements; such nests follow each other without a barrier.
  *
  * The model: the instruction's rate; what a thread issues besides, meanwhile if the device has units for matrices: words
- * of tiles, copies, exponentials; how many blocks a unit holds at once, by local memory and threads, which hide what the two
+ * of tiles, copies; exponentials, by a unit of their own; a group of waves waits for its products, so others have to go on meanwhile; how many blocks a unit holds at once, by local memory and threads, which hide what the two
  * copies wait for; keys and values read once for each block.
  */
 #include "passes/analysis/matrix.h"
@@ -22,7 +22,7 @@
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, BOXES = 4, EARLY_MOST = 16, PAD_NBYTES = 16, WAVES = 4, ROW_ISSUE = 12, REGISTERS_BESIDE = 36, BESIDE_LIMIT = 64 };
+enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, BOXES = 4, EARLY_MOST = 16, PAD_NBYTES = 16, WAVES = 4, ROW_ISSUE = 12, REGISTERS_BESIDE = 36, BESIDE_LIMIT = 64, COMPARED = 3 };
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 enum { SCORES, RESULTS, PRODUCTS };
 
@@ -124,8 +124,11 @@ static bool fits(const struct tgc *t, const struct tiling *s)
            copies_fit(t, s) && registers_of(s) <= most_registers(d, s) && local_nbytes(s) <= s->x->local_nbytes;
 }
 
-/* What a thread issues for a block of keys, in multiply-adds. */
-static double issued(const struct tgc *t, const struct tiling *s)
+/* Whether exponentials are powers of two by the device's own instruction. */
+static bool has_powers(const struct tiling *s) { return dtype_bits(s->row->dtype[MATRIX_A]) == 16; }
+
+/* What a thread issues for a block of keys, in multiply-adds. cut: the share of blocks in which it compares keys. */
+static double issued(const struct tgc *t, const struct tiling *s, double cut)
 {
     const struct device_row *d = t->device;
     const int *size = s->row->size;
@@ -137,8 +140,8 @@ static double issued(const struct tgc *t, const struct tiling *s)
            results = keys / k * (tiles * weights + c / s->by[RESULTS].row->size[MATRIX_N] * (b + tiles * product));
     double copies = is_bulk(s) ? 0 : (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) / (threads * (double)s->width);
     /* of a score the exponential, the maximum, the sum; of a result that it gets smaller */
-    double power = dtype_bits(s->row->dtype[MATRIX_A]) == 16 ? RATIO_GRID_POWER : ATTENTION_EXPONENTIAL;
-    double elements = rows * keys / threads * (power + 4) + rows * c / threads;
+    double power = has_powers(s) ? 1 : ATTENTION_EXPONENTIAL;
+    double elements = rows * keys / threads * (power + 4 + cut * COMPARED) + rows * c / threads;
     /* of a row of the thread's what its threads exchange, and its factor */
     double of_rows = tiles * (double)(words_of(s, MATRIX_SUM) / 2) * ROW_ISSUE;
     /* the more waves, the longer the first of them waits for the last */
@@ -155,31 +158,16 @@ static double product_ns(const struct device_row *d, const struct tiling *s, int
     return rows / size[MATRIX_M] * columns / size[MATRIX_N] * terms / size[MATRIX_K] * cost_of_matrix(d, by->of, by->gflops);
 }
 
-/* Groups of waves that a unit has at once. */
-static double groups_held(const struct device_row *d, const struct tiling *s)
+static double tiling_ns(struct tgc *t, const struct tiling *s)
 {
-    double threads = (double)threads_of(s), blocks = (double)(d->registers * d->group) / (threads * (double)(registers_of(s) + REGISTERS_BESIDE));
-    double of_local = (double)d->unit_local_nbytes / (double)local_nbytes(s);
-    blocks = __builtin_floor(blocks < of_local ? blocks : of_local);
-    return (double)s->waves / WAVES * (blocks > 1 ? blocks : 1);
-}
-
-/* The time of the matrix units, or, if that is longer, of a group's softmax and products, of which each waits for the other: others go on
- * meanwhile. issued: by a thread, matrix_ns: of products, both for a block of keys. */
-static double waiting_ns(const struct device_row *d, const struct tiling *s, double issued, double matrix_ns)
-{
-    double issue_ns = 2 * (double)threads_of(s) * issued / d->gflops, chain = (issue_ns / RATIO_GRID_ALONE + matrix_ns) / groups_held(d, s);
-    return s->panels && chain > matrix_ns ? chain : matrix_ns;
-}
-
-static double tiling_ns(const struct tgc *t, const struct tiling *s)
-{
-    double width = (double)(features_of(s) + columns_of(s)), issue = issued(t, s),
+    struct attention_turns through = attention_turns(t, s->x, rows_of(s), s->keys);
+    double turns = through.all, width = (double)(features_of(s) + columns_of(s)), issue = issued(t, s, through.cut / turns),
            matrix_ns = product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS);
-    double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s)), turns = ceil_div(s->x->keys, s->keys);
+    double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s));
     struct grid_work work = {
-        .blocks = blocks, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns,
-        .ahead = (int)s->parts - (is_bulk(s) ? 2 : 1), .issued = turns * issue, .matrix_ns = turns * waiting_ns(t->device, s, issue, matrix_ns),
+        .blocks = blocks, .rounds = through.rounds, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns,
+        .ahead = (int)s->parts - (is_bulk(s) ? 2 : 1), .issued = turns * issue, .matrix_ns = turns * matrix_ns,
+        .powers = has_powers(s) ? turns * (double)rows_of(s) * (double)s->keys / (double)threads_of(s) * cost_grid_power(t->device) : 0, .groups = cost_grid_groups(t->device, (double)threads_of(s)),
         .local_nbytes = (double)local_nbytes(s), .registers = is_direct(s) ? (double)(registers_of(s) + REGISTERS_BESIDE) : 0,
         .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s), .memory_nbytes = attention_nbytes(s->x),
     };
@@ -229,7 +217,7 @@ static bool find_groups(const struct tgc *t, const struct tiling *of, struct til
     return s->by[SCORES].row && s->by[RESULTS].row;
 }
 
-static int add_tiling(const struct tgc *t, struct tiling *s, struct tiling *best, int n)
+static int add_tiling(struct tgc *t, struct tiling *s, struct tiling *best, int n)
 {
     s->width = width_of(s);
     if (!fits(t, s))
@@ -245,7 +233,7 @@ static int add_tiling(const struct tgc *t, struct tiling *s, struct tiling *best
 }
 
 /* By instructions of groups of waves, their copies by the threads, or as boxes. */
-static int add_groups(const struct tgc *t, const struct tiling *of, bool bulk, struct tiling *best, int n)
+static int add_groups(struct tgc *t, const struct tiling *of, bool bulk, struct tiling *best, int n)
 {
     struct tiling s;
     if (!find_groups(t, of, &s))
@@ -259,7 +247,7 @@ static int add_groups(const struct tgc *t, const struct tiling *of, bool bulk, s
     return n;
 }
 
-static int list_tilings(const struct tgc *t, const struct tiling *of, bool bulk, struct tiling *best)
+static int list_tilings(struct tgc *t, const struct tiling *of, bool bulk, struct tiling *best)
 {
     int n = 0;
     for (int i = 0; i < 4 * 2 * 4 * PARTS; i++) {
