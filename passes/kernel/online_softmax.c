@@ -82,7 +82,7 @@ void online_put(struct online *x, enum level level, struct buffer *b, struct uop
     VEC_PUSH(x->t, to->u, to->n, to->cap, store);
 }
 
-static struct uop *as_band(struct online *x, struct uop *size, const struct uop *like)
+struct uop *online_band(struct online *x, struct uop *size, const struct uop *like)
 {
     if (uop_is_int(size, 1))
         return uop_int(x->t, 0);
@@ -102,28 +102,10 @@ struct uop *online_for_row(struct online *x, struct uop *u, struct uop *row)
     return uop_substitute(x->t, u, x->row, i);
 }
 
-/* The store with its ranges around the queries, the heads, as bands. */
-static struct uop *open_bands(struct online *x)
-{
-    struct uop *store = x->store;
-    struct uop **src = scratch_array(x->t, (size_t)store->nsrc, sizeof *src);
-    int n = 3;
-    for (int k = 3; k < x->store->nsrc; k++) {
-        struct uop *r = x->store->src[k];
-        if (r != x->row && uop_depends_on(x->t, x->scores, r))
-            store = uop_substitute(x->t, store, r, as_band(x, r->src[0], r));
-    }
-    for (int k = 0; k < 3; k++)
-        src[k] = store->src[k];
-    for (int band = 1; band >= 0; band--)
-        for (int k = 3; k < store->nsrc; k++)
-            if (range_is(store->src[k], AXIS_BAND) == (band == 1))
-                src[n++] = store->src[k];
-    return uop_intern(x->t, OP_STORE, store->dtype, src, n, (union arg){0});
-}
+/* Later queries see more keys. On a device those that see most come first (online_order.c). */
+static struct uop *from_end(struct tgc *t, struct uop *r) { return sym_sub(t, sym_addi(t, r->src[0], -1), r); }
 
-/* 0, n - 1, 1, n - 2 ...: later queries see more keys, so this balances the contiguous shares of
- * threads. */
+/* 0, n - 1, 1, n - 2 ...: balances the contiguous shares of threads. */
 static struct uop *from_both_ends(struct tgc *t, struct uop *r)
 {
     struct uop *half = sym_div(t, r, uop_int(t, 2)), *odd = sym_mod(t, r, uop_int(t, 2));
@@ -201,7 +183,7 @@ static void open_tile(struct online *x)
     for (int k = 3; k < x->store->nsrc; k++)
         if (range_is(x->store->src[k], AXIS_BAND))
             x->band[x->nband++] = x->store->src[k];
-    struct uop *tile = as_band(x, sym_ceildiv(t, x->nrow, x->rows), x->row);
+    struct uop *tile = online_band(x, sym_ceildiv(t, x->nrow, x->rows), x->row);
     visible_find(t, x->scores->src[0], x->key, x->dot, &x->visible);
     if (x->whole && x->visible.is_finite)             /* what such a mask hides may count: no pass for it */
         x->visible = (struct visible){0};
@@ -209,7 +191,13 @@ static void open_tile(struct online *x)
     x->has_tiles = tile->op == OP_RANGE;
     if (x->has_tiles)
         x->band[x->nband++] = tile;
-    if (x->has_tiles && t->threads > 1 && !even)
+    if (x->has_tiles && x->heads_inside) {
+        x->band[x->nband - 1] = x->band[x->nband - 2];
+        x->band[x->nband - 2] = tile;
+    }
+    if (x->has_tiles && x->heads_inside)
+        tile = from_end(t, tile);
+    else if (x->has_tiles && t->threads > 1 && !even)
         tile = from_both_ends(t, tile);
     x->tile = sym_muli(t, tile, x->rows);
     if (x->visible.end)
@@ -243,7 +231,7 @@ static void open_blocks(struct online *x, struct uop *outweighed)
     struct uop *n = sym_max(t, sym_ceildiv(t, sym_sub(t, end, begin), x->most_keys), zero);
     if (x->pass)
         n = uop_where(t, uop_binary(t, OP_AND, outweighed, sym_lt(t, zero, x->pass)), zero, n);
-    x->block = as_band(x, n, NULL);
+    x->block = online_band(x, n, NULL);
     if (x->block->op == OP_RANGE)
         uop_name_axes(t, x->block, "span");
     x->at = sym_add(t, begin, sym_muli(t, x->block, x->most_keys));
@@ -567,7 +555,9 @@ struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_sh
     struct online x = {.t = t, .store = online_without_conditions(t, ast->src[0])};
     if (ast->nsrc != 1 || !online_parts(&x))
         return NULL;
-    struct online by = {.t = t, .store = open_bands(&x), .rows = shape->rows, .group = shape->groups,
+    bool inside;
+    struct uop *store = online_open_bands(&x, shape, &inside);
+    struct online by = {.t = t, .store = store, .heads_inside = inside, .rows = shape->rows, .group = shape->groups,
                         .step = shape->keys, .whole = shape->whole,
                         .align = shape->whole ? shape->keys : shape->groups, .tiles = shape->tiles};
     if (!online_parts(&by) || online_columns(&by, column, &n) < 0)

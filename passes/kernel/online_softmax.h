@@ -52,7 +52,8 @@ struct online {
     const struct online_tiles *tiles;       /* NULL: sums are those of single numbers */
     struct uop *valid;           /* of the result's store; NULL: always */
     struct uop *band[MAX_RANK]; int nband;  /* around a tile, with its own range */
-    bool has_tiles;              /* the last of them is the tile's */
+    bool has_tiles;              /* the last of them is the tile's, the last but one where heads are inside of it */
+    bool heads_inside;
     struct uop *tile;            /* the first query of the tile */
     struct uop *begin, *end;     /* keys that the tile sees */
     struct uop *pass;  /* a range of three passes: these keys, those before, those behind */
@@ -73,9 +74,11 @@ struct online_tiles { enum dtype factor; int64_t k, n, columns, pad; bool direct
  * attention of the known form. */
 struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_shape *shape);
 
-/* What the forms of the kernel are made of. New scratch; a range, or 0 for one turn; one of the tile's queries. */
+/* What the forms of the kernel are made of. New scratch; a range, or 0 for one turn, one that is a band, with the names of `like`; one of the
+ * tile's queries. */
 struct buffer *online_new_scratch(struct online *x, enum dtype d, int64_t n);
 struct uop *online_range(struct online *x, struct uop *size, const char *name);
+struct uop *online_band(struct online *x, struct uop *size, const struct uop *like);
 struct uop *online_rows(struct online *x);
 struct uop *online_load(struct online *x, struct buffer *b, struct uop *at);
 /* Stores value to b at `at`, over all of the ranges, in the bands of the level; the second: for each of n elements. */
@@ -98,6 +101,10 @@ int online_columns(const struct online *x, struct uop **column, int64_t *n);
 
 /* The range of blocks of keys, for all that the tile sees. */
 void online_open_blocks(struct online *x);
+
+/* online_order.c. The store of the AST with its ranges around the queries, the heads, as bands, the first of its ranges. *inside: the last
+ * one goes into the loop over tiles of queries. needs: the parts of x->store. */
+struct uop *online_open_bands(struct online *x, const struct online_shape *shape, bool *inside);
 
 /* online_matrix.c. The stores of a kernel whose sums of products are of tiles; false: its factors are others. needs: the
  * tile, and whole blocks without passes. */

@@ -127,6 +127,30 @@ def matrices():
             expect(halves < 0.7 * numbers, f"{row}: {numbers} us, by matrices {halves} us")
 
 
+def long_attention(more="", tokens=4096, kind="f16"):
+    inputs = "".join(f"input %{x} : {kind}[2, 32, {tokens}, 64]\n" for x in "qkv")
+    return inputs + f"%y = attention(%q, %k, %v) {{{more}}}\n"
+
+
+@suite.case("keys that a mask hides from a block of queries do not count, those of a length that the run reads do")
+def hidden():
+    for row in ("sm_90a", "sm_80", "gfx942"):
+        whole, causal, window = (predicted(long_attention(more), row) for more in ("", "causal=true", "causal=true, window=256"))
+        expect(0.5 * whole < causal < 0.65 * whole and window < 0.4 * causal, f"{row}: {whole} us, causal {causal}, in a window {window}")
+    text = long_attention().replace("%y =", "input %n : i64[1]\n%i0 = iota(4096)\n%i = reshape(%i0) {shape=[1, 1, 1, 4096]}\n%seen = lt(%i, %n)\n%y =")
+    read = predicted(text.replace("%v) {}", "%v, %seen)"), "sm_90a", "--max-memory=16G")
+    expect(read > 0.9 * predicted(long_attention(), "sm_90a"), f"{read} us")
+
+
+@suite.case("blocks that see most keys come first, and the last ones are short")
+def order():
+    for tokens, more, expected in ((4096, "causal=true", [16, None, 4]), (1024, "causal=true", [64, None]), (4096, "", [None, 64])):
+        grid = re.search(r"grid: ([\dx ]+), ", info(long_attention(more, tokens), "sm_90a", "--why"))[1].split(" x ")
+        expect(len(grid) == len(expected) and all(b in (None, int(a)) for a, b in zip(grid, expected)), f"{tokens} {more}: {grid}")
+    grid = re.search(r"grid: ([\dx ]+), ", info(long_attention("causal=true"), "gfx942", "--why"))[1].split(" x ")
+    expect(len(grid) == 2, f"a device of whose cache nothing is known: {grid}")
+
+
 @suite.case("what limits a kernel")
 def limited():
     for text, row, options, limit in (
