@@ -141,16 +141,17 @@ static struct uop *rounded_factor(const struct excess *e, struct uop *u)
 static struct uop *before_scale(const struct excess *e, struct uop *u, double *by)
 {
     struct path outer = path_down(u, MOVES_VIEW | MOVES_ZEROS);
-    if (outer.base->op != OP_CAST || outer.base->dtype != DTYPE_F32 || outer.base->src[0]->dtype != DTYPE_F16)
+    if (outer.base->op != OP_CAST || outer.base->dtype != DTYPE_F32 || !is_half(e, outer.base->src[0]->dtype))
         return NULL;
     struct path inner = path_down(outer.base->src[0], MOVES_VIEW | MOVES_ZEROS);
-    struct uop *product = unrounded(e, inner.base);
+    bool is_wide = outer.base->src[0]->dtype == DTYPE_F16;       /* bf16 is not computed in f32 in front of the scores */
+    struct uop *product = is_wide ? unrounded(e, inner.base) : inner.base;
     for (int k = 0; product && product->op == OP_MUL && k < 2; k++) {
         const struct uop *number = value_behind(product->src[1 - k], MOVES_SPREAD), *half = value_behind(product->src[k], MOVES_ANY);
-        if (number->op != OP_CONST || half->op != OP_CAST || half->src[0]->dtype != DTYPE_F16)
+        if (number->op != OP_CONST || (is_wide && (half->op != OP_CAST || half->src[0]->dtype != DTYPE_F16)))
             continue;
         *by *= number->arg.f;
-        return path_up(e->t, &outer, path_up(e->t, &inner, product->src[k]));
+        return path_up(e->t, &outer, path_up(e->t, &inner, is_wide ? product->src[k] : uop_cast(e->t, DTYPE_F32, product->src[k])));
     }
     return NULL;
 }
@@ -327,7 +328,7 @@ static void find_stored(struct excess *e, int n)
     }
 }
 
-/* u and what it is computed from in bf16, down to sums of products. */
+/* u and what it is computed from in bf16, down to sums of products, and these, whose factors may have been multiplied by a number. */
 static void add_softmax(struct excess *e, struct uop *u)
 {
     struct uop **wait = scratch_array(e->t, 1, sizeof *wait);
@@ -336,11 +337,11 @@ static void add_softmax(struct excess *e, struct uop *u)
     SCRATCH_PUSH(e->t, wait, n, cap, u);
     while (n > 0) {
         u = wait[--n];
-        bool inside = op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE || u->op == OP_REDUCE;
-        if (!inside || summed_product(u) || map_get(&e->softmax, u))
+        bool ends = summed_product(u), inside = op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE || (u->op == OP_REDUCE && !ends);
+        if ((!inside && !(ends && u->dtype == DTYPE_F32)) || map_get(&e->softmax, u))
             continue;
         map_set(&e->softmax, u, u);
-        for (int k = 0; k < u->nsrc; k++)
+        for (int k = 0; k < u->nsrc && !ends; k++)
             SCRATCH_PUSH(e->t, wait, n, cap, u->src[k]);
     }
 }
