@@ -23,8 +23,6 @@ static struct launch *running;
 
 struct launch *launch_now(void) { return running; }
 
-bool item_has_stack(const struct item *item, uintptr_t at) { return fiber_has(item->fiber, at); }
-
 const char *item_name(const struct launch *l, uint32_t number)
 {
     static char text[2][96]; /* a report names two */
@@ -40,7 +38,7 @@ static const void *item_code(void)
 {
     const struct launch *l = running;
     const uintptr_t *frame = __builtin_frame_address(0);
-    for (int i = 0; i < 64 && frame && item_has_stack(l->now, (uintptr_t)frame); i++) {
+    for (int i = 0; i < 64 && frame && fiber_has((uintptr_t)frame); i++) {
         if (frame[1] >= l->module->begin && frame[1] < l->module->end)
             return (const void *)frame[1];
         frame = (const uintptr_t *)frame[0];

@@ -427,7 +427,6 @@ bool item_is_first(void);
 API uint32_t emulator_subgroup(uint32_t what);
 API void emulator_give(const void *value, uint32_t nbytes);
 API void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
-bool item_has_stack(const struct item *item, uintptr_t at);
 
 /* ----------------------------------------------------------------------------------- matrix.c */
 
@@ -441,14 +440,19 @@ struct matrix_row {
     enum matrix_type type[PARTS];
     const char *layout[PARTS];
 };
-/* The coordinates m, n, k of an element of a lane's: "k1 m0 | k0", a bit each, lowest first; returns how many
- * elements there are. */
-int matrix_place(const char *layout, uint32_t lane, int element, int at[3]);
+/* How many elements a lane has of a part that is not "local", and the bits of m, n, k that the numbers of lane and element set: "k1 m0 | k0", a bit each, lowest first. */
+struct matrix_places {
+    int n;
+    unsigned char lane[128][3], element[128][3];
+};
+const struct matrix_places *matrix_places(const struct matrix_row *r, enum matrix_part part);
+/* One of the coordinates m, n, k of an element of a lane's. */
+int matrix_coordinate(const struct matrix_places *p, uint32_t lane, int element, int of);
 unsigned matrix_nbytes(enum matrix_type type);
 /* Element i of those from `from` on. */
 double matrix_number(enum matrix_type type, const void *from, int i);
-/* Element i of the sums becomes one term more. */
-void matrix_add(const struct matrix_row *r, void *sum, int i, double product);
+/* The products of a row's and a column's terms are added to element i of the sums. */
+void matrix_add(const struct matrix_row *r, void *sum, int i, const double *a, const double *b);
 
 /* --------------------------------------------------------------------------------- products.c */
 

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { STACK = 512 * 1024, GUARD = 4096 };
+enum { STACK = FIBER_STACK, GUARD = 4096 };
 
 struct fiber {
     struct fiber *next; /* of those that are free */
@@ -63,7 +63,7 @@ __attribute__((destructor)) static void forget_unused(void)
     }
 }
 
-bool fiber_has(const struct fiber *f, uintptr_t at) { return at - (uintptr_t)f->stack < STACK; }
+uintptr_t fiber_stack;
 
 #ifdef __x86_64__
 
@@ -110,7 +110,12 @@ struct fiber *fiber_start(void (*function)(void *), void *argument)
     return f;
 }
 
-void fiber_enter(struct fiber *f) { emulator_switch(&f->caller, f->own); }
+void fiber_enter(struct fiber *f)
+{
+    fiber_stack = (uintptr_t)f->stack;
+    emulator_switch(&f->caller, f->own);
+}
+
 void fiber_leave(struct fiber *f) { emulator_switch(&f->own, f->caller); }
 
 #else
@@ -136,7 +141,12 @@ struct fiber *fiber_start(void (*function)(void *), void *argument)
     return f;
 }
 
-void fiber_enter(struct fiber *f) { swapcontext(&f->caller, &f->own); }
+void fiber_enter(struct fiber *f)
+{
+    fiber_stack = (uintptr_t)f->stack;
+    swapcontext(&f->caller, &f->own);
+}
+
 void fiber_leave(struct fiber *f) { swapcontext(&f->own, &f->caller); }
 
 #endif

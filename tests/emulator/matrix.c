@@ -19,23 +19,44 @@ static const struct matrix_row rows[] = {
 #undef MATRIX
 };
 
-int matrix_place(const char *layout, uint32_t lane, int element, int at[3])
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* Which bits of m, n, k a number of a lane or of an element sets; returns how many such numbers the layout has. */
+static int decode(const char *layout, bool is_element, int number, unsigned char at[3])
 {
-    int bit = 0, of_element = 0;
+    int bit = 0;
+    const char *end = strchr(layout, '|');
+    const char *s = is_element ? end + 1 : layout;
     memset(at, 0, 3 * sizeof *at);
-    for (const char *s = layout; *s; s++) {
-        if (*s == '|')
-            of_element = 1, bit = 0;
-        if (*s == ' ' || *s == '|')
+    for (; *s && (is_element || s < end); s++) {
+        if (*s == ' ')
             continue;
-        const int set = (of_element ? element >> bit : (int)(lane >> bit)) & 1;
-        bit++;
+        const int set = number >> bit++ & 1;
         if (*s != '-') {
-            at[*s == 'm' ? 0 : *s == 'n' ? 1 : 2] |= set << (s[1] - '0');
+            at[*s == 'm' ? 0 : *s == 'n' ? 1 : 2] |= (unsigned char)(set << (s[1] - '0'));
             s++;
         }
     }
     return 1 << bit;
+}
+
+const struct matrix_places *matrix_places(const struct matrix_row *r, enum matrix_part part)
+{
+    static struct matrix_places known[ROWS][PARTS]; /* decoded when they are needed first */
+    struct matrix_places *p = &known[r - rows][part];
+    if (p->n == 0) {
+        for (uint32_t lane = 0; lane < r->lanes; lane++)
+            (void)decode(r->layout[part], false, (int)lane, p->lane[lane]);
+        p->n = decode(r->layout[part], true, 0, p->element[0]);
+        for (int i = 1; i < p->n; i++)
+            (void)decode(r->layout[part], true, i, p->element[i]);
+    }
+    return p;
+}
+
+int matrix_coordinate(const struct matrix_places *p, uint32_t lane, int element, int of)
+{
+    return p->lane[lane][of] | p->element[element][of];
 }
 
 static float half_of(uint16_t h)
@@ -53,12 +74,20 @@ static float half_of(uint16_t h)
     return v;
 }
 
+static double power_of_two(int exponent)
+{
+    const uint64_t bits = (uint64_t)(1023 + exponent) << 52;
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
 /* A float of 8 bits, of so many of mantissa: 2^-bias times the exponent. finite: no infinities; nuz: and one NaN, in the place of -0. */
 static double narrow_of(uint32_t bits, int mantissa, int bias, bool finite, bool nuz)
 {
     const uint32_t rest = bits & 0x7f, exponent = rest >> mantissa, steps = rest & ((1u << mantissa) - 1);
     const bool is_last = exponent == 0x7fu >> mantissa;
-    double v = ldexp((double)(exponent ? steps + (1u << mantissa) : steps), (int)(exponent ? exponent : 1) - bias - mantissa);
+    double v = (double)(exponent ? steps + (1u << mantissa) : steps) * power_of_two((int)(exponent ? exponent : 1) - bias - mantissa);
     if (nuz ? bits == 0x80 : finite ? rest == 0x7f : is_last && steps)
         v = NAN;
     else if (!finite && is_last)
@@ -91,60 +120,66 @@ double matrix_number(enum matrix_type type, const void *from, int i)
     return v;
 }
 
-/* The matrix of which each lane has given its elements; side: the coordinate beside k. */
-static void gather(const struct matrix_row *r, enum matrix_part part, const void *own, double *to)
+/* Of the matrix of which each lane has given its elements the lines that the lane's own sums need: side: the coordinate beside k. */
+static void gather(const struct matrix_row *r, enum matrix_part part, const void *own, const bool *needed, double *to)
 {
-    const int side = part == B;
     unsigned char of_lane[32];
-    int at[3];
-    const int n = matrix_place(r->layout[part], 0, 0, at);
-    const uint32_t nbytes = (uint32_t)n * nbytes_of[r->type[part]];
+    const struct matrix_places *p = matrix_places(r, part);
+    const int side = part == B;
+    const uint32_t nbytes = (uint32_t)p->n * nbytes_of[r->type[part]];
     emulator_give(own, nbytes);
     for (uint32_t lane = 0; lane < r->lanes; lane++) {
-        emulator_take(of_lane, nbytes, lane);
-        for (int i = 0; i < n; i++) {
-            (void)matrix_place(r->layout[part], lane, i, at);
-            to[at[side] * r->size[2] + at[2]] = matrix_number(r->type[part], of_lane, i);
+        bool is_taken = false;
+        for (int i = 0; i < p->n; i++) {
+            const int line = matrix_coordinate(p, lane, i, side);
+            if (!needed[line])
+                continue;
+            if (!is_taken)
+                emulator_take(of_lane, nbytes, lane);
+            is_taken = true;
+            to[line * r->size[2] + matrix_coordinate(p, lane, i, 2)] = matrix_number(r->type[part], of_lane, i);
         }
     }
 }
 
-void matrix_add(const struct matrix_row *r, void *sum, int i, double product)
+void matrix_add(const struct matrix_row *r, void *sum, int i, const double *a, const double *b)
 {
     float *f = (float *)sum + i;
     int32_t *whole = (int32_t *)sum + i;
-    if (r->type[SUM] == F32)
-        *f = (float)(*f + product);
-    else
-        *whole = (int32_t)((uint32_t)*whole + (uint32_t)(int32_t)product);
+    for (int k = 0; k < r->size[2]; k++)
+        if (r->type[SUM] == F32)
+            *f = (float)(*f + a[k] * b[k]);
+        else
+            *whole = (int32_t)((uint32_t)*whole + (uint32_t)(int32_t)(a[k] * b[k]));
 }
 
 /* Of fragments: at once. */
 static void multiply(const struct matrix_row *r, void *sum, const void *a, const void *b)
 {
-    enum { MOST = 32 * 32 };
-    double left[MOST], right[MOST];
-    int at[3];
+    enum { MOST = 32 };
+    double left[MOST * MOST], right[MOST * MOST];
+    bool needed[2][MOST] = {{0}};
     if (emulator_subgroup(0) != r->lanes) {
         if (item_is_first())
             report("%s: %s in a wave of %u work-items, not of %u, at %s", launch_now()->kernel->signature.name, r->text,
                    emulator_subgroup(0), r->lanes, item_line());
         launch_abort();
     }
-    gather(r, A, a, left);
-    gather(r, B, b, right);
+    const struct matrix_places *sums = matrix_places(r, SUM);
     const uint32_t lane = emulator_subgroup(2);
-    for (int i = 0, n = matrix_place(r->layout[SUM], 0, 0, at); i < n; i++) {
-        (void)matrix_place(r->layout[SUM], lane, i, at);
-        for (int k = 0; k < r->size[2]; k++)
-            matrix_add(r, sum, i, left[at[0] * r->size[2] + k] * right[at[1] * r->size[2] + k]);
-    }
+    for (int i = 0; i < sums->n; i++)
+        for (int side = 0; side < 2; side++)
+            needed[side][matrix_coordinate(sums, lane, i, side)] = true;
+    gather(r, A, a, needed[0], left);
+    gather(r, B, b, needed[1], right);
+    for (int i = 0; i < sums->n; i++)
+        matrix_add(r, sum, i, left + matrix_coordinate(sums, lane, i, 0) * r->size[2], right + matrix_coordinate(sums, lane, i, 1) * r->size[2]);
 }
 
 void emulator_matrix(const char *what, void *sum, const void *a, const void *b)
 {
     const struct matrix_row *r = NULL;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && !r; i++)
+    for (size_t i = 0; i < ROWS && !r; i++)
         r = strcmp(rows[i].text, what) == 0 ? &rows[i] : NULL;
     if (r && strcmp(r->layout[B], "local") != 0)
         multiply(r, sum, a, b);

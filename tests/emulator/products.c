@@ -19,7 +19,7 @@
 
 API void *emulator_local(uint32_t at);
 
-enum { MOST = 64, MOST_SUMS = 64, MEMORIES = 8, ADDRESS = 0x3ffff, GROUP = 128, OWN_ROWS = 2, OWN_TERMS = 16 };
+enum { MOST = 64, MOST_SUMS = 64, MEMORIES = 8, ADDRESS = 0x3ffff, GROUP = 128, OWN_ROWS = 2, OWN_TERMS = 16, LINES = 256, TERMS = 32 };
 
 struct factor { uint64_t bits, across; };
 struct product { const struct matrix_row *row; void *sum; struct factor factor[2]; float own[OWN_ROWS][OWN_TERMS]; }; /* own: of a in registers */
@@ -121,17 +121,22 @@ bool products_unpublished(const struct launch *l, const struct memory *m)
     return false;
 }
 
-/* The work-item reads its part of the factor: its warp's rows of a, all of b. */
+/* The warp reads its part of the factor, its rows of a, all of b, in pieces of 16 bytes that lie together: each by two of its lanes, so whoever
+ * writes there meanwhile, another one has read it. */
 static void read_factor(struct launch *l, const struct product *p, int part)
 {
     const struct matrix_row *r = p->row;
+    const struct factor *f = &p->factor[part];
     const unsigned nbytes = matrix_nbytes(r->type[part]);
-    const int from = part == A ? (int)(l->now->in_block % GROUP) / 32 * 16 : 0, to = part == A ? from + 16 : r->size[1];
-    for (int x = from; x < to; x++)
-        for (int k = 0; k < r->size[2]; k++) {
+    const int from = part == A ? (int)(l->now->in_block % GROUP) / 32 * 16 : 0, to = part == A ? from + 16 : r->size[1],
+              piece = 16 / (int)nbytes, share = (int)l->now->in_block % 16;
+    int number = 0;
+    for (int x = from; x < to; x += f->across ? piece : 1)
+        for (int k = 0; k < r->size[2]; k += f->across ? 1 : piece) {
+            if (number++ % 16 != share)
+                continue;
             const struct memory *m = NULL;
-            const unsigned char *at = element(l, &p->factor[part], nbytes, x, k, &m);
-            shadow_access(at, nbytes, ACCESS_READ);
+            shadow_access(element(l, f, nbytes, x, k, &m), 16, ACCESS_READ);
             if (x == from && k == 0 && products_unpublished(l, m))
                 wrong(l, "lets the unit read what was stored, and not published, before the barrier", "unpublished");
         }
@@ -147,17 +152,16 @@ static void take_own(struct launch *l, struct product *p, const void *words)
 {
     const struct matrix_row *r = p->row;
     unsigned char of_lane[32];
-    int at[3], mine[3];
-    const int n = matrix_place(r->layout[A], 0, 0, at);
-    const uint32_t nbytes = (uint32_t)n * matrix_nbytes(r->type[A]), warp = l->now->in_block % GROUP / 32 * 32;
+    const struct matrix_places *places = matrix_places(r, A);
+    const uint32_t nbytes = (uint32_t)places->n * matrix_nbytes(r->type[A]), warp = l->now->in_block % GROUP / 32 * 32;
+    const int mine = matrix_coordinate(matrix_places(r, SUM), l->now->in_block % GROUP, 0, 0);
     emulator_give(words, nbytes);
-    (void)matrix_place(r->layout[SUM], l->now->in_block % GROUP, 0, mine);
     for (uint32_t lane = 0; lane < 32; lane++) {
         emulator_take(of_lane, nbytes, lane);
-        for (int i = 0; i < n; i++) {
-            (void)matrix_place(r->layout[A], warp + lane, i, at);
-            if (at[0] % 8 == mine[0] % 8)
-                p->own[own_row(at[0])][at[2]] = (float)matrix_number(r->type[A], of_lane, i);
+        for (int i = 0; i < places->n; i++) {
+            const int row = matrix_coordinate(places, warp + lane, i, 0);
+            if (row % 8 == mine % 8)
+                p->own[own_row(row)][matrix_coordinate(places, warp + lane, i, 2)] = (float)matrix_number(r->type[A], of_lane, i);
         }
     }
 }
@@ -218,7 +222,6 @@ static void save(struct products *p, void *sum, int n)
 
 static void issue(struct launch *l, struct products *p, const struct matrix_row *r, void *sum, const void *a, const uint64_t *b)
 {
-    int at[3];
     struct product new = {.row = r, .sum = sum, .factor = {{0}, {b[0], b[1]}}};
     if (!is_own(r, A))
         memcpy(&new.factor[A], a, sizeof new.factor[A]);
@@ -241,30 +244,45 @@ static void issue(struct launch *l, struct products *p, const struct matrix_row 
     compare(l, p->issued++, &new);
     for (int i = is_own(r, A); i < 2; i++)
         read_factor(l, &new, i);
-    save(p, sum, matrix_place(r->layout[SUM], 0, 0, at));
+    save(p, sum, matrix_places(r, SUM)->n);
+}
+
+/* The terms of a row of a, or of a column of b. */
+static void read_line(struct launch *l, const struct product *x, int part, int line, double *to)
+{
+    const struct matrix_row *r = x->row;
+    const unsigned nbytes = matrix_nbytes(r->type[part]);
+    const struct memory *m;
+    for (int k = 0; k < r->size[2]; k++)
+        to[k] = is_own(r, part) ? (double)x->own[own_row(line)][k] : matrix_number(r->type[part], element(l, &x->factor[part], nbytes, line, k, &m), 0);
 }
 
 /* The product is added to its sum. */
 static void add_product(struct launch *l, const struct product *x)
 {
+    static double line[2][LINES][TERMS]; /* those that the work-item's sums need; no other one runs meanwhile */
+    bool is_read[2][LINES] = {{0}};
     const struct matrix_row *r = x->row;
-    const struct memory *m;
-    int at[3];
+    const struct matrix_places *sums = matrix_places(r, SUM);
     for (int i = is_own(r, A); i < 2; i++)
         read_factor(l, x, i);
-    for (int i = 0, n = matrix_place(r->layout[SUM], 0, 0, at); i < n; i++) {
-        (void)matrix_place(r->layout[SUM], l->now->in_block % GROUP, i, at);
-        for (int k = 0; k < r->size[2]; k++) {
-            const double of_a = is_own(r, A) ? (double)x->own[own_row(at[0])][k] : matrix_number(r->type[A], element(l, &x->factor[A], matrix_nbytes(r->type[A]), at[0], k, &m), 0);
-            matrix_add(r, x->sum, i, of_a * matrix_number(r->type[B], element(l, &x->factor[B], matrix_nbytes(r->type[B]), at[1], k, &m), 0));
+    for (int i = 0; i < sums->n; i++) {
+        const double *of[2];
+        for (int part = A; part <= B; part++) {
+            const int at = matrix_coordinate(sums, l->now->in_block % GROUP, i, part);
+            if (!is_read[part][at])
+                read_line(l, x, part, at, line[part][at]);
+            is_read[part][at] = true;
+            of[part] = line[part][at];
         }
+        matrix_add(r, x->sum, i, of[A], of[B]);
     }
 }
 
 /* The products of all groups but the `left` newest are in their sums; those that others are added to are no numbers again. */
 static void finish(struct launch *l, struct products *p, int left)
 {
-    int at[3], ngroup = p->ngroup > left ? p->ngroup - left : 0, ndone = ngroup ? p->group[ngroup - 1] : 0;
+    int ngroup = p->ngroup > left ? p->ngroup - left : 0, ndone = ngroup ? p->group[ngroup - 1] : 0;
     if ((p->ngroup ? p->group[p->ngroup - 1] : 0) != p->n) {
         wrong(l, "waits for products that are in no group", "wait");
         ngroup = p->ngroup, ndone = p->n;
@@ -273,7 +291,7 @@ static void finish(struct launch *l, struct products *p, int left)
         const struct product *of = p->product;
         while (of->sum != p->saved[i].sum)
             of++;
-        memcpy(of->sum, p->saved[i].value, (size_t)matrix_place(of->row->layout[SUM], 0, 0, at) * sizeof(uint32_t));
+        memcpy(of->sum, p->saved[i].value, (size_t)matrix_places(of->row, SUM)->n * sizeof(uint32_t));
     }
     for (int j = 0; j < ndone; j++)
         add_product(l, &p->product[j]);
@@ -284,7 +302,7 @@ static void finish(struct launch *l, struct products *p, int left)
         p->group[i] = p->group[i + ngroup] - ndone;
     p->nsaved = 0;
     for (int j = 0; j < p->n; j++)
-        save(p, p->product[j].sum, matrix_place(p->product[j].row->layout[SUM], 0, 0, at));
+        save(p, p->product[j].sum, matrix_places(p->product[j].row, SUM)->n);
     p->has_begun = false;
 }
 

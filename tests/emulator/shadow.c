@@ -15,6 +15,7 @@
  */
 #define _GNU_SOURCE
 #include "emulator.h"
+#include "fiber.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -276,6 +277,8 @@ static bool check_byte(struct launch *l, const struct window *w, size_t at, size
 
 static void check_known(struct launch *l, const struct window *w, size_t at, size_t nbytes)
 {
+    if (!memchr(w->memory->known + at, 0, nbytes))
+        return;
     for (size_t i = 0; i < nbytes; i++)
         if (!w->memory->known[at + i]) {
             if (item_is_first())
@@ -288,11 +291,16 @@ static void check_known(struct launch *l, const struct window *w, size_t at, siz
         }
 }
 
+static bool cell_is_same(const struct cell *a, const struct cell *b)
+{
+    return a->writer == b->writer && a->reader[0] == b->reader[0] && a->reader[1] == b->reader[1];
+}
+
 static void check_access(const void *address, size_t nbytes, size_t alignment, enum access kind)
 {
     struct launch *l = launch_now();
     const uintptr_t at = (uintptr_t)address;
-    if (!l || !l->now || nbytes == 0 || item_has_stack(l->now, at))
+    if (!l || !l->now || nbytes == 0 || fiber_has(at))
         return;
     const struct window *w = find(l, at, nbytes, kind != ACCESS_READ);
     if (!w && kind == ACCESS_READ && is_constant(l, at))
@@ -311,9 +319,18 @@ static void check_access(const void *address, size_t nbytes, size_t alignment, e
     if (!w->is_written && !(l->order && l->order->several))
         return;
     const uint64_t now = stamp(l, w->is_local, kind == ACCESS_ATOMIC);
-    for (size_t i = 0; i < nbytes; i++)
+    struct cell before = {0}, after = {0};
+    for (size_t i = 0; i < nbytes; i++) { /* what a cell becomes depends on what it was: bytes of a number are mostly alike */
+        struct cell *cell = &w->memory->cell[offset + i];
+        if (i && cell_is_same(cell, &before)) {
+            *cell = after;
+            continue;
+        }
+        before = *cell;
         if (!check_byte(l, w, offset + i, nbytes, kind, now))
             return;
+        after = *cell;
+    }
 }
 
 void shadow_transfer(struct memory *m, size_t from, size_t nbytes, bool writes, const struct order *o)
@@ -359,12 +376,20 @@ void shadow_forget_writer(struct memory *m, size_t at) { m->cell[at].writer = 0;
 
 /* --------------------------------------------------------------------------------------- hooks */
 
-/* An access of a number or of a vector up to 16 bytes is aligned to its size. */
+/* An access of a number or of a vector up to 16 bytes is aligned to its size. Most are of the work-item's own stack. */
 #define HOOKS(size)                                                                                \
     API void emulator_load##size(const void *at);                                                  \
-    void emulator_load##size(const void *at) { check_access(at, size, size, ACCESS_READ); }        \
+    void emulator_load##size(const void *at)                                                       \
+    {                                                                                              \
+        if (!fiber_has((uintptr_t)at))                                                             \
+            check_access(at, size, size, ACCESS_READ);                                             \
+    }                                                                                              \
     API void emulator_store##size(const void *at);                                                 \
-    void emulator_store##size(const void *at) { check_access(at, size, size, ACCESS_WRITE); }
+    void emulator_store##size(const void *at)                                                      \
+    {                                                                                              \
+        if (!fiber_has((uintptr_t)at))                                                             \
+            check_access(at, size, size, ACCESS_WRITE);                                            \
+    }
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)
