@@ -101,14 +101,15 @@ FLAGS = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-omit-fra
 KERNELS = ("report", "calls", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins", "gpu", "matrix", "products", "transfer", "banks", "bulk", "leaving")      # what all drivers share
 
 
-def link(folder, name, sources, *others, flags=(), programs=()):
+def link(folder, name, sources, *others, flags=(), programs=(), objects=()):
     part = folder.with_name(f"{folder.name}.{os.getpid()}")
     part.mkdir(parents=True)
     for source in sources:
         T.must(T.run(["gcc", *FLAGS, *flags, "-c", source, "-o", part / f"{source.parent.name}_{source.stem}.o"], timeout=300))
     for job in others:
         T.must(T.run([*job, "-o", part / "other.o"], timeout=300))
-    T.must(T.run(["gcc", "-shared", f"-Wl,-soname,{name}", *part.glob("*.o"), "-o", part / name, "-Wl,--no-as-needed", "-lm", "-ldl", "-lpthread"]))
+    if name:
+        T.must(T.run(["gcc", "-shared", f"-Wl,-soname,{name}", *objects, *part.glob("*.o"), "-o", part / name, "-Wl,--no-as-needed", "-lm", "-ldl", "-lpthread"]))
     for program, *files in programs:
         T.must(T.run(["gcc", *FLAGS, *files, "-o", part / program]))
     try:
@@ -117,23 +118,37 @@ def link(folder, name, sources, *others, flags=(), programs=()):
         shutil.rmtree(part)
 
 
+def shared(_, folder):
+    """Objects that all drivers have."""
+    link(folder, None, [SOURCES / f"{name}.c" for name in KERNELS])
+
+
+def shared_of(folder):
+    """Those that are in the libraries beside this one, made now if they are not there."""
+    other = folder.with_name(f"{folder.name.partition('-')[0]}-shared")
+    if not other.exists():
+        shared(None, other)
+    return sorted(other.glob("*.o"))
+
+
 def opencl(clang, folder):
-    link(folder, "libOpenCL.so.1", SOURCES.glob("*.c"), [clang, f"@{SOURCES}/opencl.flags", *HALVES, "-O0", "-g0", "-cl-std=CL1.2", "-include",
-                                                         SOURCES / "opencl.h", "-c", SOURCES / "opencl.cl"])
+    own = [path for path in SOURCES.glob("*.c") if path.stem not in KERNELS]
+    link(folder, "libOpenCL.so.1", own, [clang, f"@{SOURCES}/opencl.flags", *HALVES, "-O0", "-g0", "-cl-std=CL1.2", "-include",
+                                         SOURCES / "opencl.h", "-c", SOURCES / "opencl.cl"], objects=shared_of(folder))
 
 
 def cuda(_, folder):
-    link(folder, "libcuda.so.1", [*(SOURCES / "cuda").glob("*.c"), *(SOURCES / f"{name}.c" for name in KERNELS)])
+    link(folder, "libcuda.so.1", (SOURCES / "cuda").glob("*.c"), objects=shared_of(folder))
 
 
 def amd(_, folder):
     """CUDA's driver with HIP's names."""
-    link(folder, "libamdhip64.so.6", [SOURCES / "amd" / "own.c", *(SOURCES / "cuda" / f"{name}.c" for name in ("driver", "launch", "language")),
-                                      *(SOURCES / f"{name}.c" for name in KERNELS)], flags=("-include", SOURCES / "amd" / "names.h"))
+    link(folder, "libamdhip64.so.6", [SOURCES / "amd" / "own.c", *(SOURCES / "cuda" / f"{name}.c" for name in ("driver", "launch", "language"))],
+         flags=("-include", SOURCES / "amd" / "names.h"), objects=shared_of(folder))
 
 
 def metal(_, folder):
-    link(folder, METAL, [*(SOURCES / "metal").glob("*.c"), *(SOURCES / f"{name}.c" for name in KERNELS)])
+    link(folder, METAL, (SOURCES / "metal").glob("*.c"), objects=shared_of(folder))
 
 
 def compilers(_, folder):
