@@ -191,6 +191,12 @@ class Twin:
         for out in (f"{stem}.c", f"{stem}.{self.language}"):
             T.must(T.run([tgc, model, "-o", out, f"--name={stem}", f"--target={self.name}", *options], cwd=folder, timeout=120))
 
+    def stand_ins(self):
+        """Within, nothing compiles the kernels of programs that are emitted for the emulated device, which has their text: of cases that give the same
+        kernels to the compilers themselves, or break them."""
+        self.need()
+        return T.environment(**emulator.stand_ins(self.suite.options.build))
+
     def environment_of(self, folder, stem, **more):
         return self.environment(self.suite.options.build, folder / f"{stem}.{self.language}", cache=folder / "kernels", **more)
 

@@ -305,6 +305,12 @@ BROKEN_CLUSTERS = [("no barrier before the copies", r"(__syncthreads\(\);)\s*clu
                    ("four blocks", r"__cluster_dims__\(1, 2, 1\)", "__cluster_dims__(1, 4, 1)", "a cluster of another number of blocks")]
 
 
+def stand_ins():
+    """Within, nothing compiles the kernels: of those that are broken behind that, right ones are compiled by other cases."""
+    cuda.need_nvrtc()
+    return T.environment(**emulator.stand_ins(suite.options.build))
+
+
 def change(folder, text, pattern, by):
     wrong = re.sub(pattern, by, text)
     expect(wrong != text, f"no {pattern} in {text}")
@@ -315,7 +321,9 @@ def change(folder, text, pattern, by):
 
 def no_clusters(device, folder, dimensions, words):
     """A grid that is no whole number of clusters, and clusters of more blocks than a device has, are refused."""
-    change(folder, emit(folder, 256, 136, 264, 3, opts=PANELS, more=CLUSTER), r"__cluster_dims__\([^)]*\)", f"__cluster_dims__({dimensions})")
+    with stand_ins():
+        text = emit(folder, 256, 136, 264, 3, opts=PANELS, more=CLUSTER)
+    change(folder, text, r"__cluster_dims__\([^)]*\)", f"__cluster_dims__({dimensions})")
     cuda.text_of(folder / "net.cu")
     device.begin("arch=90")
     Library(folder / "net.so", "net", status=FAILED)
@@ -325,7 +333,9 @@ def no_clusters(device, folder, dimensions, words):
 
 def broken(device, folder, pattern, by, words, opts=TILE, more=""):
     """A kernel that is wrong is found by the emulated device."""
-    change(folder, emit(folder, 256 if more else 200, 136, 264, 3, opts=opts, more=more), pattern, by)
+    with stand_ins():
+        text = emit(folder, 256 if more else 200, 136, 264, 3, opts=opts, more=more)
+    change(folder, text, pattern, by)
     device.begin("arch=90")
     run(device, folder, 256 if more else 200, 136, 264, status=FAILED)
     gc.collect()

@@ -191,7 +191,8 @@ def matrices(tgc, folder, text, options, row):
     lanes are not all there; and PTX has it, in as many registers as there are."""
     T.scratch(folder)
     (folder / "net.tg").write_text(text)
-    twin.check_model(tgc, folder / "net.tg", folder / "run", *options)
+    with twin.stand_ins():
+        twin.check_model(tgc, folder / "net.tg", folder / "run", *options)
     kernels = (folder / "run" / "m.cu").read_text()
     expect((f"{row}(" in kernels) if row else "mma.sync" not in kernels, f"by another instruction than {row}:\n{kernels}")
     check_assembly(tgc, folder / "net.tg", folder / "ptx", options=[o for o in options if "vectors" not in o])
@@ -220,7 +221,8 @@ def groups(tgc, folder, text, options, results):
     T.scratch(folder)
     net, options = folder / "net.tg", ("--cpu=sm_90a", *options)
     net.write_text(text)
-    twin.check_model(tgc, net, folder / "run", *options, device="arch=90")
+    with twin.stand_ins():
+        twin.check_model(tgc, net, folder / "run", *options, device="arch=90")
     kernels = (folder / "run" / "m.cu").read_text()
     expect(re.search(rf" m64n\d+k16_{results.split('_')[1]}\(", kernels) and f" {results}(" in kernels and f"a_own_{results}(" in kernels, kernels)
     assemble_groups(folder, kernels)
@@ -248,7 +250,8 @@ WRONG_GROUPS = [(r"matrix_wait<0>\(product\);", "", "waits for products that are
 def wrong_groups(tgc, folder):
     T.scratch(folder)
     (folder / "net.tg").write_text(GROUPS[0][1])
-    twin.emit(tgc, "net.tg", folder, "net", "--cpu=sm_90a")
+    with twin.stand_ins():
+        twin.emit(tgc, "net.tg", folder, "net", "--cpu=sm_90a")
     for pattern, by, said in WRONG_GROUPS:
         run_changed(folder, "net", lambda text: re.sub(pattern, by, text), said)
 
@@ -409,7 +412,8 @@ def wrong_products(tgc, folder):
     """Products of four warps of kernels that lack something: the emulated device says what."""
     T.scratch(folder)
     (folder / "net.tg").write_text(GEMM.format(dtype="f16", m=65, n=130, k=70))
-    twin.emit(tgc, "net.tg", folder, "net", "--cpu=sm_90a", tuned(tgc, folder, ("--cpu=sm_90a",), warpgroups("m64n128k16_f16", of_b=128)))
+    with twin.stand_ins():
+        twin.emit(tgc, "net.tg", folder, "net", "--cpu=sm_90a", tuned(tgc, folder, ("--cpu=sm_90a",), warpgroups("m64n128k16_f16", of_b=128)))
     for pattern, by, said in WRONG_PRODUCTS:
         run_changed(folder, "net", lambda text: re.sub(pattern, by, text), said)
 
@@ -421,7 +425,8 @@ def products(tgc, folder, text, options, opts):
     net, options = folder / "net.tg", ("--cpu=sm_90a", *options)
     net.write_text(text)
     options = (*options, tuned(tgc, folder, options, opts))
-    twin.check_model(tgc, net, folder / "run", *options, device="arch=90")
+    with twin.stand_ins():
+        twin.check_model(tgc, net, folder / "run", *options, device="arch=90")
     kernels = (folder / "run" / "m.cu").read_text()
     row = re.search(r"by=(\w+)", opts)[1]
     expect(f" {row}(" in kernels and ("publish();" in kernels) != ("bulk" in opts), kernels)
@@ -532,7 +537,8 @@ def mistake(tgc, folder, wrong, by, words):
     """The emulated device says what is wrong with the kernel."""
     T.scratch(folder)
     (folder / "net.tg").write_text(MATRICES[0][1])
-    twin.emit(tgc, "net.tg", folder, "net")
+    with twin.stand_ins():
+        twin.emit(tgc, "net.tg", folder, "net")
     text = (folder / "net.cu").read_text()
     broken = re.sub(wrong, by, text)
     expect(broken != text, f"nothing to break in\n{text}")
