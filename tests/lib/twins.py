@@ -6,6 +6,7 @@ import gc
 import re
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -46,6 +47,8 @@ SAME = [("states and entries", ENTRIES, ()), ("half storage", MLP, ("--dim=B=3",
 DEVICE_FAILED = 11
 EVERY = 60                    # of the onnx package's tests, in the quick form
 FUZZED = 12                   # random graphs
+# The host's C of programs whose kernels are what is tested: models/ are built by T.LEVEL, too.
+HOST = T.LEVEL if "--all" in sys.argv else "-O0"
 FUZZED_LONG, PART = 5000, 250
 
 
@@ -230,12 +233,12 @@ class Twin:
 
     # ---------------------------------------------------------------------------------------------- programs
 
-    def check_model(self, tgc, path, folder, *options, device=""):
+    def check_model(self, tgc, path, folder, *options, device="", level=HOST):
         """The program's own check of its reference vectors, on a device that has just the memory that is known before; one with a byte less is
         refused, with the sizes."""
         T.scratch(folder)
         self.emit(tgc, path, folder, "m", *options)
-        T.build(folder / "m.c", folder / "m")
+        T.build(folder / "m.c", folder / "m", "gcc", (level,))
         own, weights = memory_of(folder)
         done = T.run([folder / "m", "--selftest"], env=self.environment_of(folder, "m", device=f"{device} memory={own + weights}"))
         expect(done.status == 0 and not done.err, done.describe())
@@ -442,7 +445,7 @@ class Twin:
         """What both suites have with the same arguments."""
         suite = self.suite
         for number, path in enumerate(self.models()):
-            suite.add(path.name, self.check_model, tgc, path, scratch / path.stem, slow=number % 2 == 0)
+            suite.add(path.name, partial(self.check_model, level=T.LEVEL), tgc, path, scratch / path.stem, slow=number % 2 == 0)
         for name, model, options in SAME:
             suite.add(f"as by C: {name}", self.same_as_c, tgc, scratch / f"as_c-{name.replace(' ', '_')}", model, options)
         for name, text in (("own", MLP), ("x", VECTORS), ("lanes", VECTORS), ("E", VECTORS)):
