@@ -104,9 +104,9 @@ SUITES = [
     ("openpilot", "tests/exec/openpilot_test.py", 300, 1800),
     ("models", "tests/models/models_test.py", 1800, 10800),
 ]
-# Those whose quick form takes minutes, the longest first, whatever their limits are.
-LONG = ("onnx", "models", "builds", "vision", "arena", "integer", "vectors", "mutants", "threads", "stack", "quantized", "tune", "cli",
-        "audit", "damage")
+# Those whose quick form takes most of a processor's time (--times), the longest first, whatever their limits are.
+LONG = ("onnx", "models", "opencl", "cuda", "amd", "cli", "emulator", "bulk", "arena", "llvm", "vision", "metal", "integer", "exec", "vectors", "mutants",
+        "threads", "stack", "quantized", "tune", "builds", "audit", "damage")
 
 
 class Totals:
