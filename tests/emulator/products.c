@@ -19,7 +19,7 @@
 
 API void *emulator_local(uint32_t at);
 
-enum { MOST = 64, MOST_SUMS = 64, MEMORIES = 8, ADDRESS = 0x3ffff, GROUP = 128, OWN_ROWS = 2, OWN_TERMS = 16, LINES = 256, TERMS = 32 };
+enum { MOST = 64, MOST_SUMS = 128 /* of 256 columns */, MEMORIES = 8, ADDRESS = 0x3ffff, GROUP = 128, OWN_ROWS = 2, OWN_TERMS = 16, LINES = 256, TERMS = 32 };
 
 struct factor { uint64_t bits, across; };
 struct product { const struct matrix_row *row; void *sum; struct factor factor[2]; float own[OWN_ROWS][OWN_TERMS]; }; /* own: of a in registers */
