@@ -145,9 +145,12 @@ def write(name, net, *options):
     return folder, model
 
 
-def check(name, net):
+WIDEST = ((), ("--threads=2", "--cache=4K", "--cpu=native"))
+
+
+def check(name, net, turn):
     x = np.random.default_rng(2).standard_normal(net.shape).astype(np.float32)
-    for options in (("--cpu=generic",), (), ("--threads=2", "--cache=4K", "--cpu=native")):
+    for options in (("--cpu=generic",), *(WIDEST if OPTIONS.all else WIDEST[turn % 2:][:1])):       # in turn in the quick form
         folder, model = write(name, net, *options)
         want = ReferenceEvaluator(model).run(None, {"x": x})[0]
         T.build(folder / "net.c", folder / "net", main_by=TGC)
@@ -175,10 +178,10 @@ KINDS = {"a gate beside a layer": gated, "a result of many channels": wide_resul
          "a cubic resize": lambda c, n: resize(c, n, mode="cubic"),
          "a nearest resize": lambda c, n: resize(c, n, mode="nearest", nearest_mode="floor",
                                                  coordinate_transformation_mode="asymmetric")}
-for title, kind in KINDS.items():
-    for size in ((16, 12), (12, 9), (20, 7)):
-        suite.add(f"{title}: {size[0]} channels, {size[1]}", lambda title=title, kind=kind, size=size:
-                  check(f"{title}_{size[0]}", kind(*size)))
+for number, (title, kind) in enumerate(KINDS.items()):
+    for turn, size in enumerate(((16, 12), (12, 9), (20, 7)), number):
+        suite.add(f"{title}: {size[0]} channels, {size[1]}", lambda title=title, kind=kind, size=size, turn=turn:
+                  check(f"{title}_{size[0]}", kind(*size), turn))
 
 
 @suite.case("weights of a transposed convolution are padded at compile time")
