@@ -210,7 +210,7 @@ def answers(model, folder, target, counts):
     outputs = []
     for n in counts:
         out = T.scratch(folder / f"out{n}")
-        T.must(T.run([TGC, "run", model, target, f"--threads={n}", "--out-dir", out], env=T.QUICKLY))
+        T.must(T.run([TGC, "run", model, target, f"--threads={n}", "--out-dir", out], env=T.quickly()))
         outputs.append({path.name: path.read_bytes() for path in out.iterdir()})
     expect(outputs[0] and all(other == outputs[0] for other in outputs), "the answers differ")
     return out
@@ -220,7 +220,7 @@ def answers(model, folder, target, counts):
 def commands():
     folder = emit("convolutions", 7, "commands")
     answers(folder / "model.onnx", folder, "--target=c", (1, 2, 7))
-    done = T.must(T.run([TGC, "bench", folder / "model.onnx", "--target=c", "--threads=2", "--json"], env=T.QUICKLY))
+    done = T.must(T.run([TGC, "bench", folder / "model.onnx", "--target=c", "--threads=2", "--json"], env=T.quickly()))
     expect(json.loads(done.out)["threads"] == 2, done.describe())
 
 

@@ -273,7 +273,7 @@ class Twin:
         else:
             onnx.save(model, folder / name)
         T.must(T.run([tgc, name, "-o", f"net.{self.language}", f"--target={self.name}", *options], cwd=folder))
-        environment = {**self.environment_of(folder, "net", **({"device": device} if device else {})), "TGC_CACHE": "0", **T.QUICKLY}
+        environment = {**self.environment_of(folder, "net", **({"device": device} if device else {})), "TGC_CACHE": "0", **T.quickly()}
         done = T.must(T.run([tgc, "verify", name, "--target=c", *(option for option in options if option.startswith("--dim")),
                              f"--other={' '.join([f'--target={self.name}', *options])}", *(["--atol=3e-3"] if "--half-storage" in options else [])],
                             cwd=folder, env=environment))

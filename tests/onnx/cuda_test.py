@@ -614,7 +614,7 @@ def commands(tgc, folder, build):
     T.scratch(folder)
     cuda.need_nvrtc()
     T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "digits.cu", "--target=cuda"], cwd=folder))
-    environment = {**emulator.cuda_environment(build, folder / "digits.cu", cache=folder / "kernels", device="arch=90 name=Emulated"), "TGC_CACHE": "0", **T.QUICKLY}
+    environment = {**emulator.cuda_environment(build, folder / "digits.cu", cache=folder / "kernels", device="arch=90 name=Emulated"), "TGC_CACHE": "0", **T.quickly()}
     done = T.must(T.run([tgc, "devices"], env=environment))
     expect("cuda 1: Emulated, NVIDIA\n    GPU, sm_90, driver of CUDA 13.0" in done.out.decode(), done.out)
     done = T.must(T.run([tgc, "run", ROOT / "models" / "digits.tg", "--target=cuda"], env=environment))

@@ -40,7 +40,7 @@ def run(folder, m, variables):
     for name, array in variables.items():
         np.save(folder / f"{name}.npy", array)
         words += ["-i", f"{name}={name}.npy"]
-    T.must(T.run([TGC, "run", "m.onnx", "--target=c", *words, "--out-dir", "out"], cwd=folder, env=T.QUICKLY))
+    T.must(T.run([TGC, "run", "m.onnx", "--target=c", *words, "--out-dir", "out"], cwd=folder, env=T.quickly()))
     return {p.stem: np.load(p) for p in (folder / "out").glob("*.npy")}
 
 

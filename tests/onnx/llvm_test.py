@@ -92,7 +92,7 @@ def check_model(tgc, way, path, folder, options):
     way.need(tgc)
     T.scratch(folder)
     for out, target in (("c", "--target=c"), ("l", way.option)):
-        T.must(T.run([tgc, "run", path, target, "--out-dir", out, *options], cwd=folder, timeout=120, env=T.QUICKLY))
+        T.must(T.run([tgc, "run", path, target, "--out-dir", out, *options], cwd=folder, timeout=120, env=T.quickly()))
     files = sorted(path.name for path in (folder / "c").iterdir())
     expect(files and files == sorted(path.name for path in (folder / "l").iterdir()), "other outputs")
     for name in files:
@@ -171,7 +171,7 @@ def check_saturation(tgc, folder):
     onnx.save(make.make_model(graph), folder / "m.onnx")
     for out, target in (("c", "--target=c"), ("l", LLVM)):
         T.must(T.run([tgc, "run", "m.onnx", target, "-i", "x=x.npy", "--out-dir", out], cwd=folder,
-                     timeout=60, env=T.QUICKLY))
+                     timeout=60, env=T.quickly()))
     for kind in kinds:
         c, l = (np.load(folder / out / f"{kind}.npy") for out in "cl")
         wrong = [f"{x[i]}: {l[i]}, not {c[i]}" for i in np.flatnonzero(c != l)]
@@ -196,7 +196,7 @@ def check_lookup(tgc, folder):
         onnx.save(make.make_model(graph), folder / "m.onnx")
         for out, target in (("c", "--target=c"), ("l", LLVM)):
             T.must(T.run([tgc, "run", "m.onnx", target, "-i", "x=x.npy", "--out-dir", out], cwd=folder,
-                         timeout=60, env=T.QUICKLY))
+                         timeout=60, env=T.quickly()))
         c, l = (np.load(folder / out / "y.npy") for out in "cl")
         wrong = [f"{x[i]}: {l[i]}, not {c[i]}" for i in np.flatnonzero(c != l)]
         expect(len(set(c.tolist())) > 64 and not wrong, f"{name}: {wrong[:8]}")

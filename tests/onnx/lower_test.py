@@ -34,7 +34,7 @@ def start(folder, model, inputs, *options):
     for name, array in inputs.items():
         np.save(folder / f"{name}.npy", array)
         words += ["-i", f"{name}={name}.npy"]
-    return T.run([TGC, "run", "m.onnx", "--target=c", *words, "--out-dir", "out", *options], cwd=folder, env=T.QUICKLY)
+    return T.run([TGC, "run", "m.onnx", "--target=c", *words, "--out-dir", "out", *options], cwd=folder, env=T.quickly())
 
 
 def run_status(folder, model, inputs, *options):
@@ -62,7 +62,7 @@ def failure(folder, model, inputs, *options):
     for name, array in inputs.items():
         np.save(folder / f"{name}.npy", array)
         words += ["-i", f"{name}={name}.npy"]
-    return T.must(T.run([TGC, "run", "m.onnx", "--target=c", *words, *options], cwd=folder, env=T.QUICKLY), 1).err
+    return T.must(T.run([TGC, "run", "m.onnx", "--target=c", *words, *options], cwd=folder, env=T.quickly()), 1).err
 
 
 def check(actual, wanted):
@@ -500,7 +500,7 @@ def _(folder):
         np.save(folder / f"s{k}.npy", item)
     np.save(folder / "x.npy", draw(2))
     T.must(T.run([TGC, "run", "m.onnx", "--target=c", "--shape", "s=[2x3,4]", "-i", "s[0]=s0.npy", "-i",
-                  "s[1]=s1.npy", "-i", "x=x.npy", "--out-dir", "out"], cwd=folder, env=T.QUICKLY))
+                  "s[1]=s1.npy", "-i", "x=x.npy", "--out-dir", "out"], cwd=folder, env=T.quickly()))
     for k, wanted in enumerate([items[0], draw(2), items[1]]):
         check(np.load(folder / "out" / f"y_{k}_.npy"), wanted)
     check(np.load(folder / "out" / "n.npy"), np.array(3))

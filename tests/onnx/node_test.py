@@ -343,7 +343,7 @@ def verify_case(tgc, case, folder):
             for k, (info, value) in enumerate(zip(infos, values)):
                 record(folder / f"{kind}_{k}.pb", info, value)
         done = T.run([tgc, "verify", "model.onnx", "--target=c", "--data", ".", "--rtol", case.rtol,
-                      "--atol", case.atol], cwd=folder, timeout=60, env=T.QUICKLY)
+                      "--atol", case.atol], cwd=folder, timeout=60, env=T.quickly())
         *lines, last = T.must(done).out.decode().splitlines()
         if not last.startswith("ran by ") or len(lines) < len(outputs) or not all(line.startswith("ok ") for line in lines):
             raise Failure(f"{len(outputs)} outputs: {lines}")
