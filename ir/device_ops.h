@@ -4,6 +4,9 @@
 
 #include "ir/ir.h"
 
+/* A TICKET's sources. */
+enum { TICKET_COUNTERS, TICKET_NUMBER, TICKET_OF, TICKET_MEMORY };
+
 /* ------------------------------------------------------------------------------------- matrix.c */
 /* A row of matrix.def. */
 enum matrix_part { MATRIX_A, MATRIX_B, MATRIX_SUM };

@@ -273,6 +273,7 @@ enum code {
     CODE_BULK,
     CODE_BULK_STORE,
     CODE_ROLE,
+    CODE_TICKET,
     CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind the end of the phase */
     CODE_TAKE,                   /* likewise: another thread's value */
     CODE_LANES_INIT,
@@ -352,6 +353,7 @@ struct linear_eval {
     union scalar offered[2];     /* in this phase and the one before, by the last bit of its number */
     int pc;                      /* where it goes on: behind a barrier, at one in memory, or at the end */
     bool polls, went;            /* it waits at one in memory; it had come from elsewhere */
+    bool is_last;                /* the block's first thread: whether it was at its last TICKET */
     bool stops, of_role;         /* it waits for others, or has ended; for those of its role */
     struct uop *const *program; int nprogram, at;    /* what is compiled, and how far */
 };
@@ -368,6 +370,7 @@ void eval_linear_transfer(struct linear_eval *e, const struct linstr *in);
 void eval_linear_gather(struct linear_eval *e, const struct linstr *in);
 /* false: the thread waits for what others have still to do. */
 bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in);
+void eval_linear_ticket(struct linear_eval *e, const struct linstr *in);
 void eval_linear_bulk(struct linear_eval *e, const struct bulk *b);
 void eval_linear_bulk_store(struct linear_eval *e, const struct bulk *b);
 

@@ -285,6 +285,11 @@ static void compute(struct kernel_eval *e, int i)
         x->v = e->value[x->src[1 + (at < 0 ? 0 : at < last ? at : last)]].v;
         return;
     }
+    case OP_TICKET: {
+        const struct value *r = &e->value[x->src[TICKET_OF]];
+        x->v.i = r->v.i == r->u->src[0]->arg.i - 1;
+        return;
+    }
     default:
         if (!op_is_elementwise(x->u->op))
             TGC_BUG(e->t, "%s in a kernel's AST", op_name(x->u->op));

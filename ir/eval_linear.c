@@ -310,6 +310,9 @@ static bool run(struct linear_eval *e)
             e->pc = pc;
             e->phase++;
             return true;
+        case CODE_TICKET:
+            eval_linear_ticket(e, in);
+            break;
         case CODE_ROLE:
             e->reg[in->dst].i = role_has(ROLE_OF(in->bits), ROLE_CONSUMERS_OF(in->bits), e->thread);
             break;

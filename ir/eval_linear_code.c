@@ -347,6 +347,11 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         e->nrole -= u->op == OP_ENDGUARD && u->src[0]->src[0]->op == OP_ROLE;
         close_region(e, u);
         break;
+    case OP_TICKET:
+        append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
+        append(e, (struct linstr){.code = CODE_TICKET, .dst = reg_of(e, u), .memory = memory_of(e, u), .src = {reg_of(e, u->src[TICKET_NUMBER])}, .nsrc = 1,
+                                  .from = eval_memory_of(&e->memory, uop_buffer_of(u->src[TICKET_MEMORY])), .target = (int)u->src[TICKET_OF]->src[0]->arg.i});
+        break;
     case OP_ROLE:
         e->failed |= ROLE_CONSUMERS_OF(u->arg.i) != e->items;
         append(e, (struct linstr){.code = CODE_ROLE, .dst = reg_of(e, u), .bits = u->arg.i});

@@ -166,6 +166,25 @@ bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in)
     return in->op != OP_MBAR_WAIT || mbar_has_ended(*bar, e->reg[in->src[1]].i);
 }
 
+/* The block's first thread, which runs before the others, counts. What other parts have stored is there, and it was before: those that have
+ * not counted themselves are the emulated device's to find. */
+void eval_linear_ticket(struct linear_eval *e, const struct linstr *in)
+{
+    struct linear_eval *first = e - e->thread;
+    const struct memory *counters = &e->memory.v[in->memory], *memory = &e->memory.v[in->from];
+    int64_t at = e->reg[in->src[0]].i;
+    if (at < 0 || at >= counters->nelem)
+        TGC_BUG(e->t, "counter %lld of %lld", (long long)at, (long long)counters->nelem);
+    if (e == first) {
+        int64_t *n = &counters->data[at].i;
+        first->is_last = ++*n >= in->target;
+        *n = first->is_last ? 0 : *n;
+        for (int64_t i = 0; first->is_last && memory->touch && i < memory->nelem; i++)
+            memory->touch[i] = (struct touched){0};
+    }
+    e->reg[in->dst].i = first->is_last;
+}
+
 /* The same bits as an element of the dtype. */
 static union scalar as_element(enum dtype to, enum dtype from, union scalar v)
 {

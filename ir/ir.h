@@ -188,6 +188,8 @@ struct buffer {
     struct uop *base_offset;
     bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
     bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
+    /* BUFFER_SCRATCH: all blocks of a grid share it; counts: it has counters of TICKETs, which are 0 before and behind each run */
+    bool is_global, counts;
     bool is_register;            /* the same: each element is one of a block's threads', which passes it on to itself, */
     bool is_own;                 /* and it has the elements of one thread alone: in linear programs */
     /* is_local: it has so many equal parts, which the steps of a sum use in turn, and how what they copy

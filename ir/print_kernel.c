@@ -363,6 +363,8 @@ static void print_memory(struct printer *p, const struct buffer *b)
     text_puts(p->out, b->ndim ? "]" : "");
     if (buffer_space(b) == SPACE_LOCAL)
         text_printf(p->out, " %s", space_name(SPACE_LOCAL));
+    if (b->is_global)
+        text_printf(p->out, " %s%s", space_name(SPACE_GLOBAL), b->counts ? " counts" : "");
     if (b->is_over)
         text_puts(p->out, " over");
     if (b->leaves)

@@ -60,6 +60,8 @@ bool op_takes_memory(enum op op, int k)
         return k == 0;
     case OP_COPY: case OP_PUT: case OP_BULK_STORE:
         return k == 0 || k == 2;
+    case OP_TICKET:
+        return k == TICKET_COUNTERS || k == TICKET_MEMORY;
     case OP_BULK:
         return k == BULK_TO || k == BULK_BARRIERS || k == BULK_FROM;
     default:
@@ -469,6 +471,7 @@ enum space buffer_space(const struct buffer *b)
 {
     return b->kind == BUFFER_WEIGHT    ? SPACE_WEIGHTS
            : b->kind != BUFFER_SCRATCH ? SPACE_GLOBAL
+           : b->is_global              ? SPACE_GLOBAL
            : b->is_local               ? SPACE_LOCAL
                                        : SPACE_SCRATCH;
 }

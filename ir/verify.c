@@ -6,6 +6,7 @@
  * decided about them. What a LOOP carries is seen only inside it.
  */
 #include "ir/verify.h"
+#include "ir/device_ops.h"
 
 _Noreturn void verify_violation(const struct verifier *v, const struct uop *u, const char *what)
 {
@@ -63,6 +64,14 @@ void verify_stack(const struct verifier *v, const struct uop *u)
     require(v, u, u->src[0]->dtype == DTYPE_INDEX, "the index is no i64");
     for (int k = 1; k < u->nsrc; k++)
         require(v, u, u->src[k]->dtype == u->dtype, "operands of different dtypes");
+}
+
+void verify_ticket(const struct verifier *v, const struct uop *u)
+{
+    const struct buffer *counters = uop_buffer_of(u->src[TICKET_COUNTERS]), *memory = uop_buffer_of(u->src[TICKET_MEMORY]);
+    require(v, u, u->dtype == DTYPE_BOOL && counters && counters->counts && counters->dtype == DTYPE_U32, "its counters are no u32 that count");
+    require(v, u, memory && memory->is_global && !memory->counts, "what it hands over is no memory that all blocks share");
+    require(v, u, u->src[TICKET_OF]->op == OP_RANGE && u->src[TICKET_OF]->src[0]->op == OP_CONST, "of no range of known size");
 }
 
 bool verify_is_reduction(enum op op)

@@ -22,6 +22,8 @@ static inline void require(const struct verifier *v, const struct uop *u, bool o
 void verify_elementwise(const struct verifier *v, const struct uop *u);
 /* The same of a STACK. */
 void verify_stack(const struct verifier *v, const struct uop *u);
+/* Counters, the range whose places count, and memory that all of them share. */
+void verify_ticket(const struct verifier *v, const struct uop *u);
 void verify_bounds(const struct verifier *v, const struct uop *u);
 bool verify_is_reduction(enum op op);
 bool verify_is_size(const struct uop *u); /* an i64 scalar */

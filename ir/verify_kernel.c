@@ -13,12 +13,14 @@
  *   - If iterations are threads of the block, it is as many for each store, and stores share no loop
  *     besides. A local STAGE may change with the loops of a sum, then.
  *   - Stores have as many loops over the grid's places, none of a thread's lanes.
+ *   - Memory that all blocks share is read by stores with a TICKET for it alone; its counters are only counted by these.
  *   - A STAGE's memory is scratch of its own. Scratch that one store passes on to another is read
  *     after that store, in the same bands.
  */
 #include <string.h>
 
 #include "ir/verify.h"
+#include "ir/device_ops.h"
 
 /* A set of ranges, as bits by their position in the AST. */
 struct kernel_verifier {
@@ -104,6 +106,7 @@ static void check_memory(const struct kernel_verifier *k, const struct uop *u)
     const struct buffer *b = uop_buffer_of(u->src[0]);
     bool load = u->op == OP_LOAD;
     require(&k->v, u, b != NULL, "accesses what is no memory");
+    require(&k->v, u, !b->counts, "accesses counters, which tickets count");
     require(&k->v, u, verify_is_size(u->src[1]), "its offset is no i64 scalar");
     require(&k->v, u, u->arg.i == 0, "a vector before there are any");
     if (load) {
@@ -146,7 +149,7 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
     require(&k->v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
     verify_bounds(&k->v, u);
     for (int i = 0; i < u->nsrc; i++) {
-        bool memory = i == 0 && (u->op == OP_LOAD || u->op == OP_STORE);
+        bool memory = op_takes_memory(u->op, i);
         require(&k->v, u, memory || u->op == OP_SINK || !is_vector(u->src[i]),
                 "an operand is no scalar");
         require(&k->v, u, memory || (u->src[i]->op != OP_STAGE && u->src[i]->op != OP_BUFFER),
@@ -190,6 +193,10 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
         check_order(k, u);
         return;
     case OP_SINK:
+        return;
+    case OP_TICKET:
+        verify_ticket(&k->v, u);
+        require(&k->v, u, verify_is_size(u->src[TICKET_NUMBER]), "its counter's number is no i64 scalar");
         return;
     case OP_STACK:
         verify_stack(&k->v, u);
@@ -384,6 +391,17 @@ static bool in_same_band(const struct uop *a, const struct uop *b)
     return n && m ? a->src[first_range_of(a)] == b->src[first_range_of(b)] : n == m;
 }
 
+/* Whether the store's condition has a TICKET that hands the memory over. */
+static bool has_ticket(const struct kernel_verifier *k, struct uop *store, const struct uop *memory)
+{
+    int n = 0;
+    struct uop **order = first_range_of(store) == 4 ? uop_toposort(k->v.t, &store->src[3], 1, &n) : NULL;
+    bool found = false;
+    for (int i = 0; i < n; i++)
+        found |= order[i]->op == OP_TICKET && order[i]->src[TICKET_MEMORY] == memory;
+    return found;
+}
+
 static void check_passed(const struct kernel_verifier *k, const struct uop *sink)
 {
     for (int i = 0; i < sink->nsrc; i++) {
@@ -398,6 +416,8 @@ static void check_passed(const struct kernel_verifier *k, const struct uop *sink
             for (int s = 0; s <= i && !stored; s++)
                 stored = sink->src[s]->src[0] == u->src[0] && in_same_band(sink->src[s], store);
             require(&k->v, u, stored, "reads scratch that no store before it wrote");
+            require(&k->v, u, !scratch || !uop_buffer_of(u->src[0])->is_global || has_ticket(k, store, u->src[0]),
+                    "reads what other blocks store without a ticket");
         }
         scratch_release(k->v.t, mark);
     }

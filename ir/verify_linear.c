@@ -143,12 +143,24 @@ static bool is_place(const struct uop *u)
     return (u->dtype == DTYPE_INDEX || u->dtype == DTYPE_I32) && u->ndim == 0 && u->lanes == 1;
 }
 
+/* Whether a guard stands around whose TICKET hands the memory over. */
+static bool is_handed_over(const struct linear_verifier *l, const struct uop *memory)
+{
+    bool is = false;
+    for (int r = l->current; r > 0; r = l->region[r].parent) {
+        const struct uop *opener = l->region[r].opener, *cond = opener->op == OP_GUARD ? opener->src[0] : opener;
+        is |= cond->op == OP_TICKET && cond->src[TICKET_MEMORY] == memory;
+    }
+    return is;
+}
+
 static void check_load(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     require(&l->v, u, b && (u->nsrc == 2 || u->nsrc == 4), "wrong sources");
     require(&l->v, u, is_place(u->src[1]) && u->dtype == b->dtype,
             "offset or result of another dtype");
+    require(&l->v, u, !b->counts && (!b->is_global || is_handed_over(l, u->src[0])), "reads what other blocks store without a ticket");
     if (u->nsrc == 4)
         require(&l->v, u, u->src[2]->dtype == DTYPE_BOOL && u->src[3]->dtype == u->dtype,
                 "condition or alternative of another dtype");
@@ -185,8 +197,8 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
     require(&l->v, u, b && u->nsrc == 3, "wrong sources");
     require(&l->v, u, is_place(u->src[1]) && u->src[2]->dtype == b->dtype,
             "offset or value of another dtype");
-    require(&l->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT,
-            "writes to an input or a weight");
+    require(&l->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT && !b->counts,
+            "writes to an input, a weight or counters");
     note_stored(l, b);
 }
 
@@ -374,6 +386,17 @@ static void check_meeting(struct linear_verifier *l, const struct uop *u)
         require(&l->v, u, whole || (opener->op == OP_RANGE && !range_is_of_block(opener) && is_uniform(l, opener)),
                 "not all threads of a block come here equally often");
     }
+}
+
+/* All of the block's threads come here, behind what they have stored. */
+static void check_ticket(struct linear_verifier *l, const struct uop *u)
+{
+    bool stored = false;
+    verify_ticket(&l->v, u);
+    check_meeting(l, u);
+    for (int k = 0; k < l->nstored; k++)
+        stored |= l->stored[k] == uop_buffer_of(u->src[TICKET_MEMORY]);
+    require(&l->v, u, stored && is_place(u->src[TICKET_NUMBER]), "hands over what nobody has stored, or its counter's number is no integer");
 }
 
 /* Of so many of a block's threads: of all consumers, where they are by themselves. */
@@ -600,6 +623,9 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
         return;
     case OP_ROLE:
         check_role(l, u);
+        break;
+    case OP_TICKET:
+        check_ticket(l, u);
         break;
     case OP_REGISTERS:
         check_registers(l, u);

@@ -204,7 +204,7 @@ static void collect(struct scratch_verifier *v, struct uop *const *u, int n)
         }
         const struct buffer *b =
             u[i]->op == OP_LOAD || u[i]->op == OP_STORE ? uop_buffer_of(u[i]->src[0]) : NULL;
-        if (!b || b->kind != BUFFER_SCRATCH)
+        if (!b || b->kind != BUFFER_SCRATCH || b->is_global)
             continue;
         struct access a = {.u = u[i], .buffer = b, .region = current};
         if (!form_of(&a.form, u[i]->src[1], 1)) {

@@ -51,7 +51,7 @@ bool parameter_is_written(const struct kernel *k, const struct parameter *a)
 bool parameter_is_restrict(const struct kernel *k, const struct parameter *a)
 {
     if (a->at >= k->nbuffer)
-        return true;
+        return !a->b->is_global;         /* what other blocks store there is read, too */
     for (int j = 0; j < k->nbuffer; j++)
         if (j != a->at && (a->at < k->noutput || j < k->noutput) &&
             buffers_may_alias(a->b, k->buffer[j]))
@@ -96,7 +96,7 @@ void kernel_name_parameters(struct function *f)
                                                              : "b");
     }
     for (int i = 0; i < k->nscratch; i++)
-        f->buffer_name[k->nbuffer + i] = parameter_name(f, "tile");
+        f->buffer_name[k->nbuffer + i] = parameter_name(f, k->scratch[i]->counts ? "counter" : k->scratch[i]->is_global ? "part" : "tile");
 }
 
 /* ------------------------------------------------------------------------------------- comment */
@@ -143,6 +143,12 @@ void kernel_write_comment(const struct function *f, struct text *out)
         if (i < k->noutput)
             text_puts(out, "  <- result");
     }
+    for (int i = 0; i < k->nscratch; i++)
+        if (k->scratch[i]->is_global) {
+            text_printf(out, "\n *   %s", f->buffer_name[k->nbuffer + i]);
+            write_tensor(k->scratch[i], out);
+            text_puts(out, k->scratch[i]->counts ? "  blocks that have come" : "  parts of sums");
+        }
     for (int i = k->index + 1; i < p->s->nkernel; i++)
         if (p->twin[i] == k)
             write_twin(f, p->s->kernel[i], out);

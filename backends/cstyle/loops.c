@@ -68,7 +68,7 @@ static bool loop_has(const struct writer *w, bool (*is)(const struct uop *))
 
 static bool is_load(const struct uop *u) { return u->op == OP_LOAD || u->op == OP_GATHER; }
 
-static bool is_meeting(const struct uop *u) { return u->op == OP_BARRIER || u->op == OP_SHUFFLE; }
+static bool is_meeting(const struct uop *u) { return u->op == OP_BARRIER || u->op == OP_SHUFFLE || u->op == OP_TICKET; }
 
 /* A place of the grid, or this thread of the block, is no loop but a constant; outside of the grid
  * nothing is computed. Where the language wants no condition around barriers, a loop of at most one

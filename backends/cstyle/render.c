@@ -15,6 +15,7 @@
  */
 #include "backends/cstyle/writer.h"
 #include "passes/analysis/access.h"
+#include "ir/device_ops.h"
 
 /* --------------------------------------------------------------------------------------- memory */
 
@@ -251,6 +252,20 @@ static void write_role(struct writer *w, const struct uop *u)
                                   .s = mem_printf(w->t, "thread %s %d", compares[ROLE_OF(u->arg.i)], ROLE_CONSUMERS_OF(u->arg.i))});
 }
 
+/* The call stays where it is: threads meet in it. */
+static void write_ticket(struct writer *w, const struct uop *u)
+{
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
+    struct expr src[4];
+    writer_operands(w, u, u->nsrc, src);
+    const char *counters = use_place(w, uop_buffer_of(u->src[TICKET_COUNTERS]));
+    const char *args = mem_printf(w->t, "&%s[%s], %lld", counters, src[TICKET_NUMBER].s, (long long)u->src[TICKET_OF]->src[0]->arg.i);
+    v->e = expr_call(w->p, "ticket", args, 'B');
+    v->nuse = 2;
+    writer_inherit(w, v, u);
+    writer_define(w, u, v);
+}
+
 static void write_narrow(struct writer *w, const struct uop *u)
 {
     struct expr e;
@@ -313,6 +328,7 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_NEAREST: write_nearest(w, u); break;
     case OP_LANES: write_lanes(w, u); break;
     case OP_ROLE: write_role(w, u); break;
+    case OP_TICKET: write_ticket(w, u); break;
     case OP_NARROW: write_narrow(w, u); break;
     case OP_GATHER: write_gather(w, u); break;
     case OP_INTRINSIC: write_intrinsic(w, u); break;

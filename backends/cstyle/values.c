@@ -86,6 +86,8 @@ static const char *temporary_stem(const struct writer *w, const struct uop *u, b
         const struct buffer *b = uop_buffer_of(u->src[0]);
         return mem_printf(w->t, "%sv", writer_place_name(w, b));
     }
+    if (u->op == OP_TICKET)
+        return "last";
     if (u->dtype == DTYPE_BOOL)
         return "inside";
     if (u->dtype == DTYPE_INDEX || is_index)

@@ -216,7 +216,7 @@ static const char *cuda_open(struct program *p)
     return "";
 }
 
-static const char *const file[] = {"cuda", "cuda_matrix", "cuda_wgmma", "cuda_async", "cuda_bulk", "cuda_narrow", "number", "math", "vector_lanes", NULL};
+static const char *const file[] = {"cuda", "cuda_matrix", "cuda_wgmma", "cuda_async", "cuda_bulk", "cuda_narrow", "cuda_ticket", "number", "math", "vector_lanes", NULL};
 static const struct driver driver = {
     .head = cuda_head,
     .global = "", .local = "__shared__ ", .restrict_ = "__restrict__", .declared_local = 48 << 10,

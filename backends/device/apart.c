@@ -147,7 +147,7 @@ static void find_items(struct web *w)
                 *of = ++w->nitem;
             struct item *item = &w->item[*of - 1];
             item->nbytes = b->placed;
-            item->stays |= b->kept;
+            item->stays |= b->kept || b->counts;
             if (!item->n || item->user[item->n - 1] != i)
                 VEC_PUSH(t, item->user, item->n, item->cap, i);
         }

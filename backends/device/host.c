@@ -241,6 +241,34 @@ static void write_weight_table(struct program *p, struct text *out)
                 p->upper);
 }
 
+static bool counts(const struct schedule *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->nbuffer; i++)
+        any |= s->buffer[i]->counts;
+    return any;
+}
+
+/* Counters are 0 before the first run; each run leaves them so. */
+static void write_counters(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    size_t most = 0;
+    if (!counts(s))
+        return;
+    text_printf(out, "/* Counters of blocks, of which the last one goes on: a run finds them 0, and leaves them so. */\nstatic int begin_counters(%s *self)\n{\n"
+                "    static const struct { size_t at, nbytes; } counter[] = {\n", p->name);
+    for (int i = 0; i < s->nbuffer; i++) {
+        if (!s->buffer[i]->counts)
+            continue;
+        text_printf(out, "        {%zu, %zu},\n", p->place[s->buffer[i]->id], s->buffer[i]->nbytes);
+        most = s->buffer[i]->nbytes > most ? s->buffer[i]->nbytes : most;
+    }
+    text_printf(out, "    };\n    static const unsigned char zeros[%zu];\n    for (size_t i = 0; i < sizeof counter / sizeof *counter; i++)\n"
+                "        if (!write_buffer(self, self->device.memory, counter[i].at, counter[i].nbytes, zeros, true))\n"
+                "            return %s_DEVICE_FAILED;\n    return %s_OK;\n}\n\n", most, p->upper, p->upper);
+}
+
 /* The bytes that a buffer of the caller's must have; an input of run-time size has its own in each run. */
 static size_t needed(const struct buffer *b)
 {
@@ -285,7 +313,7 @@ static const char complain_text[] =
 static void device_functions(struct program *p, struct text *out)
 {
     snippet_use(&p->snippets, "device_calls");
-    if (p->s->nweight > 0)
+    if (p->s->nweight > 0 || counts(p->s))
         snippet_use(&p->snippets, "write");
     program_write_text(p, out, complain_text);
     write_places(p, out);
@@ -298,6 +326,7 @@ static void device_functions(struct program *p, struct text *out)
         snippets_write(p, out, mem_printf(p->t, "%s_image", p->backend->name), NULL);
     snippets_write(p, out, "device", NULL);
     write_weight_table(p, out);
+    write_counters(p, out);
 }
 
 static void device_open(struct program *p, struct text *out)
@@ -305,6 +334,8 @@ static void device_open(struct program *p, struct text *out)
     text_printf(out, "    int status = device_open(self, %s%zu);\n", p->backend->driver->open(p), p->s->weight_nbytes);
     text_printf(out, "    if (status == %s_OK)\n        status = begin_list(self);\n", p->upper);
     text_printf(out, "    if (status == %s_OK)\n        status = put_weights(self);\n", p->upper);
+    if (counts(p->s))
+        text_printf(out, "    if (status == %s_OK)\n        status = begin_counters(self);\n", p->upper);
     if (p->s->nstate > 0)
         text_printf(out, "    if (status == %s_OK)\n        status = begin_states(self);\n", p->upper);
     text_printf(out, "    if (status != %s_OK) {\n        device_close(self);\n        return "

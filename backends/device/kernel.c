@@ -98,7 +98,7 @@ static void write_signature(struct signature *s, struct text *out)
 /* Of scratch, each thread has its own. */
 static bool is_of_thread(const struct kernel *k, const struct parameter *a)
 {
-    return a->b && a->at >= k->nbuffer && (k->is_shared || k->block);
+    return a->b && a->at >= k->nbuffer && !a->b->is_global && (k->is_shared || k->block);
 }
 
 /* How the function names its parameter, or the field that it is. */

@@ -127,7 +127,7 @@ static bool place_memory(struct program *p, bool apart)
     size_t end = 0;
     for (int i = 0; i < s->nbuffer; i++) {
         const struct buffer *b = s->buffer[i];
-        bool is_scratch = b->kind == BUFFER_SCRATCH;
+        bool is_scratch = b->kind == BUFFER_SCRATCH && !b->is_global;
         p->place[b->id] = apart && !b->base ? end : b->offset;
         if (apart && is_scratch && !scratch_is_on_stack(b))
             return false;                  /* each thread has its own: the plan knows how many */

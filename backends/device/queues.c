@@ -37,7 +37,7 @@ static bool add_access(struct program *p, struct job *j, const struct parameter 
     struct access x = {.place = device_place(p, a->b), .writes = parameter_is_written(j->kernel, a), .root = root};
     if (x.place == PLACE_WEIGHTS)
         return true;
-    if (j->naccess == MOST_ACCESSES || root->kind == BUFFER_SCRATCH)
+    if (j->naccess == MOST_ACCESSES || (root->kind == BUFFER_SCRATCH && !root->is_global))
         return false;
     if (st) {
         size_t low = st->place[0] < st->place[1] ? st->place[0] : st->place[1];

@@ -121,7 +121,7 @@ static bool is_of_kernels(const struct kernel_reader *k, enum op op)
     if (op_is_elementwise(op) || op == OP_LOAD || op == OP_STORE)
         return true;
     if (!k->linear)
-        return op == OP_REDUCE || op == OP_STAGE || op == OP_STACK;
+        return op == OP_REDUCE || op == OP_STAGE || op == OP_STACK || op == OP_TICKET;
     return op == OP_PREFETCH || (op >= OP_ACC && op < OP_SINK);
 }
 
@@ -525,7 +525,9 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     b->is_local = accept_word(&k->r, space_name(SPACE_LOCAL));
     if (b->is_local && kind != BUFFER_SCRATCH)
         return read_error(&k->r, &space, "only scratch is local");
-    b->is_register = kind == BUFFER_SCRATCH && !b->is_local && accept_word(&k->r, "registers");
+    b->is_global = kind == BUFFER_SCRATCH && !b->is_local && accept_word(&k->r, space_name(SPACE_GLOBAL));
+    b->counts = b->is_global && accept_word(&k->r, "counts");
+    b->is_register = kind == BUFFER_SCRATCH && !b->is_local && !b->is_global && accept_word(&k->r, "registers");
     b->is_over = b->is_local && accept_word(&k->r, "over");
     b->leaves = b->is_local && accept_word(&k->r, "leaves");
     if (b->is_local && accept_word(&k->r, "panels") && !read_panel(k, b))

@@ -27,17 +27,33 @@ static struct uop *open_guard(struct linear *l, struct uop *cond)
     return guard;
 }
 
+/* The TICKET of the store's condition, and what else that says (NULL: nothing); NULL: there is none. It stands around the store's loops: what it
+ * hands over is read behind it. */
+static struct uop *ticket_of(struct tgc *t, const struct uop *store, struct uop **rest)
+{
+    int n = 0;
+    struct uop *valid = store_first_range(store) == 4 ? store->src[3] : NULL, *ticket = NULL, **order = valid ? uop_toposort(t, &valid, 1, &n) : NULL;
+    for (int i = 0; i < n; i++)
+        ticket = order[i]->op == OP_TICKET ? order[i] : ticket;
+    *rest = valid == ticket ? NULL : valid;
+    for (int k = 0; k < 2 && ticket && *rest == valid && valid && valid->op == OP_AND; k++)
+        *rest = valid->src[k] == ticket ? valid->src[!k] : valid;
+    return ticket;
+}
+
 /* The nest of a store, whose first `nshared` loops are open and stay open. */
 static void emit_store(struct linear *l, struct uop *store, int nshared)
 {
     struct tgc *t = l->t;
-    struct uop *src[4], *guard = NULL;
+    struct uop *src[4], *guard = NULL, *last = NULL, *rest, *ticket = ticket_of(t, store, &rest);
     int nvalue = store_first_range(store);
     struct linear_part all = linear_under(l, store->src, store->nsrc),
                 outside = linear_outside(l, store->src, nvalue);
     l->nest = store;
     linear_emit(l, 0, &all);
-    bool around = is_condition_of_all(l, store, &all);
+    bool around = !ticket && is_condition_of_all(l, store, &all);
+    if (ticket)
+        last = open_guard(l, linear_made(l, ticket));
     if (around)
         guard = open_guard(l, linear_made(l, store->src[3]));
     bool over = uop_buffer_of(store->src[0])->is_over || uop_buffer_of(store->src[0])->leaves;
@@ -52,8 +68,8 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
         linear_barrier(l);
     for (int k = 0; k < nvalue; k++)
         src[k] = linear_made(l, store->src[k]);
-    if (nvalue == 4 && !around)
-        guard = open_guard(l, src[3]);
+    if (nvalue == 4 && !around && (!ticket || rest))
+        guard = open_guard(l, ticket ? linear_made(l, rest) : src[3]);
     linear_push(l, uop_intern(t, OP_STORE, store->dtype, src, 3, (union arg){0}));
     if (guard && !around)
         linear_push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
@@ -61,6 +77,8 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
         linear_close(l, store->src[k]);
     if (around)
         linear_push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
+    if (last)
+        linear_push(l, uop_intern(t, OP_ENDGUARD, DTYPE_VOID, &last, 1, (union arg){0}));
 }
 
 /* Prepares for stores that share loops, none of which is open. */

@@ -66,7 +66,7 @@ static bool buffers_agree(const struct buffer *x, const struct buffer *y)
            !memcmp(x->dim, y->dim, (size_t)x->ndim * sizeof *x->dim) && x->nbytes == y->nbytes &&
            !x->data == !y->data && views_agree(x->storage, y->storage) &&
            x->is_ordered == y->is_ordered && !memcmp(x->order, y->order, sizeof x->order) &&
-           !x->base == !y->base && x->is_local == y->is_local && x->ring == y->ring && x->transfer == y->transfer &&
+           !x->base == !y->base && x->is_local == y->is_local && x->is_global == y->is_global && x->counts == y->counts && x->ring == y->ring && x->transfer == y->transfer &&
            x->is_register == y->is_register && x->panel == y->panel && x->is_over == y->is_over && x->leaves == y->leaves &&
            x->cluster == y->cluster && x->cluster_of == y->cluster_of && x->producers == y->producers &&
            x->kept == y->kept && !x->state && !y->state && !x->first && !y->first;

@@ -196,15 +196,16 @@ struct slot tenant_slot(struct memory *m, const struct tenant *n)
         p.nbytes = SIZE_MAX;
     size_t cap = 0;
     struct span life = extend_over_loops(m, n), hole;
-    if (n->buffer->kept) {
-        for (int i = 0; i < m->nregion; i++)
+    bool kept = n->buffer->kept || n->buffer->counts;    /* counters, from run to run */
+    if (kept) {
+        for (int i = 0; i < m->nregion && n->buffer->kept; i++)
             if (m->region[i].loop && first_within(n, m->region[i].begin, m->region[i].end))
                 diag_error(m->t, NULL, "an operator inside of a loop makes strings; that is not "
                            "supported, since they would have to outlast an iteration");
         life = (struct span){0, m->s->nstep - 1};
     }
     VEC_PUSH(m->t, p.span, p.nspan, cap, life);
-    for (int i = 0; i < m->nregion && !n->buffer->kept; i++) {
+    for (int i = 0; i < m->nregion && !kept; i++) {
         if (!m->region[i].loop && find_hole(m, n, life, &m->region[i], &hole))
             cut_hole(m, &p, &cap, hole);
     }

@@ -176,7 +176,7 @@ static bool lay_over(struct memory *m, struct slot *place, int n, int ndirection
 
 bool scratch_is_on_stack(const struct buffer *b)
 {
-    return b->kind == BUFFER_SCRATCH && b->nbytes > 0 &&
+    return b->kind == BUFFER_SCRATCH && b->nbytes > 0 && !b->is_global &&
            (b->nbytes <= STACK_SCRATCH_NBYTES || b->is_local || b->is_register);
 }
 
@@ -196,7 +196,7 @@ static void find_copies(struct memory *m)
         const struct kernel *k = s->kernel[i];
         for (int j = 0; j < k->nscratch; j++) {
             struct tenant *n = tenant_of(m, k->scratch[j]);
-            if (n)
+            if (n && !n->buffer->is_global)
                 n->copies = (size_t)(k->is_shared ? s->threads : 1) *
                             (size_t)(k->block ? kernel_threads(k) : 1);
         }

@@ -100,6 +100,9 @@ bool device_stores(const struct tgc *t, int64_t nbytes) { return t->device && le
 bool device_copies_boxes(const struct tgc *t) { return least_of(t, copies_boxes) > 0 && !t->by_llvm; }
 int device_cluster(const struct tgc *t) { return device_copies_boxes(t) ? least_of(t, cluster) : 0; }
 
+static int tickets(const struct device_row *d) { return d->tickets; }
+bool device_has_tickets(const struct tgc *t) { return least_of(t, tickets) > 0 && !t->by_llvm; }
+
 static int role_waves(const struct device_row *d) { return d->role_waves; }
 
 int device_role_registers(const struct tgc *t, int64_t consumers, int64_t producers, enum thread_role role)

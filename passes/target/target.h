@@ -130,6 +130,7 @@ struct device_row {
     bool moves_products;         /* its compilers move products of matrices behind barriers, with their factors, to where sums are needed */
     bool bulk;                   /* an engine copies boxes of tensors to local memory */
     int cluster;                 /* blocks that run at once, and to whose local memory it copies the same box, at most; 0: none */
+    bool tickets;                /* its language has fences of all blocks of the device (TICKET) */
     int role_waves;              /* waves that give some of their registers to others of their block, or take some, together; 0: none do */
     int64_t local_nbytes;        /* of a work-group; 0: local memory is not worth using */
     int64_t unit_local_nbytes;   /* of a compute unit, whose work-groups share it */
@@ -176,6 +177,9 @@ int device_image_shift(const struct tgc *t, size_t nelem);
 /* Bytes of a block's local memory: the least of the architectures that the kernels are compiled for; of no device,
  * what each one of OpenCL 1.2 has. */
 int64_t device_local_nbytes(const struct tgc *t);
+/* Whether a block knows that it is the last of some, and sees what they have stored (TICKET): CUDA's, whose fences are for all blocks of the device.
+ * Neither OpenCL 1.2 nor Metal has such. */
+bool device_has_tickets(const struct tgc *t);
 /* Registers of a thread that a block of so many may have. */
 int64_t device_registers(const struct device_row *d, int64_t threads);
 /* Whether it has units that multiply matrices beside those of its threads: some rows of matrix.def go faster. */

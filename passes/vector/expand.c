@@ -461,6 +461,10 @@ void expand_one(struct expander *e, struct uop *u)
     case OP_PREFETCH: expand_prefetch(e, u); break;
     case OP_COPY: case OP_COMMIT: case OP_WAIT:
     case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_BULK: case OP_BULK_STORE: case OP_BULK_WAIT: case OP_CLUSTER_BARRIER: case OP_REGISTERS: expand_statement(e, u); break;
+    case OP_TICKET:
+        expand_statement(e, u);
+        map_set(&e->value, u, e->out[e->nout - 1]);
+        break;
     default: expand_value(e, u);
     }
 }
