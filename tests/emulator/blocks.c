@@ -165,6 +165,7 @@ static void pass(const struct launch *l, struct block *b)
 {
     for (int space = 0; space < 2; space++)
         b->phase[space] += (b->item[0].flags >> space & 1);
+    b->any[b->phase[0] & 1] = 0;
     for (uint32_t i = 0; i < l->nitem; i++)
         b->item[i].state = ITEM_READY;
 }
@@ -367,6 +368,7 @@ static void begin_block(struct launch *l, struct block *b, const size_t first[3]
     b->group[2] = first[2] + i / cluster[0] / cluster[1];
     b->has_ended = false;
     b->phase[0] = b->phase[1] = 0;
+    b->any[0] = b->any[1] = 0;
     begin_items(l, b);
     enter_block(l, b);
     products_reset(l);
@@ -518,5 +520,6 @@ bool launch_run(struct launch *l)
         run_clusters(l, cluster);
     running = NULL;
     end_blocks(l);
+    l->has_failed |= !tickets_end(l);
     return done && !l->has_failed;
 }

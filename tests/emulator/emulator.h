@@ -17,6 +17,7 @@
  *      matrix.c products.c   instructions that multiply matrices, at once or behind the threads' backs
  *      report.c              one line for each finding
  *      transfer.c            asynchronous copies, which arrive when they are waited for
+ *      tickets.c             blocks that count themselves, and what the last one knows of the others
  *      banks.c               lanes that want words of one bank of local memory
  *      calls.c               calls of any driver: counted, listed, failing on demand
  *
@@ -349,6 +350,8 @@ struct item {
     unsigned char given[2][32];
     unsigned turn;
     uint32_t subphase; /* barriers of its sub-group, since the block's last */
+    uint32_t fenced;             /* tickets.c: the phase of its last fence, from 1 on; 0: there was none */
+    const void *counted;         /* where it has counted since; NULL: nowhere */
     struct transfers *transfers; /* NULL: it has copied nothing asynchronously */
 };
 
@@ -366,6 +369,7 @@ struct block {
     struct barriers *barriers;   /* bulk.c; NULL: there are none yet */
     struct leaving *leaving;     /* leaving.c: boxes on their way; NULL: there are none yet */
     uint32_t phase[2];           /* barriers passed, for local and for global memory */
+    int any[2];                  /* tickets.c: what one of its work-items has said in this phase, or in the last one */
     struct memory *own;
     bool has_ended;
 };
@@ -387,6 +391,7 @@ struct launch {
     uint32_t ncluster, nblock; /* blocks that run at once; those that have run, or do */
     uint32_t nitem, nsubgroup;
     struct item *now;
+    struct tickets *tickets;  /* NULL: there were none yet */
     bool by_engine;           /* an engine stores to local memory, as the units that read it themselves see it */
     bool has_failed;          /* something was reported */
     const void *reported[32]; /* at which places of the code */
@@ -396,6 +401,11 @@ struct launch {
 /* banks.c: the lanes of the wave access `nbytes` each, from these addresses on, eight lanes with 16 bytes at once, 16 with 8, 32 with 4;
  * what they do is `what`. Each lane calls it. */
 void banks_look(const void *at, uint32_t nbytes, const char *what);
+
+/* tickets.c: whether what the work-item of another block did in this phase, of so many that are told apart, comes before what the one that runs
+ * does. Behind a launch: false, something was reported. */
+bool tickets_order(const struct launch *l, uint32_t block, uint32_t item, uint32_t phase, uint32_t phases);
+bool tickets_end(struct launch *l);
 
 /* transfer.c: a block begins; the launch has ended. */
 void transfers_begin(struct item *item);

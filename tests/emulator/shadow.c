@@ -124,8 +124,10 @@ static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t 
         return !is_local && is_unordered(l->order, old);
     if (a == b || (old & now & ATOMIC))
         return false;
+    if (a / l->nitem != b / l->nitem && !is_local)
+        return !tickets_order(l, a / l->nitem, a, (uint32_t)stamp_phase(old), 1u << PHASE_BITS);
     if (a / l->nitem != b / l->nitem)
-        return !is_local || (a / l->nitem >= l->cluster->number && !is_told(l, old));
+        return a / l->nitem >= l->cluster->number && !is_told(l, old);
     if (stamp_phase(old) != stamp_phase(now))
         return false;
     const uint64_t parts = ((1u << SUBPHASE_BITS) - 1) * ((uint64_t)1 << (ITEM_BITS + PHASE_BITS));

@@ -98,7 +98,7 @@ def remove_old(folder):
 
 FLAGS = ["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wpedantic",
          "-Wshadow", "-Wconversion", "-Werror", f'-DTGC_EMULATOR_SOURCES="{SOURCES}"']
-KERNELS = ("report", "calls", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins", "gpu", "matrix", "products", "transfer", "banks", "bulk", "leaving")      # what all drivers share
+KERNELS = ("report", "calls", "device", "signature", "tensors", "shadow", "build", "elf", "blocks", "fiber", "builtins", "gpu", "matrix", "products", "transfer", "banks", "bulk", "leaving", "tickets")      # what all drivers share
 
 
 def link(folder, name, sources, *others, flags=(), programs=(), objects=()):
