@@ -338,6 +338,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_SHARE: return apply_share(w, o);
     case OPT_PASS: return apply_pass(w, o);
     case OPT_THROUGH: return apply_through(w, o);
+    case OPT_PARTS: return apply_parts(w, o);
     case OPT_OVER: return apply_over(w, o);
     case OPT_LEAVE: return apply_leave(w, o);
     case OPT_ALONE: return apply_alone(w, o);

@@ -66,7 +66,7 @@ bool apply_cluster(struct work *w, const struct opt *opt)
     struct uop *sum, *store, *loop;
     struct uop_map by = {.t = t, .scratch = true};
     int n, found = 0;
-    if (!work_take_sum(w, opt, 0, &sum))
+    if (!work_take_sum(w, opt, 0, &sum) || !work_is_whole(w))
         return false;
     store = w->ast->src[opt->store];
     if (opt->n != 2 && opt->n != 4 && opt->n != 8)

@@ -450,7 +450,7 @@ bool apply_pass(struct work *w, const struct opt *opt)
     for (int i = 0; i < w->ast->nsrc; i++) {
         struct uop *memory = w->ast->src[i]->src[0];
         const struct buffer *b = uop_buffer_of(memory);
-        if (b->kind != BUFFER_SCRATCH || b->is_local || map_get(&by, memory))
+        if (b->kind != BUFFER_SCRATCH || b->is_local || b->is_global || map_get(&by, memory))
             continue;
         if (b->ndim != 1 || b->dim[0]->op != OP_CONST)
             return work_refuse(w, "only the run knows how large the memory is");

@@ -112,7 +112,7 @@ bool apply_persist(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct open *o = &w->open;
-    if (!work_open(w, opt))
+    if (!work_is_whole(w) || !work_open(w, opt))
         return false;
     bool together = w->ast->nsrc > 1;
     if (o->stage || o->n > RANGES_MAX - 2)

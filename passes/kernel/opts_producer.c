@@ -68,7 +68,7 @@ bool apply_producer(struct work *w, const struct opt *opt)
     struct uop *sum, *store;
     struct uop_map by = {.t = t, .scratch = true};
     int n, found = 0;
-    if (!work_take_sum(w, opt, 0, &sum))
+    if (!work_take_sum(w, opt, 0, &sum) || !work_is_whole(w))
         return false;
     store = w->ast->src[opt->store];
     const int64_t wave = t->device ? t->device->wave : 1, threads = work_items(store);

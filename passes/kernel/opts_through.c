@@ -1,5 +1,5 @@
 /* opts_through.c - THROUGH: what a block stores goes through local memory, so that neighbours leave together. OVER: it
- * lies there where the block's copies were.
+ * lies there where the block's copies were. PARTS: a sum's parts go through memory of all blocks.
  *
  *      through 0.sum0 axis=1 to=3 n=8
  *
@@ -15,6 +15,15 @@
  *
  * The memory of copies is free when the last of them has been read, behind a barrier that linear_order.c places; with
  * OVER the tile begins where they do. Copies that come while the tile leaves would meet it: no loop stands around both.
+ *
+ *      parts 0.sum0 axis=1 to=3 n=0
+ *
+ *      for q, i < 64, r, j < 64                for q, r, s (bands)
+ *        y[..] = f(sum over s, k)                for i < 64, j < 64    part[q, r, s, i, j] = sum over k
+ *                                                where the block is the last of its q and r (TICKET)
+ *                                                  for i < 64, j < 64    y[..] = f(sum over s of part[q, r, s, i, j])
+ *
+ * The parts are added in their order, whichever block does it, so results are the same in each run.
  */
 #include "passes/kernel/opts_work.h"
 
@@ -157,6 +166,109 @@ bool apply_through(struct work *w, const struct opt *opt)
     part[0] = store_of(t, &x, tile, 3, x.row, x.column);
     part[1] = store_of(t, &x, src, nvalue, row, column);
     work_put_stores(w, opt->store, part, 2);
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------- parts */
+
+/* The number of the blocks' place among all, but for their part of the sum; how many there are: 0: only the run knows, or they are too many. */
+static struct uop *place_of(struct tgc *t, const struct through *x, int64_t *places)
+{
+    struct uop *place = uop_int(t, 0);
+    *places = 1;
+    for (int i = 0; i < x->nband; i++) {
+        int64_t n = range_fixed_size(x->band[i]);
+        *places = n > 0 ? sat_mul(*places, n) : 0;
+        place = sym_add(t, sym_muli(t, place, n), x->band[i]);
+    }
+    *places = *places > INT32_MAX ? 0 : *places;
+    return place;
+}
+
+/* The sum without its loop, over which each part is another one's. */
+static struct uop *sum_of_part(struct tgc *t, const struct through *x, const struct uop *sum, const struct uop *loop)
+{
+    struct uop *src[MAX_RANK + 8];
+    int n = 0;
+    for (int i = 0; i < sum->nsrc; i++)
+        if (sum->src[i] != loop)
+            src[n++] = i ? sum->src[i] : uop_substitute_all(t, sum->src[0], &x->as_band);
+    return uop_intern(t, OP_REDUCE, sum->dtype, src, n, sum->arg);
+}
+
+/* The loop of the sum whose turns are to be other blocks; NULL: refused. */
+static struct uop *loop_of_parts(struct work *w, const struct opt *opt, struct uop *sum)
+{
+    struct uop *loop = opt->n >= 0 && opt->n < sum->nsrc - 1 ? sum->src[opt->n + 1] : NULL;
+    bool fits = loop && sum->nsrc > 2 && sum->nsrc < MAX_RANK + 8 && is_free_loop(loop) && range_fixed_size(loop) > 1 && !REDUCE_MATRIX(sum->arg.i);
+    for (int i = 1; i < sum->nsrc && fits; i++)
+        fits = !uop_depends_on(w->t, sum->src[i]->src[0], loop);
+    if (!fits)
+        work_refuse(w, "the sum has no such loop of known size beside others");
+    return fits ? loop : NULL;
+}
+
+/* The element of the part of a block, in rows and columns. */
+static struct uop *at_part(struct tgc *t, struct uop *place, struct uop *part, int64_t parts, struct uop *row, int64_t rows, struct uop *column, int64_t columns)
+{
+    struct uop *at = sym_add(t, sym_muli(t, place, parts), part);
+    return sym_add(t, sym_muli(t, sym_add(t, sym_muli(t, at, rows), row), columns), column);
+}
+
+bool work_is_whole(struct work *w)
+{
+    int n;
+    struct uop **order = uop_toposort(w->t, &w->ast, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_TICKET)
+            return work_refuse(w, "blocks have parts of a sum, which the last of them adds with all of its threads");
+    return true;
+}
+
+bool apply_parts(struct work *w, const struct opt *opt)
+{
+    struct tgc *t = w->t;
+    work_close(w);
+    struct through x = {.store = w->ast->src[opt->store], .as_band = {.t = t, .scratch = true}};
+    struct uop *sum = opt->of == OF_SUM ? work_find(w, x.store, OP_REDUCE, opt->number) : NULL, *loop;
+    if (!sum || w->ast->nsrc != 1)
+        return work_refuse(w, "a sum of the kernel's only store is in parts");
+    if (!find_loops(w, opt, &x) || !(loop = loop_of_parts(w, opt, sum)))
+        return false;
+    int64_t rows = range_fixed_size(x.row), columns = range_fixed_size(x.column), parts = range_fixed_size(loop), places;
+    struct uop *place = place_of(t, &x, &places), *src[4], *store[2];
+    int64_t nelem = sat_mul(sat_mul(places, parts), sat_mul(rows, columns));
+    if (places < 1 || nelem > INT32_MAX)
+        return work_refuse(w, "only the run knows how many blocks there are, or they are too many");
+    struct buffer *counters = work_new_memory(w, DTYPE_U32, places, SPACE_GLOBAL);
+    counters->counts = true;
+    struct uop *memory = uop_buffer(t, work_new_memory(w, sum->dtype, nelem, SPACE_GLOBAL)), *part = uop_axis(t, loop->src[0], AXIS_BAND, WORKER_EACH),
+               *row = work_new_range(t, rows, AXIS_LOOP), *column = work_new_range(t, columns, AXIS_LOOP), *r = work_new_range(t, parts, AXIS_LOOP);
+    work_name_like(t, row, x.row);
+    work_name_like(t, column, x.column);
+    uop_name_axes(t, part, "part");
+    uop_name_axes(t, r, "part");
+    map_set(&x.as_band, loop, part);
+    x.band[x.nband++] = part;
+    struct uop *own[3] = {memory, at_part(t, place, part, parts, x.row, rows, x.column, columns), sum_of_part(t, &x, sum, loop)};
+    struct uop *read[2] = {memory, at_part(t, place, r, parts, row, rows, column, columns)};
+    struct uop *all[2] = {uop_intern(t, OP_LOAD, sum->dtype, read, 2, (union arg){0}), r};
+    struct uop *added = uop_intern(t, OP_REDUCE, sum->dtype, all, 2, (union arg){.i = REDUCE_BITS(REDUCE_OP(sum->arg.i), 0)});
+    struct uop *given[4] = {uop_buffer(t, counters), place, part, memory}, *valid[2] = {uop_intern(t, OP_TICKET, DTYPE_BOOL, given, 4, (union arg){0})};
+    map_set(&x.as_band, x.row, row);
+    map_set(&x.as_band, x.column, column);
+    struct uop *value = uop_substitute(t, x.store->src[2], sum, uop_consti(t, sum->dtype, 0));
+    if (has_sums(t, value))
+        return work_refuse(w, "what is left to compute has other sums");
+    src[0] = x.store->src[0];
+    src[1] = uop_substitute_all(t, x.store->src[1], &x.as_band);
+    map_set(&x.as_band, sum, added);
+    src[2] = uop_substitute_all(t, x.store->src[2], &x.as_band);
+    valid[1] = store_first_range(x.store) == 4 ? uop_substitute_all(t, x.store->src[3], &x.as_band) : NULL;
+    src[3] = valid[1] ? uop_intern(t, OP_AND, DTYPE_BOOL, valid, 2, (union arg){0}) : valid[0];
+    store[0] = store_of(t, &x, own, 3, x.row, x.column);
+    store[1] = store_of(t, &x, src, 4, row, column);
+    work_put_stores(w, opt->store, store, 2);
     return true;
 }
 

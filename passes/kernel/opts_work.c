@@ -166,6 +166,7 @@ struct buffer *work_new_memory(struct work *w, enum dtype d, int64_t nelem, enum
 {
     struct buffer *b = kernel_new_scratch(w->t, w->kernel, d, nelem);
     b->is_local = space == SPACE_LOCAL;
+    b->is_global = space == SPACE_GLOBAL;
     w->is_placed |= b->is_local;
     return b;
 }

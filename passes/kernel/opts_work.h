@@ -122,6 +122,9 @@ bool work_matrices_fit(struct work *w);
 bool apply_keep(struct work *w, const struct opt *opt);
 /* opts_through.c */
 bool apply_through(struct work *w, const struct opt *opt);
+bool apply_parts(struct work *w, const struct opt *opt);
+/* Refuses, where blocks of the kernel have parts of a sum (PARTS): its blocks are all those of the grid, with all of their threads. */
+bool work_is_whole(struct work *w);
 bool apply_over(struct work *w, const struct opt *opt);
 bool apply_leave(struct work *w, const struct opt *opt);
 /* fragment.c */

@@ -136,6 +136,7 @@ def read_again(path):
 VECTORS = ('linear\ninput %input0 : i32[8]\ninput %input1 : u8[32]\ninput %input2 : i8[32]\n%0 : i32 = load(%input0, 0) {lanes=8, part=0, stride=1, groups=0}\n'
            '%1 : u8 = load(%input1, 0) {lanes=32, part=0, stride=1, groups=1}\n%2 : i8 = load(%input2, 0) {lanes=32, part=0, stride=1, groups=1}\n')
 LOCAL = "linear\ninput %input1 : f32[8]\nscratch %scratch0 : f32[8] local\n"
+TICKET = "linear\nscratch %scratch0 : u32[1] global counts\nscratch %scratch1 : f32[4] global\noutput %output2 : f32[4]\nfor r0.grid < 4\n"
 ROLE = "linear\n%0 : bool = role() {role=consumers, n=4}\n%1 = guard(%0) {id=1}\n"
 ERRORS = [
     ("kernel\n", "2:1: a kernel that stores nothing"),
@@ -192,6 +193,15 @@ ERRORS = [
     (f"{ROLE}registers() {{n=20}}\nendguard(%1)\n", "4:1: registers with arguments that are none of its own"),
     (f"{ROLE}registers() {{n=36}}\nendguard(%1)\n", "4:1: registers: no number of registers that a thread may have"),
     ("linear\nregisters() {n=40}\n", "2:1: registers: registers of no role"),
+    (f"{TICKET}%0 : bool = ticket(%scratch0, 0, r0.grid, %scratch1)\nend r0.grid\n", "6:13: ticket: hands over what nobody has stored, or its counter's number is no integer"),
+    (f"{TICKET}%0 : bool = ticket(%scratch1, 0, r0.grid, %scratch1)\nend r0.grid\n", "6:13: ticket: its counters are no u32 that count"),
+    (f"{TICKET}%0 : bool = ticket(%scratch0, 0, r0.grid, %scratch0)\nend r0.grid\n", "6:13: ticket: what it hands over is no memory that all blocks share"),
+    (f"{TICKET}store(%scratch1, r0.grid, f32(1.0))\n%0 : bool = ticket(%scratch0, 0, 3, %scratch1)\nend r0.grid\n", "7:13: ticket: of no range of known size"),
+    (f"{TICKET}store(%scratch1, r0.grid, f32(1.0))\n%0 : f32 = load(%scratch1, 0)\nend r0.grid\n", "7:12: load: reads what other blocks store without a ticket"),
+    (f"{TICKET}store(%scratch0, r0.grid, u32(1))\nend r0.grid\n", "6:1: store: writes to an input, a weight or counters"),
+    (f"{TICKET}store(%scratch1, r0.grid, f32(1.0))\n%0 : bool = lt(r0.grid, 1)\n%1 = guard(%0) {{id=1}}\n%2 : bool = ticket(%scratch0, 0, r0.grid, %scratch1)\nendguard(%1)\nend r0.grid\n", "9:13: ticket: not all threads of a block come here equally often"),
+    ("kernel\nscratch %scratch0 : f32[4] global\noutput %output1 : f32[4]\nrange b0 < 4\nrange r1 < 4\n%0 : f32 = load(%scratch0, r1)\nstore(%scratch0, b0, f32(1.0), b0)\nstore(%output1, r1, %0, b0, r1)\n",
+     "6:12: load: reads what other blocks store without a ticket"),
     ("kernel\nweight %weight0 : i8[2] = 1 200\n", "2:29: i8 does not hold this number"),
     ("kernel\n%0 : i64 = add(" + "(" * 500 + "\n", "more than 64 expressions in each other"),
 ]
