@@ -34,6 +34,7 @@ struct device_walk {
     struct footprint footprint;
     struct block_part *part; int npart; size_t cap_part;             /* by group of the footprint */
     double given;                /* bytes of boxes that other blocks of its cluster copy for a block */
+    double last_ns;              /* what the blocks take that come last (TICKET) */
     bool loaded;                 /* from memory or the cache, since the last barrier */
     const struct buffer *filled; /* barriers that tell when a box is there */
 };
@@ -211,7 +212,7 @@ static void note_access(struct device_walk *w, const struct uop *u)
     /* local memory gives many threads of a wave what they read of the same place at once: a vector takes no longer */
     double nbytes = nelem * (double)dtype_nbytes(b->dtype), words = nbytes > 4 && (tile || !local) ? nbytes / 4 : 1;
     words = tile && b->panel ? 0 : words;            /* the unit reads it */
-    if (b->kind == BUFFER_SCRATCH && !local)
+    if (b->kind == BUFFER_SCRATCH && !local && !b->is_global)
         return;
     w->work.issued += turns_of_thread(w) * words * (local ? cost_grid_local(d) : cost_grid_load(d));
     w->loaded |= u->op != OP_STORE && !local;
@@ -347,11 +348,26 @@ static void note_wait(struct device_walk *w, const struct uop *u)
         w->work.steps += turns_of_thread(w);
 }
 
+/* What stands in the guard of a TICKET the last block of some does alone, when the others are done. Returns where it ends. */
+static int note_last(struct device_walk *w, struct uop *const *linear, int n, int at)
+{
+    const struct uop *ticket = linear[at]->src[0];
+    const struct buffer *counters = uop_buffer_of(ticket->src[TICKET_COUNTERS]), *memory = uop_buffer_of(ticket->src[TICKET_MEMORY]);
+    double tiles = (double)counters->dim[0]->vmax, parts = (double)ticket->src[TICKET_OF]->src[0]->vmax;
+    w->last_ns += cost_grid_last(w->t->device, tiles, w->work.threads, (double)memory->dim[0]->vmax / tiles / parts, parts);
+    w->work.issued += turns_of_thread(w) * RATIO_GRID_BARRIER;
+    while (at < n && !(linear[at]->op == OP_ENDGUARD && linear[at]->src[0]->src[0] == ticket))
+        at++;
+    return at;
+}
+
 static void walk(struct device_walk *w, struct uop *const *linear, int n)
 {
     for (int i = 0; i < n; i++) {
         struct uop *u = linear[i];
-        if (u->op == OP_RANGE) {
+        if (u->op == OP_GUARD && u->src[0]->op == OP_TICKET) {
+            i = note_last(w, linear, n, i);
+        } else if (u->op == OP_RANGE) {
             open_loop(w, u);
             w->work.issued += w->open[w->depth - 1].is_serial && !range_is_lane(u) ? turns_of_thread(w) : 0;
         } else if (u->op == OP_END && w->depth > 0) {
@@ -430,7 +446,7 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     w.work.cache_nbytes = use.cached;
     w.work.taken_nbytes = use.cached + w.work.blocks * w.given;
     w.work.memory_nbytes = use.moved;
-    use.ns = cost_of_grid(t->device, &w.work, &use.limit);
+    use.ns = cost_of_grid(t->device, &w.work, &use.limit) + w.last_ns;
     use.limit = use.ns < RATIO_GRID_LAUNCH ? LIMIT_LAUNCH : use.limit;
     use.ns += RATIO_GRID_LAUNCH;
     scratch_release(t, mark);

@@ -26,7 +26,7 @@
 #include <string.h>
 
 enum { JOINED_MAX = 4 };
-enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES, LOOP_GROUPS, LOOP_CLUSTER, LOOP_TURN };
+enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES, LOOP_GROUPS, LOOP_CLUSTER, LOOP_TURN, LOOP_PART };
 
 /* The loop `tag` as blocks. */
 static void list_blocks(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side, int tag)
@@ -135,7 +135,7 @@ static void list_shared(struct place_list *l, const struct wave_tile *w, int num
 /* The sum's last loop in steps of parts of the instruction's k; returns the number of the innermost loop over steps. */
 static int list_terms(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int number)
 {
-    int last = c->x->m.reduce->nsrc - 2, step = w->step < c->nk ? last + 1 : last;
+    int last = c->x->m.reduce->nsrc - 2, step = w->step < c->nk / w->split ? last + 1 : last;
     add_of_sum(l, OPT_COVER, number, last)->n = w->step;
     if (w->step > c->row->size[MATRIX_K])
         add_of_sum(l, OPT_DIVIDE, number, step)->n = c->row->size[MATRIX_K];
@@ -188,6 +188,25 @@ static void list_second(struct place_list *l, struct place_list *s, const struct
         list_add(l, OPT_OVER, -1);
 }
 
+/* The sum's last loop in parts of other blocks: behind it the block's rows and columns stand inside of all other loops. */
+static void list_parts(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int number, int row, int column)
+{
+    int last = c->x->m.reduce->nsrc - 2, n = 0;
+    add_of_sum(l, OPT_DIVIDE, number, last)->n = c->nk / w->split;
+    struct opt *o = add_of_sum(l, OPT_PARTS, number, list_position(l, row));
+    o->to = list_position(l, column), o->n = last;
+    for (int i = 0; i < l->nloop; i++)
+        if (l->loop[i] != row && l->loop[i] != column)
+            l->loop[n++] = l->loop[i];
+    l->failed |= n + 3 > LOOPS_MAX;
+    if (l->failed)
+        return;
+    l->loop[n++] = LOOP_PART;
+    l->loop[n++] = row;
+    l->loop[n++] = column;
+    l->nloop = n;
+}
+
 static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
@@ -204,17 +223,22 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     list_blocks(&l, c, w, 1, LOOP_GIVEN + c->n - x->m.first);
     for (int i = 0; i < 2; i++)
         list_cluster(&l, c, w, i);
-    if (grid.n == 0 && list_groups(&l, c, w))
+    if (grid.n == 0 && w->split == 1 && list_groups(&l, c, w))
         add_grid_loop(&grid, LOOP_GROUPS, INT64_MAX);
     add_grid_loop(&grid, LOOP_ROWS, INT64_MAX);
     add_grid_loop(&grid, LOOP_COLUMNS, INT64_MAX);
-    if (w->through) {
+    if (w->split > 1)
+        add_grid_loop(&grid, LOOP_PART, w->split);
+    bool two = w->through || w->split > 1;
+    if (two) {
         int row = choice_leaving_row(c) ? LOOP_N : LOOP_M, column = choice_leaving_row(c) ? LOOP_M : LOOP_N;
-        if (w->boxes)
+        if (w->split > 1)
+            list_parts(&l, c, w, number, row, column);
+        else if (w->boxes)
             list_through_boxes(&l, row, column, wave_side(c, w, !choice_leaving_row(c)));
         else
             list_through(&l, &c->leaving, number, row, column);
-        number = c->leaving.of_sum ? 0 : number;
+        number = c->leaving.of_sum || w->split > 1 ? 0 : number;
     }
     behind = l;
     list_grid(&l, grid.tag, grid.size, grid.n);
@@ -238,7 +262,7 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         o = add_of_sum(&l, OPT_SWIZZLE, number, 0);
         o->n = wave_copied_row(c, w, i), o->operand = i;
     }
-    if (w->through)
+    if (two)
         list_both(&l, &behind, &grid, w);
     else
         list_persist(&l, w, grid.tag, grid.n);
@@ -249,7 +273,7 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     list_shared(&l, w, number);
     if (w->producers)
         add_of_sum(&l, OPT_PRODUCER, number, 0)->n = w->producers;
-    if (w->through)
+    if (two)
         list_second(&l, &behind, c, w);
     if (l.failed || !grid_apply(t, &trial, &l, (int)wave_threads(c, w), 1))
         return false;

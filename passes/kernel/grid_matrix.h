@@ -19,6 +19,7 @@ struct wave_tile {
     struct stages by;
     int64_t cluster[2];          /* CLUSTER: neighbouring blocks along rows share the columns' factor, and the other way round; 1: none do */
     double blocks;               /* PERSIST: persistent blocks, which loop over all tiles; 0: one block for each tile */
+    int64_t split;               /* PARTS: blocks that have a part of the sum each, of its last loop; 1: one has all of it */
     int producers;               /* PRODUCER: threads of a block that only copy */
     bool through, boxes;         /* THROUGH: results are staged in local memory; LEAVE: and stored from there as boxes (TMA) */
     double ns;

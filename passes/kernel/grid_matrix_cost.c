@@ -13,7 +13,7 @@
 #include "passes/kernel/grid_matrix.h"
 #include "passes/target/target.h"
 
-enum { REGISTERS_BESIDE = 40, CLUSTER_CHOSEN = 4 };
+enum { REGISTERS_BESIDE = 40, CLUSTER_CHOSEN = 4, WORD_NBYTES = 4 };
 
 /* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are what limits, many cost the same: the
  * first of equals is taken, so these are in the order in which least is issued, and least waits; longest steps are first, too. */
@@ -255,7 +255,7 @@ static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
 
 static double steps_of(const struct matrix_choice *c, const struct wave_tile *w)
 {
-    return ceil_div(c->nk, w->step) * (double)outer_steps(c);
+    return ceil_div(c->nk / w->split, w->step) * (double)outer_steps(c);
 }
 
 /* A thread's registers for sums, tiles, and what it loads early. */
@@ -283,7 +283,7 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
     /* a small block's threads have more, if what they hold are sums alone */
     int64_t own = c->reads_copies ? device_registers(d, threads) : d->registers, registers = registers_of(c, w);
     return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && copies_have_room(t, c, w) &&
-           (outer_steps(c) > 1 || w->step < c->nk) && w->step * wave_side(c, w, 0) % threads == 0 && w->step * wave_side(c, w, 1) % threads == 0 &&
+           (outer_steps(c) > 1 || w->step < c->nk / w->split) && w->step * wave_side(c, w, 0) % threads == 0 && w->step * wave_side(c, w, 1) % threads == 0 &&
            steps_of(c, w) >= (double)w->by.parts && wave_comes(t, c, w);
 }
 
@@ -326,6 +326,10 @@ static bool are_boxes(const struct tgc *t, const struct matrix_choice *c, const 
 static double stored(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)) / (double)wave_threads(c, w);
+    if (w->split > 1) {                        /* the parts of the sum, as it is */
+        struct leaving part = {.width = COPY_NBYTES_MOST / WORD_NBYTES, .nbytes = WORD_NBYTES};
+        return leaving_direct(t, &part, c->row, choice_leaving_row(c), elements) + RATIO_GRID_BARRIER;
+    }
     if (!c->may_leave)
         return 0;
     return w->boxes   ? leaving_as_boxes(t, &c->leaving, c->row, choice_leaving_row(c), elements)
@@ -358,7 +362,7 @@ static bool may_leave_beside(const struct tgc *t, const struct matrix_choice *c,
 /* Tiles of the result, each a place of the grid. */
 static double places_of(const struct matrix_choice *c, const struct wave_tile *w)
 {
-    return ceil_div(c->nm, wave_side(c, w, 0)) * ceil_div(c->nn, wave_side(c, w, 1)) * (double)c->x->rest;
+    return ceil_div(c->nm, wave_side(c, w, 0)) * ceil_div(c->nn, wave_side(c, w, 1)) * (double)(c->x->rest * w->split);
 }
 
 /* What a thread issues for each k of the instruction: words of tiles, products, its part of the copies, barriers. */
@@ -384,6 +388,7 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
     const struct device_row *d = t->device;
     double rows = (double)wave_side(c, w, 0), columns = (double)wave_side(c, w, 1), places = places_of(c, w), k = steps_of(c, w) * (double)w->step,
            turns = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1, terms = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]);
+    double parts = w->split > 1 ? WORD_NBYTES * places * rows * columns : 0;
     double arithmetic = 2 * rows * columns * k / c->gflops, fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
     return (struct grid_work){
         .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)wave_threads(c, w), .beside = w->producers, .apart = device_multiplies_apart(d),
@@ -391,15 +396,16 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
         .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
         .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = wave_local_nbytes(t, c, w), .stored = turns * stored(t, c, w), .goes_on = w->blocks > 0,
         .registers = c->reads_copies ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
-        .taken_nbytes = terms * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
-        .cache_nbytes = terms * (rows * spread_in(c, w, 0) / (double)w->cluster[1] + columns * spread_in(c, w, 1) / (double)w->cluster[0]),
+        .taken_nbytes = parts + terms * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
+        .cache_nbytes = parts + terms * (rows * spread_in(c, w, 0) / (double)w->cluster[1] + columns * spread_in(c, w, 1) / (double)w->cluster[0]),
     };
 }
 
 double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     struct grid_work work = work_of(t, c, w);
-    double ns = cost_of_grid(t->device, &work, NULL);
+    double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)), tiles = places_of(c, w) / (double)w->split;
+    double ns = cost_of_grid(t->device, &work, NULL) + (w->split > 1 ? cost_grid_last(t->device, tiles, work.threads, elements, (double)w->split) : 0);
     work.cache_nbytes = work.taken_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise, and of these the one that issues least */
     return ns + (cost_of_grid(t->device, &work, NULL) + work.blocks * 2 * work.threads * work.issued / t->device->gflops) / BESIDE_LIMIT;
 }
@@ -465,6 +471,35 @@ static void choose_cluster(const struct tgc *t, const struct matrix_choice *c, s
 /* A wave's tiles of columns: of three, too, whose blocks may fill the device's units better than those of two or four. */
 static const int columns[] = {1, 2, 4, 8, 3, 6};
 
+/* Whether blocks may have parts of the sum, which the last of them adds: its result leaves as through local memory, and the parts are one more
+ * dimension of the grid. */
+static bool may_split(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    const struct product *x = c->x;
+    int loops = 1 + (c->nm > wave_side(c, w, 0)) + (c->nn > wave_side(c, w, 1));
+    if (!c->s)                                 /* of sizes alone */
+        return device_has_tickets(t);
+    for (int i = x->m.first; i < x->m.store->nsrc; i++)
+        loops += i != c->m && i != c->n ? range_fixed_size(x->m.store->src[i]) < 1 ? GRID_RANK : x->m.store->src[i]->src[0]->vmax > 1 : 0;
+    return device_has_tickets(t) && loops <= GRID_RANK && may_go_through(t, c, w);
+}
+
+/* The tile with its sum in so many parts, of whole steps, that it takes least. */
+static struct wave_tile with_parts(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    enum { PARTS_MOST = 64, PLACES_MOST = 4 };
+    struct wave_tile best = *w, other = *w;
+    double most = may_split(t, c, w) ? PLACES_MOST * t->device->units / places_of(c, w) : 0;
+    for (int64_t n = 2; n <= PARTS_MOST && (double)n <= most && n * w->step <= c->nk; n++) {
+        other.split = n;
+        if (c->nk % (n * w->step))
+            continue;
+        other.ns = wave_fits(t, c, &other) ? wave_ns(t, c, &other) : 0;
+        best = other.ns > 0 && other.ns < best.ns ? other : best;
+    }
+    return best;
+}
+
 /* The tile, or the other one, whose results leave through local memory, if it costs less. */
 static struct wave_tile cheaper(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, struct wave_tile *through)
 {
@@ -478,11 +513,11 @@ int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct
     for (int i = 0; i < 4 * 4 * 4 * TILES * 3 * STAGES; i++) {
         int of = i / 64 / TILES;
         struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, columns[i / 64 % TILES]},
-                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3), stages[of / 3], {1, 1}, 0, 0, false, false, 0};
+                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3), stages[of / 3], {1, 1}, 0, 1, 0, false, false, 0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
-        struct wave_tile over = w;
+        struct wave_tile over = w, parted = with_parts(t, c, &w);
         choose_cluster(t, c, &w);
         take_producers(t, c, &w);
         over.through = may_go_through(t, c, &over);
@@ -493,6 +528,7 @@ int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         beside.through = may_leave_beside(t, c, &beside);
         w = cheaper(t, c, &w, &over);
         w = cheaper(t, c, &w, &beside);
+        w = parted.ns < w.ns ? parted : w;
         for (int j = 0; j < c->joined; j++)
             w.ns /= RATIO_GRID_FLAT;
         int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;

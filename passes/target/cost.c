@@ -225,6 +225,15 @@ static double busy_ns(const struct device_row *d, const struct grid_work *w, dou
     return w->groups > 0 && w->apart ? at_least(busy, alone / (w->groups * held_blocks(d, w))) : busy;
 }
 
+double cost_grid_last(const struct device_row *d, double tiles, double threads, double elements, double parts)
+{
+    enum { TURNS = 3, WORD_NBYTES = 4 };               /* what it has stored is there, it has counted, and its first loads are there */
+    double near = d->latency * RATIO_GRID_NEAR, nbytes = WORD_NBYTES * elements * parts, flight = at_most(parts * COPY_NBYTES_MOST, RATIO_GRID_FLIGHT_MOST);
+    double issue = 2 * elements * parts * (1 + cost_grid_load(d)) * d->units / d->gflops;
+    double taken = nbytes * d->units / (device_cache_gbytes(d) * RATIO_GRID_TAKEN), waits = nbytes / (threads * flight) * near;
+    return TURNS * near + __builtin_ceil(tiles / d->units) * at_least(at_least(issue, taken), waits);
+}
+
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit)
 {
     double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns, rounds = rounds_of(d, w);

@@ -84,6 +84,9 @@ const char *cost_limit_name(enum grid_limit of);
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit);
 /* Blocks that the device runs at once, as many as its units have room for, at most those that there are for each unit. */
 double cost_grid_at_once(const struct device_row *d, const struct grid_work *w);
+/* ns that the last of blocks which had a part each of so many elements takes more, of all such tiles: until it knows that it is, and to load and add the
+ * parts, as fast as they come to its unit. */
+double cost_grid_last(const struct device_row *d, double tiles, double threads, double elements, double parts);
 /* A thread's load of a word from memory or the cache, and from local memory, in multiply-adds. */
 double cost_grid_load(const struct device_row *d);
 double cost_grid_local(const struct device_row *d);
