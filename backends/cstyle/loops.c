@@ -1,5 +1,6 @@
 /* loops.c - loops, guards and accumulators of a kernel as C statements. */
 #include "backends/cstyle/writer.h"
+#include "passes/analysis/access.h"
 
 #include <string.h>
 
@@ -70,6 +71,15 @@ static bool is_load(const struct uop *u) { return u->op == OP_LOAD || u->op == O
 
 static bool is_meeting(const struct uop *u) { return u->op == OP_BARRIER || u->op == OP_SHUFFLE || u->op == OP_TICKET; }
 
+/* Stores beside those of the bands may have a larger grid. */
+static bool all_have_bands(const struct kernel *k)
+{
+    bool all = true;
+    for (int i = 0; i < k->ast->nsrc; i++)
+        all &= range_is(k->ast->src[i]->src[store_first_range(k->ast->src[i])], AXIS_BAND);
+    return all;
+}
+
 /* A place of the grid, or this thread of the block, is no loop but a constant; outside of the grid
  * nothing is computed. Where the language wants no condition around barriers, a loop of at most one
  * turn says so. */
@@ -85,7 +95,7 @@ static void write_place(struct writer *w, const struct uop *u, const char *type,
         at = w->p->backend->place(w->p, k, dim);
         /* the blocks of one store, or of stores in the same bands, are the grid: no condition stands
          * around their barriers then */
-        whole = k->block && (k->ast->nsrc == 1 || range_is(u, AXIS_BAND));
+        whole = k->block && (k->ast->nsrc == 1 || (range_is(u, AXIS_BAND) && all_have_bands(k)));
         whole |= uop_const_int(k->grid[dim], &n) && uop_is_int(u->src[0], n) &&
                  (k->block || n % k->group[dim] == 0);
     } else {

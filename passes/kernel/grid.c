@@ -279,11 +279,21 @@ static int main_store(struct tgc *t, const struct kernel *k)
     return best;
 }
 
+/* Dimensions of the grid, of the list's own store. */
 static int count_grid(const struct place_list *l)
 {
     int n = 0;
     for (int i = 0; i < l->n; i++)
-        n += l->opt[i].op == OPT_GRID;
+        n += l->opt[i].op == OPT_GRID && l->opt[i].store == l->store;
+    return n;
+}
+
+/* Stores that the list's one becomes besides, in front of those behind it. */
+static int count_more(const struct place_list *l)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++)
+        n += l->opt[i].op == OPT_PARTS;
     return n;
 }
 
@@ -297,7 +307,7 @@ static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_
     int n = 0;
     alone.ast = uop_intern(t, OP_SINK, DTYPE_VOID, &store, 1, (union arg){0});
     for (int i = 0; i < own.n; i++)
-        own.opt[i].store = 0;
+        own.opt[i].store -= l->store;
     if (!opt_apply(t, &alone, NULL, own.opt, own.n, NULL))
         return 0;
     for (const struct uop *r; n < GRID_RANK && (r = grid_loop(alone.ast->src[0], n)); n++)
@@ -357,12 +367,14 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, in
             list_within(&l[i], t, k, i, threads, lanes, size, ndim);
         if (l[i].failed)
             return false;
-        for (int j = 0; j < l[i].n; j++)
-            opt[n++] = l[i].opt[j];
+        for (int j = 0; j < l[i].n; j++) {
+            opt[n] = l[i].opt[j];
+            opt[n++].store += i > of->store ? count_more(of) : 0;
+        }
     }
     for (int i = 0; i < nstore; i++)                 /* missing dimensions have one place */
         for (int d = count_grid(&l[i]); d < count_grid(of); d++)
-            opt[n++] = (struct opt){.op = OPT_ALONE, .store = i};
+            opt[n++] = (struct opt){.op = OPT_ALONE, .store = i + (i > of->store ? count_more(of) : 0)};
     if (n > 0 && opt_apply(t, k, NULL, opt, n, &why))
         return true;
     if (t->debug >= 3)

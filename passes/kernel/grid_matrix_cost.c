@@ -310,10 +310,15 @@ static double spread_in(const struct matrix_choice *c, const struct wave_tile *w
 
 int choice_leaving_row(const struct matrix_choice *c) { return c->leaving.row == c->n; }
 
-static bool may_go_through(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+static bool leaves_whole(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     int row = choice_leaving_row(c);
-    return c->may_leave && c->s->k.ast->nsrc == 1 && leaving_fits(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row), wave_threads(c, w));
+    return c->may_leave && leaving_fits(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row), wave_threads(c, w));
+}
+
+static bool may_go_through(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    return leaves_whole(t, c, w) && c->s->k.ast->nsrc == 1;
 }
 
 static bool are_boxes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
@@ -481,7 +486,7 @@ static bool may_split(const struct tgc *t, const struct matrix_choice *c, const 
         return device_has_tickets(t);
     for (int i = x->m.first; i < x->m.store->nsrc; i++)
         loops += i != c->m && i != c->n ? range_fixed_size(x->m.store->src[i]) < 1 ? GRID_RANK : x->m.store->src[i]->src[0]->vmax > 1 : 0;
-    return device_has_tickets(t) && loops <= GRID_RANK && may_go_through(t, c, w);
+    return device_has_tickets(t) && loops <= GRID_RANK && leaves_whole(t, c, w);
 }
 
 /* The tile with its sum in so many parts, of whole steps, that it takes least. */

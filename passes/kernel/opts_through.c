@@ -231,8 +231,8 @@ bool apply_parts(struct work *w, const struct opt *opt)
     work_close(w);
     struct through x = {.store = w->ast->src[opt->store], .as_band = {.t = t, .scratch = true}};
     struct uop *sum = opt->of == OF_SUM ? work_find(w, x.store, OP_REDUCE, opt->number) : NULL, *loop;
-    if (!sum || w->ast->nsrc != 1)
-        return work_refuse(w, "a sum of the kernel's only store is in parts");
+    if (!sum)
+        return work_refuse(w, "the store has no such sum");
     if (!find_loops(w, opt, &x) || !(loop = loop_of_parts(w, opt, sum)))
         return false;
     int64_t rows = range_fixed_size(x.row), columns = range_fixed_size(x.column), parts = range_fixed_size(loop), places;

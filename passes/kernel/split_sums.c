@@ -10,6 +10,9 @@
  * for matrices, too (grid_product.h): blocks that a device lacks to keep its units busy, against the parts' bytes and
  * another launch.
  *
+ * Where a device's blocks know which of them is the last (TICKET), tiles of its instructions for matrices may have their
+ * sums in parts of one kernel (grid_matrix_cost.c): what such take is that of one part here, and two kernels have to take less.
+ *
  * Attention's product of a softmax and values stays with its scores (grid_attention.c, grid_rows.c).
  * A product of a single row whose weights are contiguous along the sum stays as it is: a block's threads
  * share such a sum in one kernel (grid_rows.c). Where they are contiguous along the columns, too, if the

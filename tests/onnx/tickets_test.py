@@ -32,6 +32,16 @@ weight %s : f32[{n}] = uniform(low=0.01, high=0.02, seed=4)
 %y = mul(%c, %s)
 output %y as "y"
 """
+# The first one's result has a border, which other stores of its kernel are.
+BORDER = """tg 1
+input %x : f16[1, 1024, 7, 7]
+weight %v : f16[256, 1024, 1, 1] = normal(std=0.1, seed=1)
+weight %w : f16[64, 256, 3, 3] = normal(std=0.05, seed=2)
+%a = conv2d(%x, %v)
+%b = relu(%a)
+%c = conv2d(%b, %w) {padding=1}
+output %c as "y"
+"""
 # Blocks of 32 x 16, two waves of rows; of 64 x 64 by four waves, which read copies in panels themselves; of one element for each thread: {parts} blocks for each.
 TILE = """cover 0 axis=0 n=32
 cover 0 axis=2 n=16
@@ -191,6 +201,7 @@ def main():
         suite.add(f"{form}, {m} x {n} x {k} in {parts} parts, with {name}", product, device, scratch / f"{form}-{m}", form, m, n, k, parts, end)
     for number, (name, text, arch, options, parts) in enumerate((
             ("a convolution of 7 x 7", WINDOW.format(c=256, o=128, size=3, h=7, w=7, stride=1, padding=1).replace("f16[2,", "f16[1,"), "sm_90a", (), True),
+            ("convolutions with a border", BORDER, "sm_90a", (), True),
             ("16 rows", GEMM.format(m=16, n=128, k=4096, dtype="f16", end=BIAS, batch=""), "sm_90a", (), True),
             ("16 rows, sm_80", GEMM.format(m=16, n=128, k=4096, dtype="f16", end=BIAS, batch=""), "sm_80", (), True),
             ("bytes", BYTES.format(m=32, n=64, k=4096), "sm_80", (), True),
