@@ -53,9 +53,24 @@ static struct touched **touched_of(struct memory_of_run *m)
 {
     struct touched **touch = mem_array(m->t, (size_t)m->n + 1, sizeof *touch);
     for (int i = 0; i < m->n; i++)
-        if (uop_buffer_of(m->leaf[i])->kind != BUFFER_SCRATCH)
+        if (uop_buffer_of(m->leaf[i])->kind != BUFFER_SCRATCH || uop_buffer_of(m->leaf[i])->is_global)
             touch[i] = mem_array(m->t, (size_t)m->value[i]->nelem + 1, sizeof **touch);
     return touch;
+}
+
+/* Whether all counters of TICKETs are 0; begins: they become so. */
+static bool counters_are_0(struct memory_of_run *m, const struct kernel *k, bool begins)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < k->nscratch; i++) {
+        const struct tensor *x = k->scratch[i]->counts ? run_value_of(m, k->scratch[i]) : NULL;
+        for (int64_t j = 0; x && j < x->nelem; j++) {
+            int64_t *counter = &((int64_t *)x->data)[j];
+            *counter = begins ? 0 : *counter;
+            sum |= *counter;
+        }
+    }
+    return sum == 0;
 }
 
 static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const struct kernel *k)
@@ -72,9 +87,10 @@ static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const 
         if (!k->block || !k->scratch[i]->is_local)   /* a block's local memory is its own */
             run_value_of(m, k->scratch[i]);
     struct touched **touch = k->ngrid || k->block ? touched_of(m) : NULL;
+    counters_are_0(m, k, true);
     for (int part = parts - 1; part >= 0 && ok; part--) {
         for (int i = 0; i < k->nscratch; i++)
-            if (!k->block || !k->scratch[i]->is_local)
+            if ((!k->block || !k->scratch[i]->is_local) && (!k->scratch[i]->is_global || (part == parts - 1 && !k->scratch[i]->counts)))
                 spoil(run_value_of(m, k->scratch[i]));
         struct eval_env env = {.leaf = m->leaf,
                                .value = m->value,
@@ -93,7 +109,7 @@ static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const 
         fprintf(stderr, "kernel %s: parts %d and %d, threads %d and %d meet at element %lld of buffer %d\n",
                 k->name, race.part[0], race.part[1], race.thread[0], race.thread[1],
                 (long long)race.element, race.buffer->id);
-    return ok && !race.buffer;
+    return ok && !race.buffer && counters_are_0(m, k, false);
 }
 
 static int64_t scalar_of(struct memory_of_run *m, struct uop *u)
