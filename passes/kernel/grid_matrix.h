@@ -42,6 +42,7 @@ struct matrix_choice {
     int64_t width[2]; bool along_side[2];
     double spread[2];            /* of what is copied one by one, the elements of a line of memory for each */
     struct pads *pads;           /* that were found */
+    double memory_ns;            /* what the factors take to come from memory, once; 0: of sizes alone */
     bool is_counted;             /* all loops of the store are over the grid, and of known sizes */
     struct leaving leaving; bool may_leave;  /* how results may leave through local memory, and whether they may */
 };

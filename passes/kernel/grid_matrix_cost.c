@@ -113,6 +113,8 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
     c->nn = loop[c->n]->src[0]->vmax;
     c->nk = x->last_terms;
     c->is_counted = is_counted(x);
+    for (int k = 0; k < x->m.nload; k++)
+        c->memory_ns += buffer_most_nbytes(uop_buffer_of(x->m.load[k]->src[0])) / t->device->gbytes;
     find_widths(t, c, factor);
     c->may_leave = grid_find_leaving(t, x, c->m, c->n, &c->leaving);
     return c->nk > c->row->size[MATRIX_K] || (outer_steps(c) > 1 && 2 * c->nk >= c->row->size[MATRIX_K]);
@@ -410,7 +412,9 @@ double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct 
 {
     struct grid_work work = work_of(t, c, w);
     double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)), tiles = places_of(c, w) / (double)w->split;
-    double ns = cost_of_grid(t->device, &work, NULL) + (w->split > 1 ? cost_grid_last(t->device, tiles, work.threads, elements, (double)w->split) : 0);
+    double ns = cost_of_grid(t->device, &work, NULL);
+    if (w->split > 1)                                    /* where memory is what limits, it does with parts, too */
+        ns = (ns > c->memory_ns ? ns : c->memory_ns) + cost_grid_last(t->device, tiles, work.threads, elements, (double)w->split);
     work.cache_nbytes = work.taken_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise, and of these the one that issues least */
     return ns + (cost_of_grid(t->device, &work, NULL) + work.blocks * 2 * work.threads * work.issued / t->device->gflops) / BESIDE_LIMIT;
 }
