@@ -79,7 +79,7 @@ void list_raster(struct place_list *l, int rows, int columns, int64_t n, int64_t
 /* grid_attention.c: attention that plan_online() found by blocks of queries and of keys, if that is cheaper
  * than rows. */
 bool grid_attention(struct tgc *t, struct kernel *k);
-/* grid_slice.c: few results with long sums, whose columns are neighbours in memory, by blocks of columns whose threads
+/* grid_slice.c: few results with long sums, whose columns or terms are neighbours in memory, by blocks of columns whose threads
  * share the sums. */
 bool grid_slices(struct tgc *t, struct kernel *k, int store);
 /* grid_window.c: a sum over windows of channels that are neighbours, several outputs of each thread along one of them. */
@@ -100,6 +100,8 @@ void grid_share_sums(struct tgc *t, struct kernel *k, int store, int threads);
  * along it. */
 double grid_sum_turns(const struct uop *sum);
 double grid_row_turns(struct tgc *t, struct uop *store, const struct uop *r);
+/* How many of the sum's terms along its loop `axis` are loaded at once, as aligned neighbours; 1: each by itself. */
+int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis);
 /* Which of a sum's loops its threads share: the longest. */
 int grid_longest_loop(const struct uop *sum);
 #endif

@@ -143,7 +143,7 @@ static struct uop *find_sum(struct tgc *t, struct uop *store, int number)
     return NULL;
 }
 
-/* Whether a sum's terms along the loop are read as aligned neighbours, so that four of them are one transaction. */
+/* Whether a sum's terms along the loop are read as aligned neighbours, words or halves, so that four of them are one transaction. */
 static bool reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, int lanes)
 {
     int n;
@@ -153,7 +153,8 @@ static bool reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, i
         int64_t stride;
         if (order[i]->op != OP_LOAD || !uop_depends_on(t, order[i]->src[1], r))
             continue;
-        if (!index_stride(t, order[i]->src[1], r, &stride) || stride != 1 || dtype_nbytes(order[i]->dtype) != 4 || order[i]->nsrc > 2 ||
+        if (!index_stride(t, order[i]->src[1], r, &stride) || stride != 1 || order[i]->nsrc > 2 ||
+            (dtype_nbytes(order[i]->dtype) != 4 && order[i]->dtype != DTYPE_F16) ||
             index_divisor(t, sym_sub(t, order[i]->src[1], (struct uop *)(uintptr_t)r)) % lanes)
             return false;
         any = true;
@@ -161,13 +162,18 @@ static bool reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, i
     return any;
 }
 
+int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis)
+{
+    int lanes = grid_vector_lanes(t);
+    const struct uop *r = sum->src[axis + 1];
+    return lanes > 1 && r->src[0]->vmax >= lanes * t->device->wave && reads_vectors(t, sum, r, lanes) ? lanes : 1;
+}
+
 /* Terms of the sum that are loaded at once are added up first. Returns the sum as it is then. */
 static struct uop *add_neighbours(struct tgc *t, struct kernel *k, struct uop *sum, struct opt of)
 {
-    int lanes = grid_vector_lanes(t);
-    const struct uop *r = sum->src[of.axis + 1];
-    of.op = OPT_TERMS, of.n = lanes;
-    if (lanes > 1 && r->src[0]->vmax >= of.n * t->device->wave && reads_vectors(t, sum, r, lanes))
+    of.op = OPT_TERMS, of.n = grid_sum_lanes(t, sum, of.axis);
+    if (of.n > 1)
         (void)opt_apply(t, k, NULL, &of, 1, NULL);
     return find_sum(t, k->ast->src[of.store], of.number);
 }

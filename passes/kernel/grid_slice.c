@@ -1,45 +1,73 @@
-/* grid_slice.c - long sums whose terms are neighbours along the columns, where results are few: products of one row,
- * attention of one query. A block has some columns, and groups of its threads, as wide as these, share their sums.
+/* grid_slice.c - long sums where results are few: products of one row, attention of one query. A block has some columns, and
+ * groups of its threads share their sums.
  *
  *      place n of columns                    a block of C columns x P groups
  *        stages and sums of the row            by all threads, in each block anew
- *        part[p][c] = sum over q               thread p * C + c: terms P*q + p, so the block reads whole lines
- *                 x[P*q + p] * w[P*q + p, n*C + c]
+ *        part[p][c] = sum over q               terms P*q + p, by thread p * C + c, if terms are neighbours along the columns, so
+ *                 x[P*q + p] * w[P*q + p, n*C + c]         that the block reads whole lines: `slice`
+ *        part[c][p] = ... w[n*C + c, P*q + p]  by thread c * P + p, if they are neighbours along the sum: `comb`
  *        y[n*C + c] = sum over p  part[p][c]   the first C threads
  *
  * So one launch has threads enough to hide what memory takes. The fewer the columns of a block are, the more blocks
- * there are, down to lines of 32 bytes. What a block computes of its row besides (a normalization's sums, a softmax's
- * scores) is repeated in each block: if that is much, a block has all columns.
+ * there are, down to lines of 32 bytes (slice). What a block computes of its row besides (a normalization's sums, a softmax's
+ * scores) is repeated in each block: if that is much, a block has all columns (slice), or goes through several
+ * places of columns, one after the other (comb).
  */
 #include "passes/kernel/grid.h"
 
 /* Columns of a block: where results alone are threads enough, or at most and at least where they are not. */
-enum { COLUMNS_MANY = 128, COLUMNS_MOST = 32, COLUMNS_LEAST = 8 };
+enum { COLUMNS_MANY = 128, COLUMNS_MOST = 32, COLUMNS_LEAST = 8, GROUPS_LEAST = 8 };
 
 struct sliced {
     struct uop *store, *sum;
     int column;                  /* of the store's loops, by position */
+    bool by_terms;               /* neighbours are terms */
     int64_t columns;
     double terms, rows, row;     /* of the sum; of the store's other loops; turns of what each block computes of its row */
 };
+/* Columns of a block at a time, how often, threads for each of them, terms that a thread adds up at once. */
+struct slice_block { int64_t columns, turns, groups, lanes; };
 
 /* Whether the loads of the sum that change along the column are neighbours along it, and none of them is along the
- * sum; and there is one of them for each term. */
-static bool reads_columns(struct tgc *t, struct uop *sum, const struct uop *column)
+ * sum, or all are along the sum; and there is one of them for each term. */
+static bool reads_columns(struct tgc *t, struct uop *sum, const struct uop *column, bool *by_terms)
 {
     int n;
     int64_t along, terms;
-    bool any = false;
+    bool any = false, first = true;
     struct uop **order = nest_order(t, sum->src[0], &n), *term = sum->src[grid_longest_loop(sum) + 1];
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
         if (u->op != OP_LOAD || !uop_depends_on(t, u, column))
             continue;
-        if (!index_stride(t, u->src[1], column, &along) || along != 1 || !index_stride(t, u->src[1], term, &terms) || terms == 1)
+        if (!index_stride(t, u->src[1], column, &along) || !index_stride(t, u->src[1], term, &terms))
             return false;
+        bool of_terms = terms == 1 && along > 1;
+        if ((!of_terms && (along != 1 || terms == 1)) || (!first && of_terms != *by_terms))
+            return false;
+        *by_terms = of_terms, first = false;
         any |= terms != 0;
     }
     return any;
+}
+
+/* The sum, and the store's loop of columns: of two whose terms are neighbours the longer one. false: it is not the only one. */
+static bool note_columns(struct sliced *x, struct uop *sum, int column, int64_t columns, bool by_terms)
+{
+    if (x->sum && (x->sum != sum || !by_terms || !x->by_terms))
+        return false;
+    if (!x->sum || columns > x->columns)
+        x->sum = sum, x->column = column, x->by_terms = by_terms, x->columns = columns;
+    return true;
+}
+
+/* Whether the sum is the same for turns of one of the store's loops: a statistic of a row, by which its elements are computed. */
+static bool is_repeated(struct tgc *t, const struct uop *store, struct uop *sum)
+{
+    bool again = false;
+    for (int i = store_first_range(store); i < store->nsrc; i++)
+        again |= !uop_depends_on(t, sum, store->src[i]);
+    return again;
 }
 
 /* The store's sum that changes along a loop of columns, as the only one, and this loop. */
@@ -47,44 +75,77 @@ static bool find_columns(struct tgc *t, struct sliced *x)
 {
     int n, first = store_first_range(x->store);
     struct uop **order = uop_toposort(t, &x->store, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (range_is_lane(order[i]))
+            return false;
+    order = nest_order(t, x->store->src[2], &n);
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
-        if (range_is_lane(u))
-            return false;
         for (int at = first; u->op == OP_REDUCE && at < x->store->nsrc; at++) {
             struct uop *r = x->store->src[at];
-            if (!range_is(r, AXIS_LOOP) || range_fixed_size(r) < COLUMNS_LEAST || !uop_depends_on(t, u, r) || !reads_columns(t, u, r))
-                continue;
-            if (x->sum)
+            bool by_terms = false;
+            if (range_is(r, AXIS_LOOP) && range_fixed_size(r) >= COLUMNS_LEAST && uop_depends_on(t, u, r) &&
+                reads_columns(t, u, r, &by_terms) && !(by_terms && is_repeated(t, x->store, u)) &&
+                !note_columns(x, u, at - first, range_fixed_size(r), by_terms))
                 return false;
-            x->sum = u, x->column = at - first, x->columns = range_fixed_size(r);
         }
     }
     return x->sum != NULL;
 }
 
-/* Columns of a block, and threads for each of them; false: there is no such block. */
-static bool choose_block(const struct device_row *d, const struct sliced *x, int64_t *columns, int64_t *groups)
+/* false: there is no such block. */
+static bool choose_columns(const struct device_row *d, const struct sliced *x, struct slice_block *b)
 {
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     double full = cost_full_threads(d);
     while (x->row > 0 && most > d->wave && x->terms < (double)most)
         most /= 2;                                       /* so that all of them have something of the row */
-    *columns = x->columns;
+    b->columns = x->columns;
     if (x->row <= x->terms * COLUMNS_LEAST / 2) {
         bool many = x->rows * (double)x->columns >= full;
         if (many && x->row <= 0)                         /* each is a place: vectors of them */
             return false;
-        for (*columns = many ? COLUMNS_MANY : COLUMNS_MOST; *columns > COLUMNS_LEAST && (*columns > x->columns ||
-                                      x->rows * (double)x->columns / (double)*columns * (double)most < full);)
-            *columns /= 2;
+        for (b->columns = many ? COLUMNS_MANY : COLUMNS_MOST; b->columns > COLUMNS_LEAST && (b->columns > x->columns ||
+                                      x->rows * (double)x->columns / (double)b->columns * (double)most < full);)
+            b->columns /= 2;
     }
-    *groups = most / *columns;
-    while (*groups > 2 && x->rows * (double)x->columns * (double)(*groups / 2) >= full && *columns == x->columns)
-        *groups /= 2;
-    while (*groups > 1 && x->terms < RATIO_GRID_SUM * (double)*groups)
-        *groups /= 2;
-    return *groups > 1;
+    b->groups = most / b->columns;
+    while (b->groups > 2 && x->rows * (double)x->columns * (double)(b->groups / 2) >= full && b->columns == x->columns)
+        b->groups /= 2;
+    while (b->groups > 1 && x->terms < RATIO_GRID_SUM * (double)b->groups)
+        b->groups /= 2;
+    return b->groups > 1;
+}
+
+/* The same where neighbours are terms: a wave for each column, more where that leaves threads of the device idle, as far as there are terms
+ * for all of them; and blocks for all units. */
+static bool choose_terms(const struct device_row *d, const struct sliced *x, struct slice_block *b)
+{
+    int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
+    double turns = (double)x->sum->src[grid_longest_loop(x->sum) + 1]->src[0]->vmax / (double)b->lanes;
+    for (b->groups = most / 2; b->groups > 1 && (turns < RATIO_GRID_SUM * (double)b->groups ||
+                                (b->groups > d->wave && x->rows * (double)x->columns * (double)b->groups / 2 >= cost_full_threads(d)));)
+        b->groups /= 2;
+    for (b->columns = most / b->groups; b->columns > 2 && (b->columns > x->columns ||
+                                                             x->rows * (double)x->columns / (double)b->columns < d->units);)
+        b->columns /= 2;
+    double all = x->rows * (double)x->columns * (double)b->groups;
+    while (x->row > (double)(b->columns * b->turns) * x->terms / COLUMNS_LEAST && all / (double)(2 * b->turns) >= cost_full_threads(d))
+        b->turns *= 2;
+    return b->groups >= GROUPS_LEAST;
+}
+
+/* The block's sums as opts, behind those of the store's loops. `items`: the loop of the columns. */
+static void list_slice(struct place_list *l, struct tgc *t, const struct sliced *x, const struct slice_block *b, int items)
+{
+    int number = opt_number(t, x->store, x->sum), axis = grid_longest_loop(x->sum);
+    if (b->lanes > 1) {
+        struct opt *terms = list_add(l, OPT_TERMS, -1);
+        terms->of = OF_SUM, terms->number = number, terms->axis = axis, terms->n = b->lanes;
+    }
+    struct opt *slice = list_add(l, x->by_terms ? OPT_COMB : OPT_SLICE, -1);
+    slice->of = OF_SUM, slice->number = number, slice->axis = axis, slice->n = b->groups;
+    slice->to = list_position(l, items);
 }
 
 bool grid_slices(struct tgc *t, struct kernel *k, int at)
@@ -93,16 +154,19 @@ bool grid_slices(struct tgc *t, struct kernel *k, int at)
     struct place_list l;
     struct kernel trial = *k;
     int tag[LOOPS_MAX], n = 0, first = store_first_range(x.store);
-    int64_t size[LOOPS_MAX], columns, groups;
+    int64_t size[LOOPS_MAX];
+    struct slice_block b = {.turns = 1, .lanes = 1};
     if (!find_columns(t, &x))
         return false;
     x.row = grid_row_turns(t, x.store, x.store->src[first + x.column]);
     x.terms = grid_sum_turns(x.sum);
     for (int i = first; i < x.store->nsrc; i++)
         x.rows *= i == first + x.column ? 1 : (double)x.store->src[i]->src[0]->vmax;
-    if (!choose_block(t->device, &x, &columns, &groups))
+    if (x.by_terms)
+        b.lanes = grid_sum_lanes(t, x.sum, grid_longest_loop(x.sum));
+    if (!(x.by_terms ? choose_terms(t->device, &x, &b) : choose_columns(t->device, &x, &b)))
         return false;
-    struct block_of block = {columns, 1, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS, false};
+    struct block_of block = {b.columns, b.turns, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS, false};
     list_begin(&l, t, k->ast, at);
     for (int i = 0; i < l.nloop; i++)
         if (i != x.column) {
@@ -110,19 +174,17 @@ bool grid_slices(struct tgc *t, struct kernel *k, int at)
             size[n++] = x.store->src[first + i]->src[0]->vmax;
         }
     int items = LOOP_GIVEN + x.column;
-    if (columns < x.columns) {
+    if (b.columns < x.columns) {
         list_cover(&l, x.columns, items, &block);
         items = LOOP_COLUMN_ITEMS;
         tag[n] = LOOP_COLUMNS, size[n++] = INT64_MAX;
     }
-    struct opt *slice = list_add(&l, OPT_SLICE, -1);
-    slice->of = OF_SUM, slice->number = opt_number(t, x.store, x.sum), slice->axis = grid_longest_loop(x.sum), slice->n = groups;
-    slice->to = list_position(&l, items);
+    list_slice(&l, t, &x, &b, items);
     grid_place_stages(&l, t, x.store);
     list_grid(&l, tag, size, n);
-    if (l.failed || !grid_apply(t, &trial, &l, (int)(groups * columns), 1))
+    if (l.failed || !grid_apply(t, &trial, &l, (int)(b.groups * b.columns), 1))
         return false;
-    grid_share_sums(t, &trial, at, (int)(groups * columns));
+    grid_share_sums(t, &trial, at, (int)(b.groups * b.columns));
     *k = trial;
     return true;
 }

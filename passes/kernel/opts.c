@@ -331,7 +331,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_KEEP: return apply_keep(w, o);
     case OPT_TERMS: return apply_terms(w, o);
     case OPT_TREE: return apply_tree(w, o);
-    case OPT_SLICE: return apply_slice(w, o);
+    case OPT_SLICE: case OPT_COMB: return apply_slice(w, o);
     case OPT_SHUFFLE: return apply_shuffle(w, o);
     case OPT_FIRST: return apply_first(w, o);
     case OPT_INLINE: return apply_inline(w, o);

@@ -5,6 +5,7 @@
  *      tree 0.sum0 axis=0 n=64                 sum over k        part[p] = sum over q of 64*q + p; sum over p
  *      shuffle 0.sum0 axis=0 n=64              sum over k        sum over thread p, q: threads exchange their sums
  *      slice 0.sum0 axis=0 n=8 to=1            c < 32, sum over k    part[p][c] = sum over q of 8*q + p, 256 threads; c: sum over p
+ *      comb 0.sum0 axis=0 n=32 to=1            c < 8, sum over k     part[c][p] = sum over q of 32*q + p, 256 threads; c: sum over p
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -325,6 +326,16 @@ static bool may_be_sliced(struct work *w, const struct uop *store, int to, int64
     return range_fixed_size(columns) * n <= BLOCK_MAX || work_refuse(w, "a block has no more than 256 threads");
 }
 
+/* SLICE and COMB: where a part lies, in local memory, and which one a thread makes. */
+struct part_place { int64_t row; bool by_column; };
+
+/* Rows of a column's parts are longer by one: the threads that add these up each read another bank. */
+static struct uop *place_of_part(struct tgc *t, const struct part_place *l, struct uop *column, struct uop *part)
+{
+    return l->by_column ? sym_add(t, sym_muli(t, column, l->row), part) : sym_add(t, sym_muli(t, part, l->row), column);
+}
+
+/* SLICE and COMB. */
 bool apply_slice(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -339,18 +350,22 @@ bool apply_slice(struct work *w, const struct opt *opt)
     if (!uop_depends_on(t, x.sum, column))
         return work_refuse(w, "the sum is the same in all turns of the loop");
     int64_t n = range_fixed_size(column), threads = n * opt->n;
+    struct part_place l = {opt->op == OPT_COMB ? opt->n + 1 : n, opt->op == OPT_COMB};
     struct uop *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
                *item = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_ITEM);
     work_name_like(t, item, column);
     src[0] = x.value;
     memcpy(src + 1, x.loop, (size_t)x.nloop * sizeof *src);
     struct uop *part = x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
-    part = uop_substitute(t, part, x.thread, sym_div(t, thread, uop_int(t, n)));
-    stage[0] = uop_substitute(t, part, column, sym_mod(t, thread, uop_int(t, n)));
-    stage[1] = stage[2] = thread;
-    union arg memory = {.p = work_new_memory(w, x.sum->dtype, threads, SPACE_LOCAL)};
+    struct uop *inner = uop_int(t, l.by_column ? opt->n : n), *outer = sym_div(t, thread, inner);
+    inner = sym_mod(t, thread, inner);
+    part = uop_substitute(t, part, x.thread, l.by_column ? inner : outer);
+    stage[0] = uop_substitute(t, part, column, l.by_column ? outer : inner);
+    stage[1] = l.by_column ? place_of_part(t, &l, outer, inner) : thread;
+    stage[2] = thread;
+    union arg memory = {.p = work_new_memory(w, x.sum->dtype, l.by_column ? n * l.row : threads, SPACE_LOCAL)};
     load[0] = uop_intern(t, OP_STAGE, x.sum->dtype, stage, 3, memory);
-    load[1] = sym_add(t, sym_muli(t, x.thread, n), column);
+    load[1] = place_of_part(t, &l, column, x.thread);
     src[0] = uop_intern(t, OP_LOAD, x.sum->dtype, load, 2, (union arg){0});
     src[1] = x.thread;
     put_sum(w, opt, x.sum, uop_intern(t, OP_REDUCE, x.sum->dtype, src, 2, x.sum->arg));

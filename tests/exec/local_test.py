@@ -38,6 +38,8 @@ SCHEDULES = {
     "sums by a block": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\ntree 0.sum0 axis=0 n=16\n",
     "sums in two steps": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\ntree 0.sum0 axis=0 n=16\ntree 0.sum1 axis=0 n=4\n",
     "sums by groups of threads, for columns that no block divides": "cover 0 axis=1 n=8\ngrid 0 axis=0\ngrid 0 axis=1\nslice 0.sum0 axis=0 n=4 to=2\n",
+    "sums by groups of neighbouring threads": "cover 0 axis=1 n=8\ngrid 0 axis=0\ngrid 0 axis=1\ncomb 0.sum0 axis=0 n=4 to=2\n",
+    "sums by groups of neighbouring threads, several places a block": "cover 0 axis=1 n=16\ndivide 0 axis=2 n=8\ngrid 0 axis=0\ngrid 0 axis=1\ncomb 0.sum0 axis=0 n=4 to=3\n",
     "sums in scratch of each thread": "thread 0 axis=0\nblock 0 axis=1 n=8\nstage 0.sum0 axis=2 space=scratch\n",
 }
 
@@ -121,7 +123,7 @@ def on_device(opts):
     need_device()
     with tempfile.TemporaryDirectory() as name:
         source = build_product(Path(name), opts)
-        local = re.search("local|tree|slice", opts) is not None
+        local = re.search("local|tree|slice|comb", opts) is not None
         expect(("local float " in source) == local and ("barrier(CLK_LOCAL_MEM_FENCE)" in source) == local, "local memory, or none")
         run_product(Path(name))
 
