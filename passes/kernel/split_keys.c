@@ -262,7 +262,7 @@ static bool find_ranges(struct parts *p)
         else
             p->column = r;
     }
-    return p->column && store->src[2]->dtype == DTYPE_F32 && store_first_range(store) == 3;
+    return p->column && (store->src[2]->dtype == DTYPE_F32 || store->src[2]->dtype == DTYPE_F16) && store_first_range(store) == 3;
 }
 
 static bool find_parts(struct tgc *t, const struct kernel *k, struct parts *p)
