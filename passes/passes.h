@@ -235,6 +235,8 @@ bool pass_split_reductions(struct tgc *t, struct graph *g);
 bool pass_factor(struct tgc *t, struct graph *g);
 /* transpose_keys.c: stores keys that are a part of a tensor and exceed a kernel's scratch */
 bool pass_across(struct tgc *t, struct graph *g);
+/* read_parts.c: concats that sums of products alone read, each element once, are chosen from where they are read, on devices */
+bool pass_read_parts(struct tgc *t, struct graph *g);
 /* copy_gathered.c: copies inputs that are gathered repeatedly, channels innermost */
 bool pass_gathered(struct tgc *t, struct graph *g);
 /* layer_memory.c: the largest live set, in bytes, if the graph's layers are computed one by one. */
@@ -256,6 +258,8 @@ bool pass_part(struct tgc *t, struct schedule *s);
 /* split_keys.c: on a device, attention with few blocks has its keys in parts, which another kernel combines */
 bool pass_split_keys(struct tgc *t, struct schedule *s);
 bool pass_round_boxes(struct tgc *t, struct schedule *s);
+/* join_launches.c: small elementwise kernels of one form that follow each other become one of several stores, on devices */
+bool pass_join_launches(struct tgc *t, struct schedule *s);
 /* half_storage.c: if it was asked for, weights and what kernels pass on are halves in memory */
 bool pass_half_storage(struct tgc *t, struct schedule *s);
 /* twins.c: finds kernels that are equal to an earlier one but for their buffers, which no other pass

@@ -91,6 +91,11 @@ NETS = {
     "one query's attention and its projection": ("input %q : f32[1, 4, 1, 16]\ninput %k : f32[1, 4, 70, 16]\ninput %v : f32[1, 4, 70, 16]\n"
                                                  "weight %w : f32[64, 64] = normal(seed=1)\nweight %b : f32[64] = normal(seed=2)\n%a = attention(%q, %k, %v)\n"
                                                  "%p = permute(%a) {perm=[0, 2, 1, 3]}\n%r = reshape(%p) {shape=[1, 1, 64]}\n%y = linear(%r, %w, %b)\n", {}, None),
+    "one query, keys of earlier runs and its own": (
+        "input %x : f32[1, 300]\ninput %k : f32[2, 70, 16]\ninput %v : f32[2, 70, 16]\nweight %s : f32[300] = normal(seed=1)\nweight %b : f32[300] = normal(seed=2)\n"
+        "weight %w : f32[96, 300] = normal(seed=3)\nweight %c : f32[96] = normal(seed=4)\n%n = layer_norm(%x, %s, %b)\n%p = linear(%n, %w, %c)\n%t = reshape(%p) {shape=[6, 1, 16]}\n"
+        "%q = slice(%t) {axis=0, start=0, end=2}\n%k1 = slice(%t) {axis=0, start=2, end=4}\n%v1 = slice(%t) {axis=0, start=4, end=6}\n"
+        "%ks = concat(%k, %k1) {axis=1}\n%vs = concat(%v, %v1) {axis=1}\n%y = attention(%q, %ks, %vs)\n", {}, True),
     "one query, a run's keys by several blocks": ("input %q : f32[3, 1, 16]\ninput %k : f32[3, T<=1500, 16]\ninput %v : f32[3, T, 20]\n%y = attention(%q, %k, %v)\n", {"T": 1100}, True),
     "one query, several blocks for fewer keys": ("input %q : f32[3, 1, 16]\ninput %k : f32[3, T<=1500, 16]\ninput %v : f32[3, T, 20]\n%y = attention(%q, %k, %v)\n", {"T": 2}, True),
     "one query, keys that heads share by several blocks, a mask": (
@@ -109,7 +114,7 @@ NETS = {
 
 BLOCKS = ("attention of more keys than rows fit", "attention in a window", "attention with a mask that hides by numbers")     # of keys
 # launches: nothing is copied to get a border
-LAUNCHES = {"a norm of a long row, each statistic apart": 5, "a norm of groups of channels": 4, "layers that join all that came before": 8, "one row of a long sum, by groups of threads": 1, "a norm and its product, for each block's columns": 1, "a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
+LAUNCHES = {"a norm of a long row, each statistic apart": 5, "a norm of groups of channels": 4, "layers that join all that came before": 8, "one row of a long sum, by groups of threads": 1, "one row": 1, "one query, keys of earlier runs and its own": 2, "a norm and its product, for each block's columns": 1, "a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
 
 # what a kernel has of vectors: columns that a thread reads of the copy, elements but for the last ones
 VECTORS = {"a product of rows that end anywhere, in steps that its sum does not": r"load_aligned_f32x4\(local(.|\n)*fmaf\(",

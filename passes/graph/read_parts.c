@@ -1,0 +1,111 @@
+/* read_parts.c - on devices, a joined tensor that products read once is no buffer: what reads it chooses among its parts.
+ *
+ *      k[j, e] = concat(past[j, e], new[j, e])               k[j, e] = where(j < n, past[j, e], new[j - n, e])
+ *      x[j] = sum over e  q[e] * k[j, e]                 ->  x[j] = sum over e  q[e] * k[j, e]
+ *
+ * One query's keys and values are those of earlier runs and its own: to join them is a launch, and stores and loads all of
+ * them once more. Where each element is read by more than one product (several queries, a layer's columns) one place is
+ * better than a choice for each of them; so it is where something else reads the tensor, too, or it is a result.
+ */
+#include "passes/analysis/contraction.h"
+#include "passes/analysis/stationary.h"
+#include "passes/analysis/value.h"
+
+enum { PARTS_MOST = 3 };
+
+/* How many elements of a value are computed for those that read it, if all of these are sums of products in the end. */
+struct reading { double nelem; bool other; };
+
+/* u reads its source k. */
+static void note_reading(struct tgc *t, struct uop_map *of, const struct uop *u, int k)
+{
+    struct reading *by = map_get(of, u), *r = map_get(of, u->src[k]);
+    bool passes_on = op_is_pointwise(u->op) || (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && k == 0);
+    if (!r) {
+        r = scratch_array(t, 1, sizeof *r);
+        map_set(of, u->src[k], r);
+    }
+    if (summed_product(u))
+        r->nelem += value_nelem(u->src[0]);
+    else if (passes_on && by)
+        r->nelem += by->nelem, r->other |= by->other;
+    else
+        r->other = true;
+}
+
+/* A part that is a view of an input, perhaps widened, which no rewriting changes; NULL: there is none. */
+static struct uop *stored_part(const struct uop *u)
+{
+    for (int k = 0; k < u->nsrc; k++) {
+        const struct uop *base = value_behind(u->src[k], MOVES_VIEW | MOVES_CAST);
+        if (value_is_leaf(base) && !value_is_stationary(base))
+            return u->src[k];
+    }
+    return NULL;
+}
+
+static bool may_choose(const struct uop *u, const struct reading *r)
+{
+    bool fixed = true;
+    for (int a = 0; a < u->ndim; a++)
+        fixed &= u->dim[a]->op == OP_CONST;
+    return fixed && dtype_is_float(u->dtype) && u->nsrc <= PARTS_MOST && r && !r->other && r->nelem <= value_nelem(u);
+}
+
+/* Part k in its place, zeros around it. */
+static struct uop *put_part(struct tgc *t, const struct uop *u, int k, struct uop *begin)
+{
+    int axis = (int)u->arg.i;
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *x = u->src[k];
+    for (int a = 0; a < u->ndim; a++)
+        lo[a] = hi[a] = uop_int(t, 0);
+    lo[axis] = begin;
+    hi[axis] = sym_sub(t, u->dim[axis], sym_add(t, begin, x->dim[axis]));
+    return tensor_match(t, uop_pad(t, x, uop_constf(t, x->dtype, 0), lo, hi), u->dim);
+}
+
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct uop_map *chosen = ctx;
+    struct uop *begin = uop_int(t, 0), *all = NULL;
+    struct uop *part = u->op == OP_CONCAT ? stored_part(u) : NULL;
+    if (!part || map_get(chosen, part) != part)
+        return NULL;
+    struct uop *place = tensor_iota(t, u->dim, u->ndim, (int)u->arg.i);
+    for (int k = 0; k < u->nsrc; k++) {
+        struct uop *dim[MAX_RANK];
+        for (int a = 0; a < u->ndim; a++)
+            dim[a] = u->dim[a];
+        struct uop *first = tensor_full(t, uop_consti(t, DTYPE_I64, begin->arg.i), dim, u->ndim);
+        part = put_part(t, u, k, begin);
+        all = all ? tensor_where(t, tensor_binary(t, OP_LT, place, first), all, part) : part;
+        begin = sym_add(t, begin, u->src[k]->dim[u->arg.i]);
+    }
+    return all;
+}
+
+bool pass_read_parts(struct tgc *t, struct graph *g)
+{
+    struct uop_map of = {.t = t, .scratch = true}, chosen = {.t = t, .scratch = true};
+    int n, nroot;
+    if (!device_has_grid(t))
+        return true;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n);
+    for (int i = 0; i < nroot; i++) {
+        struct reading *r = scratch_array(t, 1, sizeof *r);
+        r->other = true;
+        map_set(&of, root[i], r);
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        struct uop *u = order[i], *part = u->op == OP_CONCAT ? stored_part(u) : NULL;
+        for (int k = 0; k < u->nsrc; k++)
+            note_reading(t, &of, u, k);
+        /* one that several have is a part of none that is chosen: what is a concat anew has no other name */
+        if (part && may_choose(u, map_get(&of, u)) && !map_get(&chosen, part))
+            map_set(&chosen, part, part);
+        else if (part)
+            map_set(&chosen, part, u);
+    }
+    graph_rewrite(t, g, rewrite, &chosen);
+    return true;
+}
