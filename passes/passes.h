@@ -257,6 +257,7 @@ void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 bool pass_part(struct tgc *t, struct schedule *s);
 /* split_keys.c: on a device, attention with few blocks has its keys in parts, which another kernel combines */
 bool pass_split_keys(struct tgc *t, struct schedule *s);
+/* round_boxes.c: numbers that a kernel only rounds to tf32 are rounded by the engine that copies their boxes, on devices */
 bool pass_round_boxes(struct tgc *t, struct schedule *s);
 /* join_launches.c: small elementwise kernels of one form that follow each other become one of several stores, on devices */
 bool pass_join_launches(struct tgc *t, struct schedule *s);
