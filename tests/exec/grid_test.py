@@ -376,7 +376,7 @@ def main():
         suite.add(f"three of bytes at random, {seed}", at_random, device, tgc, scratch, seed, row, (random_bytes,), 3, slow=seed >= 4)
     for seed in range(60):
         suite.add(f"eight reductions at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], (random_reduction,), 8,
-                  slow=seed >= 4)
+                  slow=seed >= 2)
     for name in ("attention", "causal attention of a run's length", "softmax"):
         suite.add(f"{name}, without local memory", emulated, device, tgc, scratch, name, "adreno630", "--no-locals")
     for number, (name, text, row, kernels, local) in enumerate(TURNED):
