@@ -333,12 +333,12 @@ def divergent(device, tgc, scratch):
 
 
 # Images and what a run permutes: name, text, the row, kernels, how many of them go through local memory.
-IMAGE = ("input %x : {dtype}[{n}, {c}, {h}, {w}]\nweight %w : {dtype}[16, {c}, 7, 7] = normal(std=0.1, seed=1)\nweight %b : {dtype}[16] = normal(seed=2)\n"
+IMAGE = ("input %x : {dtype}[{n}, {c}, {h}, {w}]\nweight %w : {dtype}[{o}, {c}, 7, 7] = normal(std=0.1, seed=1)\nweight %b : {dtype}[{o}] = normal(seed=2)\n"
          "%c = conv2d(%x, %w, %b) {{stride=2, padding=3}}\n%y = relu(%c)\n")
 PERMUTED = "input %x : f32[{shape}]\n%p = permute(%x) {{perm={perm}}}\n%y = relu(%p)\n"
-TURNED = [("three channels, read by windows", IMAGE.format(dtype="f32", n=1, c=3, h=32, w=32), "adreno630", 2, 0),
-          ("three channels, where a launch takes longer", IMAGE.format(dtype="f32", n=1, c=3, h=32, w=32), "generic-gpu", 1, 0),
-          ("rows that end anywhere", IMAGE.format(dtype="f32", n=2, c=8, h=61, w=67), "adreno630", 2, 3),
+TURNED = [("three channels, read by windows", IMAGE.format(dtype="f32", n=1, c=3, h=32, w=32, o=64), "generic-gpu", 2, 2),
+          ("three channels, where a launch takes longer", IMAGE.format(dtype="f32", n=1, c=3, h=32, w=32, o=16), "generic-gpu", 1, 0),
+          ("rows that end anywhere", IMAGE.format(dtype="f32", n=2, c=8, h=61, w=67, o=16), "adreno630", 2, 3),
           ("a matrix", PERMUTED.format(shape="190, 301", perm=[1, 0]), "generic-gpu", 1, 1),
           ("a batch of five axes", PERMUTED.format(shape="2, 3, 33, 5, 70", perm=[1, 0, 3, 4, 2]), "generic-gpu", 1, 1),
           ("rows that stay rows", PERMUTED.format(shape="7, 50, 130", perm=[1, 0, 2]), "generic-gpu", 1, 0),
