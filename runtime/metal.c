@@ -672,13 +672,14 @@ static bool start(model_self *self, int from, int to)
     return status == MODEL_OK;
 }
 
-//@ metal_driver_write commands
+//@ metal_driver_contents commands
 /* The buffer's bytes, once the device is done with it; NULL: the device failed, or has them for itself. */
 static unsigned char *contents_of(model_self *self, void *buffer)
 {
     return finish_commands(self) == MODEL_OK ? ask(self, buffer, "contents") : NULL;
 }
 
+//@ metal_driver_write contents
 static bool write_buffer(model_self *self, void *buffer, size_t at, size_t nbytes, const void *from, bool waits)
 {
     unsigned char *to = contents_of(self, buffer);
@@ -688,7 +689,7 @@ static bool write_buffer(model_self *self, void *buffer, size_t at, size_t nbyte
     return to != NULL;
 }
 
-//@ metal_driver_read write
+//@ metal_driver_read contents
 static bool read_buffer(model_self *self, void *buffer, size_t at, size_t nbytes, void *to)
 {
     const unsigned char *from = contents_of(self, buffer);

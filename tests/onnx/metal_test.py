@@ -83,7 +83,7 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m8n8k8_f16
             ("f32 as bf16, odd sizes", GEMM.format(dtype="f32", m=65, n=67, k=131), ("--math=bf16",), "m8n8k8_bf16"),
             ("odd sizes", GEMM.format(dtype="f16", m=97, n=67, k=131), (), "m8n8k8_f16"),
             ("odd sizes, f32", GEMM.format(dtype="f32", m=97, n=67, k=131), (), "m8n8k8_f32"),
-            ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=33), (), None),
+            ("17 of each", GEMM.format(dtype="f16", m=17, n=17, k=33), (), "m8n8k8_f16"),
             ("both across", ACROSS.format(dtype="f16", m=33, n=40, k=48), (), "m8n8k8_f16"),
             ("both across, f32", ACROSS.format(dtype="f32", m=65, n=72, k=80), (), "m8n8k8_f32"),
             ("tiles of a group", GEMM.format(dtype="f16", m=256, n=256, k=64), (), "m8n8k8_f16"),
@@ -290,6 +290,15 @@ def many_tensors(device, tgc, folder):
         gc.collect()
 
 
+def nothing_written(tgc, folder):
+    """A program that puts nothing into the device's memory, for nobody reads its input: no function of it is idle."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "net.tg").write_text('tg 1\ninput %x : f32[8, 2]\n%y = slice(%x) {axis=0, start=0, end=0}\noutput %y as "y"\n')
+    for target in ("metal", "cuda", "amd", "opencl"):
+        T.must(T.run([tgc, "net.tg", "-o", f"{target}.c", f"--target={target}"], cwd=folder))
+        T.must(T.run(["gcc", *T.WARNINGS, "-c", f"{target}.c", "-o", f"{target}.o"], cwd=folder))
+
+
 # What a host may forget of its buffers and arguments: what is taken out of it, the device's facts, what is reported, or wrong.
 FORGOTTEN = {"a buffer that is written": (r"use\(m->encoder, [^;]*writes[^;]*;", "", r"'\w+' is in a buffer that the encoder was not told to be (read|written)"),
              "buffers, without a residency set": (r"use\(m->encoder, [^;]*;", "resident=0", "'\\w+' is in a buffer that is not resident"),
@@ -393,6 +402,7 @@ def main():
     suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
     suite.add("kernels that do not compile", broken_text, device, tgc, scratch / "broken_text")
     suite.add("a run's messages", recorded, device, tgc, scratch / "recorded")
+    suite.add("nothing is written to the device", nothing_written, tgc, scratch / "nothing")
     suite.add("a kernel of 40 tensors", many_tensors, device, tgc, scratch / "many_tensors")
     for number, (name, what) in enumerate(FORGOTTEN.items()):
         suite.add(f"a host that forgets {name}", forgotten, tgc, scratch / f"forgotten{number}", build, *what)
