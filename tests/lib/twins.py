@@ -67,6 +67,16 @@ input %b : {dtype}[{k}, {n}]
 %r = relu(%c)
 output %r as "c"
 """
+# Each sum is needed in each turn of two other reductions.
+REDUCED = """tg 1
+input %a : {dtype}[64, 40]
+input %b : {dtype}[40, 48]
+%c = matmul(%a, %b)
+%e = reshape(%c) {{shape=[64, 48, 1]}}
+%x = expand(%e) {{shape=[64, 48, 2]}}
+%y = argmax(%x) {{axis=2}}
+output %y as "c"
+"""
 ACROSS = """tg 1
 input %a : {dtype}[3, {k}, {m}]
 input %b : {dtype}[3, {n}, {k}]
