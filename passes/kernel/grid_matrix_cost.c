@@ -103,7 +103,8 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
     bool of_copies = matrix_is_local(c->row, MATRIX_A) == matrix_is_local(c->row, MATRIX_B);
     if (!of_copies || c->row->lanes % t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))
         return false;
-    if (x->m.nouter > 0)                       /* a reduction of sums would compute the fragment anew in each of its turns */
+    /* a reduction of sums would compute the fragment anew in each of its turns; how many terms there are the compiler has to know */
+    if (x->m.nouter > 0 || x->last_terms < 1)
         return false;
     bool rows = uop_depends_on(t, factor[0], loop[x->row]);
     c->m = rows ? x->row : x->column;

@@ -67,6 +67,13 @@ input %b : {dtype}[{k}, {n}]
 %r = relu(%c)
 output %r as "c"
 """
+# Sums of as many terms as a run has.
+TERMS = """tg 1
+input %a : {dtype}[N<=64, K<=40]
+input %b : {dtype}[K, M<=48]
+%c = matmul(%a, %b)
+output %c as "c"
+"""
 # Each sum is needed in each turn of two other reductions.
 REDUCED = """tg 1
 input %a : {dtype}[64, 40]

@@ -22,7 +22,7 @@ import opencl_test as O
 import tgc as T
 from library import Library
 from suite import Suite, expect
-from twins import ACROSS, ATTENTIONS, BYTES, EVERY, FEW_BYTES, FEW_HEADS, GEMM, REDUCED, ROOT, RUNTIME_BYTES, Twin, attention
+from twins import ACROSS, ATTENTIONS, BYTES, EVERY, FEW_BYTES, FEW_HEADS, GEMM, REDUCED, ROOT, RUNTIME_BYTES, TERMS, Twin, attention
 
 REGISTERS = 65536               # of a unit
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
@@ -179,6 +179,7 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f
             ("bytes of a run, one without a sign", RUNTIME_BYTES.format(x="i8", y="u8", za=0, zb=0), (), "m16n8k32_u8i8"),
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m16n8k16_f16"),
             ("sums that are reduced again", REDUCED.format(dtype="f16"), (), None),
+            ("a run's terms", TERMS.format(dtype="f16"), (), None),
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), None)]
 
 
