@@ -226,12 +226,12 @@ bool pass_winograd_grid(struct tgc *t, struct graph *g);
 bool pass_tile_epilogues(struct tgc *t, struct graph *g);
 /* strassen.c. needs: constants are folded */
 bool pass_strassen(struct tgc *t, struct graph *g);
-/* defer_division.c: moves a division by the same value in all terms of a sum of products behind the
- * sum */
 /* split_sums.c: on a device with a grid, long sums of products with few results are computed in parts */
 bool pass_split_sums(struct tgc *t, struct graph *g);
 /* split_reductions.c: the same for long reductions of other values, and of one product */
 bool pass_split_reductions(struct tgc *t, struct graph *g);
+/* defer_division.c: moves a division by the same value in all terms of a sum of products behind the
+ * sum */
 bool pass_factor(struct tgc *t, struct graph *g);
 /* transpose_keys.c: stores keys that are a part of a tensor and exceed a kernel's scratch */
 bool pass_across(struct tgc *t, struct graph *g);
@@ -321,6 +321,7 @@ bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k);
 /* pipeline.c: copies in local memory with two halves are loaded a step early */
 bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k);
+/* leave.c: what leaves local memory as boxes, by an engine: one thread starts it, and waits before the memory is stored to anew */
 bool pass_leave(struct tgc *t, struct schedule *s, struct kernel *k);
 /* products.c: where products begin and end that are added behind the threads' backs */
 bool pass_products(struct tgc *t, struct schedule *s, struct kernel *k);

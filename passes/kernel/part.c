@@ -72,19 +72,18 @@ static double product_ns(struct tgc *t, struct uop *store)
  * kernel of their own, since a thread for each result takes long. They go to the front of store[], that sum and the rest behind them. */
 static int find_products(struct tgc *t, const struct kernel *k, struct uop **store)
 {
-    int n = 0, rest = k->ast->nsrc, longest = -1;
-    double most = 0;
-    for (int i = 0; i < k->ast->nsrc; i++) {
-        double ns = product_ns(t, k->ast->src[i]);
-        if (ns > most)
-            most = ns, longest = i;
+    int all = k->ast->nsrc, n = 0, longest = 0;
+    double *ns = scratch_array(t, (size_t)all, sizeof *ns);
+    for (int i = 0; i < all; i++) {
+        ns[i] = product_ns(t, k->ast->src[i]);
+        longest = ns[i] > ns[longest] ? i : longest;
     }
-    for (int i = k->ast->nsrc - 1; i >= 0; i--)
-        if (i == longest || product_ns(t, k->ast->src[i]) <= RATIO_GRID_APART * RATIO_GRID_LAUNCH)
-            store[--rest] = k->ast->src[i];
-    for (int i = 0; i < k->ast->nsrc; i++)
-        if (i != longest && product_ns(t, k->ast->src[i]) > RATIO_GRID_APART * RATIO_GRID_LAUNCH)
-            store[n++] = k->ast->src[i];
+    for (int alone = 1, at = 0; alone >= 0; alone--) {
+        for (int i = 0; i < all; i++)
+            if ((i != longest && ns[i] > RATIO_GRID_APART * RATIO_GRID_LAUNCH) == alone)
+                store[at++] = k->ast->src[i];
+        n = alone ? at : n;
+    }
     return n;
 }
 

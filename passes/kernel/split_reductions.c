@@ -10,8 +10,8 @@
  * How many parts there are is the cost model's.
  *
  * Products of two tensors are split_sums.c's, but for those that are one number or one of each row, where nothing is
- * shared between results. What a reduction reads may hold other reductions that are the same for all of its terms (the
- * mean, in a variance; the maximum, in a softmax's sum), no other: attention's scores stay with their softmax.
+ * shared between results. A reduction's terms may depend on other reductions with no more results than it has (a
+ * variance's on the mean, a softmax's sum on the maximum), but on no larger ones: attention's scores stay with their softmax.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/value.h"
@@ -25,14 +25,6 @@ enum { PARTS = 1024, TERMS = 256, COLUMNS = 16, ALIGNED = 4 };
 /* A reduction by its sizes; last: of its longest axis; columns: results that are neighbours in memory; nbytes: that it reads; around: another
  * reduction of as many terms, which one kernel computes with this one. */
 struct reduction { double results, terms, columns, nbytes; int axis; int64_t last; bool around; };
-
-static double most_nelem(const struct uop *v)
-{
-    double n = 1;
-    for (int a = 0; a < v->ndim; a++)
-        n *= v->dim[a]->vmax > 0 ? (double)v->dim[a]->vmax : 0;
-    return n;
-}
 
 static bool is_computed_in_place(const struct uop *u)
 {
@@ -54,9 +46,9 @@ static bool reads_memory(struct tgc *t, const struct uop *u, struct reduction *x
         if (of->ndim == 0 || map_get(&seen, of))
             continue;
         map_set(&seen, of, of);
-        is = of->op != OP_REDUCE || most_nelem(of) <= x->results;
-        x->around |= of->op == OP_REDUCE && most_nelem(of->src[0]) / most_nelem(of) >= x->terms;
-        x->nbytes += is_computed_in_place(of) ? 0 : most_nelem(of) * (double)dtype_nbytes(of->dtype);
+        is = of->op != OP_REDUCE || value_nelem(of) <= x->results;
+        x->around |= of->op == OP_REDUCE && value_nelem(of->src[0]) / value_nelem(of) >= x->terms;
+        x->nbytes += is_computed_in_place(of) ? 0 : value_nelem(of) * (double)dtype_nbytes(of->dtype);
         for (int i = 0; i < of->nsrc && is_computed_in_place(of); i++)
             SCRATCH_PUSH(t, v, n, cap, of->src[i]);
     }
@@ -69,7 +61,7 @@ static bool find_reduction(struct tgc *t, struct uop *u, struct reduction *x)
 {
     struct contraction c;
     struct uop *of = u->src[0];
-    *x = (struct reduction){.results = most_nelem(u), .terms = most_nelem(of), .columns = 1, .axis = -1};
+    *x = (struct reduction){.results = value_nelem(u), .terms = value_nelem(of), .columns = 1, .axis = -1};
     if (u->op != OP_REDUCE || u->ndim >= MAX_RANK || x->results < 1)
         return false;
     x->terms /= x->results;
@@ -157,7 +149,7 @@ static struct uop *of_parts(const struct uop_map *split, struct uop *v)
  * kernel that needs it. */
 static struct uop *place_statistic(struct tgc *t, const struct uop_map *split, struct uop *u)
 {
-    struct uop *v = u->src[0], *all = most_nelem(u) > most_nelem(v) ? of_parts(split, v) : NULL, *whole = all ? map_get(split, all) : NULL;
+    struct uop *v = u->src[0], *all = value_nelem(u) > value_nelem(v) ? of_parts(split, v) : NULL, *whole = all ? map_get(split, all) : NULL;
     struct reduction x;
     if (!whole || !find_reduction(t, whole, &x))
         return NULL;
@@ -172,7 +164,7 @@ static struct uop *repeated_below(struct uop *u)
     struct uop *v = u->src[0];
     while (v->op == OP_RESHAPE || v->op == OP_EXPAND)
         v = v->src[0];
-    return most_nelem(v) < most_nelem(u) && !value_is_leaf(v) ? u->src[0] : NULL;
+    return value_nelem(v) < value_nelem(u) && !value_is_leaf(v) ? u->src[0] : NULL;
 }
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)

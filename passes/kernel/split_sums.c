@@ -20,6 +20,7 @@
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
+#include "passes/analysis/value.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/passes.h"
 #include "passes/target/cost.h"
@@ -27,14 +28,6 @@
 /* RESULTS_MANY: of a device's threads, from which on no sum goes in parts. SLICES: threads that share a sum of one row
  * whose columns make lines of memory (grid_slice.c). */
 enum { PARTS_MOST = 64, TERMS_LEAST = 32, RESULTS_MANY = 16, SLICES = 32, SLICE_COLUMNS = 8 };
-
-static double nelem_of(const struct uop *v)
-{
-    double n = 1;
-    for (int a = 0; a < v->ndim; a++)
-        n *= v->dim[a]->vmax > 0 ? (double)v->dim[a]->vmax : 0;
-    return n;
-}
 
 /* The longest axis of the sum that is none of a window's taps; -1: only the run knows how long it is. */
 static int longest_axis(const struct contraction *c)
@@ -142,11 +135,11 @@ double grid_sums_ns(struct tgc *t, const struct sums *s, int64_t *parts)
 static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
 {
     enum dtype of = dtype_of(t, &c->factor[0]), other = dtype_of(t, &c->factor[1]);
-    double results = nelem_of(c->sum);
+    double results = value_nelem(c->sum);
     struct sums s = {
-        .rows = contraction_extent(c, ROLE_ROW), .columns = contraction_extent(c, ROLE_COLUMN), .terms = nelem_of(c->product) / results,
+        .rows = contraction_extent(c, ROLE_ROW), .columns = contraction_extent(c, ROLE_COLUMN), .terms = value_nelem(c->product) / results,
         .last_terms = c->product->dim[axis]->arg.i, .of = of == other ? of : DTYPE_VOID,
-        .nbytes = (double)dtype_nbytes(of) * (nelem_of(c->factor[0].base) + nelem_of(c->factor[1].base)),
+        .nbytes = (double)dtype_nbytes(of) * (value_nelem(c->factor[0].base) + value_nelem(c->factor[1].base)),
     };
     int64_t parts;
     s.rest = results / s.rows / s.columns;

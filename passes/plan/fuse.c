@@ -324,8 +324,8 @@ static bool is_beside_stat(struct uop *v)
     return false;
 }
 
-/* On a device, such a value that several kernels need, or one for rows that are too long for a stage: the tensor is in memory, for its statistic is computed before, and each kernel reads
- * it. To store and read this value, too, would take longer than to compute it. */
+/* On a device, such a value is computed where it is needed, if several kernels need it or its rows are too long for a stage. The tensor is
+ * stored anyway, since the statistic needs all of it first, and reading it again takes less than storing and reading this value. */
 static bool is_computed_anew(struct plan *p, const struct node *n)
 {
     return !p->noopt && device_has_grid(p->t) && !is_too_large(n, 1) && is_beside_stat(n->u);
