@@ -4,8 +4,8 @@
 
 #include "passes/analysis/contraction.h"
 
-/* The same sum, of a copy of the streamed factor's base whose last axis is pixels times channels, these padded to 4 or 8 with zeros, and so
- * are the weights. needs: the factors' moves are views, zeros around the base alone, and casts. NULL: the sum is not over a window along the
+/* The same sum over a copy of the streamed factor's base. The copy's channels are padded with zeros to 4 or 8 and joined with its last axis, so
+ * pixel p's channel c is at p*channels + c; the weights are padded and joined alike. needs: the factors' moves are views, zeros around the base alone, and casts. NULL: the sum is not over a window along the
  * base's last axis and 3, or 5 to 7, channels along another one. breaks: constants are to be folded. */
 struct uop *channels_join(struct tgc *t, const struct contraction *c);
 
