@@ -41,7 +41,7 @@ static inline void cluster_barrier()
 #ifdef TGC_BULK_MODEL
     TGC_BULK_MODEL(meet);
 #else
-    asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
 #endif
 }
 
@@ -52,7 +52,7 @@ template <int n> static inline void role_barrier()
 #ifdef TGC_BULK_MODEL
     TGC_BULK_MODEL(role, n);
 #else
-    asm volatile("bar.sync 1, %0;" ::"n"(n) : "memory");
+    asm volatile("barrier.sync 1, %0;" ::"n"(n) : "memory");
 #endif
 }
 

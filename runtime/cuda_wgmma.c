@@ -99,6 +99,7 @@ template <class... T> static inline void matrix_begin(T &...sum)
     TGC_PRODUCTS_MODEL("begin", 0, 0, 0);
 #elif defined __CUDA_ARCH_FEAT_SM90_ALL
     hold_sums(sum...);
+    __syncwarp();       /* one of its threads may have started boxes; the unit takes whole warps */
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 }

@@ -522,7 +522,7 @@ def main():
     for m, n, k, parts in ((130, 72, 136, 2), (65, 72, 200, 3), (96, 40, 264, 4)):
         suite.add(f"product by a producer: {m} x {n} x {k}", gemm, device, scratch / f"producer-{m}-{n}-{k}", m, n, k, parts, GROUPS if m > 128 else TILE, PRODUCER, slow=m < 128)
     suite.add("ptxas: results leave place by place, with a producer", assembled, scratch / "ptx-leaving", "sm_90a", LEAVING_GROUPS.replace("{blocks}", "3"),
-              PRODUCER + LEFT.replace("axis=2 n=16", "axis=2 n=32"), ("bar.sync", "st.global.v4", "setmaxnreg.dec.sync.aligned.u32 40"))
+              PRODUCER + LEFT.replace("axis=2 n=16", "axis=2 n=32"), ("barrier.sync 1", "st.global.v4", "setmaxnreg.dec.sync.aligned.u32 40"))
     suite.add("ptxas: a producer", assembled, scratch / "ptx-producer", "sm_90a", GROUPS, PRODUCER, ("setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg.inc.sync.aligned.u32 232"))
     suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "producer 0.sum0 n=32\n", slow=True)
     for number, (name, pattern, by, words) in enumerate(BROKEN_ROLES):
