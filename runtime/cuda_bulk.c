@@ -35,13 +35,14 @@ static inline void mbar_init(uint64_t *bar, int n, unsigned count)
 }
 
 //@ cuda_cluster_barrier
-/* Threads go on when all those of the cluster's blocks have come here. */
+/* Threads go on when all those of the cluster's blocks have come here. Nothing that they have stored in memory is waited for: barriers
+ * that have begun are known by mbar_init()'s fence. */
 static inline void cluster_barrier()
 {
 #ifdef TGC_BULK_MODEL
     TGC_BULK_MODEL(meet);
 #else
-    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");
 #endif
 }
 
@@ -91,7 +92,8 @@ static inline void mbar_arrive(uint64_t *bar, unsigned nbytes)
 }
 
 //@ cuda_mbar_release cuda_shared_address
-/* Behind what all threads of a warp have done one of them arrives, at this barrier of each of the cluster's blocks. */
+/* Behind what all threads of a warp have done one of them arrives, at this barrier of each of the cluster's blocks. Of the block's scope, to the
+ * other blocks as well: the threads have read, and a release to the whole cluster would wait for the device's memory in each step. */
 template <int blocks> static inline void mbar_release(uint64_t *bar)
 {
 #ifdef TGC_BULK_MODEL
@@ -102,7 +104,7 @@ template <int blocks> static inline void mbar_release(uint64_t *bar)
     if (blocks == 1 && lane == 0)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
     if (blocks > 1 && lane < blocks)
-        asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [a]; }"
+        asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }"
                      ::"r"(shared_address(bar)), "r"(lane) : "memory");
 #endif
 }
