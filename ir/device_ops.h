@@ -35,8 +35,10 @@ void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, i
 /* Where the lane's element of a factor is in what it has in registers (a LOAD of memory that is_own): its terms of a row, the lowest
  * bit of k first, then those of the next row. */
 int matrix_own_element(const struct matrix_row *r, enum matrix_part part, int element);
-/* The MATRIX among linear[0..n) that multiplies the tile, a LOAD; *factor: 0, it is its a, or 1, its b. */
+/* The MATRIX among linear[0..n) that multiplies the tile, a LOAD, or an ACC that it is assigned to; *factor: 0, it is its a, or 1, its b. */
 const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile, int *factor);
+/* The tile, a LOAD, that linear[0..n) assigns to an ACC, where products take it from; NULL: the ACC is another one's. */
+const struct uop *matrix_kept_tile(struct uop *const *linear, int n, const struct uop *acc);
 
 /* --------------------------------------------------------------------------------------- bulk.c */
 /* A BULK's sources, and those of each axis behind them, innermost first. */

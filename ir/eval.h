@@ -317,6 +317,7 @@ struct lanes {
     const struct uop *acc;
     int reg[LANES_RANK], n;
     int64_t size[LANES_RANK], nelem;
+    int wide;                    /* lanes of each element */
     union scalar *data;
 };
 

@@ -22,7 +22,7 @@ static union scalar *lane_element(const struct linear_eval *e, const struct lins
     int64_t at = 0;
     for (int k = 0; k < l->n; k++)
         at = at * l->size[k] + e->reg[l->reg[k]].i;
-    return &l->data[at];
+    return &l->data[at * l->wide];
 }
 
 /* What an operation marked as plain promises: see passes/target/widths.c. */
@@ -272,14 +272,14 @@ static bool run(struct linear_eval *e)
             run_fold(e, in);
             break;
         case CODE_LANES_INIT:
-            for (int64_t i = 0; i < e->lanes[in->memory].nelem; i++)
+            for (int64_t i = 0; i < e->lanes[in->memory].nelem * e->lanes[in->memory].wide; i++)
                 e->lanes[in->memory].data[i] = e->reg[in->src[0]];
             break;
         case CODE_LANES_GET:
-            e->reg[in->dst] = *lane_element(e, in);
+            memcpy(&e->reg[in->dst], lane_element(e, in), (size_t)e->lanes[in->memory].wide * sizeof *e->reg);
             break;
         case CODE_LANES_SET:
-            *lane_element(e, in) = e->reg[in->dst];
+            memcpy(lane_element(e, in), &e->reg[in->dst], (size_t)e->lanes[in->memory].wide * sizeof *e->reg);
             break;
         case CODE_OPEN:
             e->reg[in->dst].i = loop_bound(e, in, 0);

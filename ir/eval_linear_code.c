@@ -93,7 +93,7 @@ static int lanes_of(const struct linear_eval *e, const struct uop *acc)
 
 static void declare_lanes(struct linear_eval *e, const struct uop *u)
 {
-    struct lanes l = {.acc = u, .n = u->nsrc - 1, .nelem = 1};
+    struct lanes l = {.acc = u, .n = u->nsrc - 1, .nelem = 1, .wide = u->lanes};
     if (l.n > LANES_RANK ||
         !eval_reserve(&e->failed, &e->lanes, &e->cap_lanes, (size_t)e->nlanes + 1, sizeof *e->lanes)) {
         e->failed = true;
@@ -105,7 +105,7 @@ static void declare_lanes(struct linear_eval *e, const struct uop *u)
             __builtin_mul_overflow(l.nelem, l.size[k], &l.nelem))
             e->failed = true;
     }
-    l.data = e->failed ? NULL : calloc((size_t)l.nelem, sizeof *l.data);
+    l.data = e->failed ? NULL : calloc((size_t)l.nelem, (size_t)l.wide * sizeof *l.data);
     e->failed |= !l.data;
     e->lanes[e->nlanes++] = l;
 }
@@ -271,6 +271,8 @@ static void compile_matrix(struct linear_eval *e, const struct uop *u)
                         .dst = reg_of(e, u)};
     bool meet = false;
     for (int k = 0; k < 2; k++) {
+        if (u->src[1 + k]->op == OP_ACC && lanes_of(e, u->src[1 + k]) >= 0)
+            append(e, (struct linstr){.code = CODE_LANES_GET, .memory = lanes_of(e, u->src[1 + k]), .dst = reg_of(e, u->src[1 + k])});
         const struct buffer *b = u->src[1 + k]->op == OP_LOAD ? uop_buffer_of(u->src[1 + k]->src[0]) : NULL;
         in.step[k] = b && b->is_own ? 3 : u->src[1 + k]->dtype != matrix_row(MATRIX_ROW(u->arg.i))->dtype[k] ? 2 : 1;
         meet |= in.step[k] == 3;

@@ -75,9 +75,21 @@ int matrix_own_element(const struct matrix_row *r, enum matrix_part part, int el
 
 const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile, int *factor)
 {
-    for (int i = 0; i < n; i++)
+    const struct uop *kept = tile;
+    for (int i = 0; i < n; i++) {
+        if (linear[i]->op == OP_ASSIGN && linear[i]->src[1] == tile)
+            kept = linear[i]->src[0];
         for (*factor = 0; linear[i]->op == OP_MATRIX && *factor < 2; ++*factor)
-            if (linear[i]->src[1 + *factor] == tile)
+            if (linear[i]->src[1 + *factor] == tile || linear[i]->src[1 + *factor] == kept)
                 return linear[i];
+    }
+    return NULL;
+}
+
+const struct uop *matrix_kept_tile(struct uop *const *linear, int n, const struct uop *acc)
+{
+    for (int i = 0; i < n && acc->op == OP_ACC && acc->lanes > 1; i++)
+        if (linear[i]->op == OP_ASSIGN && linear[i]->src[0] == acc && linear[i]->src[1]->op == OP_LOAD && TILE_IS(linear[i]->src[1]->arg.i))
+            return linear[i]->src[1];
     return NULL;
 }

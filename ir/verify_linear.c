@@ -466,7 +466,7 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
                           elements == matrix_elements(row, MATRIX_SUM),
             "the sums are not those of the row");
     for (int f = 0; f < 2; f++) {
-        const struct uop *x = u->src[1 + f];
+        const struct uop *kept = matrix_kept_tile(l->u, l->n, u->src[1 + f]), *x = kept ? kept : u->src[1 + f];
         int side = row->size[f ? MATRIX_N : MATRIX_M], k = row->size[MATRIX_K];
         bool along = MATRIX_ALONG_K(u->arg.i, f);
         if (x->op == OP_LOAD && uop_buffer_of(x->src[0])->is_own) {

@@ -323,6 +323,8 @@ bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k);
 /* leave.c: what leaves local memory as boxes, by an engine: one thread starts it, and waits before the memory is stored to anew */
 bool pass_leave(struct tgc *t, struct schedule *s, struct kernel *k);
+/* fragments.c: tiles of a wave's products that are multiplied again and again are loaded once */
+bool pass_keep_fragments(struct tgc *t, struct schedule *s, struct kernel *k);
 /* products.c: where products begin and end that are added behind the threads' backs */
 bool pass_products(struct tgc *t, struct schedule *s, struct kernel *k);
 /* aligned.c: on a device with a grid, accesses of aligned neighbours become one transaction */

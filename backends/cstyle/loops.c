@@ -233,6 +233,8 @@ static void write_tile(struct writer *w, const struct uop *u, struct value *v, c
 
 void loops_acc(struct writer *w, const struct uop *u)
 {
+    if (matrix_acc(w, u))
+        return;
     struct expr init;
     struct value *v = scratch_array(w->t, 1, sizeof *v);
     writer_operands(w, u, 1, &init);

@@ -18,24 +18,38 @@
 
 #include <string.h>
 
+/* What loads the tile; *name: what it is in products, a or b; *along: whether its rows are those of k. */
+static const char *function_of(struct writer *w, const struct uop *tile, const char **name, bool *along)
+{
+    int factor;
+    const struct uop *product = matrix_of_tile(w->linear + w->position, w->nlinear - w->position, tile, &factor);
+    if (!product)
+        TGC_BUG(w->t, "kernel %s: a tile without a product", w->f->k->name);
+    *name = factor ? "b" : "a";
+    *along = MATRIX_ALONG_K(product->arg.i, factor);
+    return mem_printf(w->t, "%s%s%s_%s", *name, uop_buffer_of(tile->src[0])->is_own ? "_own" : TILE_IS_BY_ROWS(tile->arg.i) ? "_rows" : "",
+                      *along ? "" : "_across", matrix_row(MATRIX_ROW(product->arg.i))->text);
+}
+
+/* The arguments of what loads it, at the place `at`. */
+static const char *arguments_of(struct writer *w, const struct uop *tile, const char *at)
+{
+    const struct buffer *b = uop_buffer_of(tile->src[0]);
+    w->f->is_used[writer_place(w, b)] = true;
+    return mem_printf(w->t, "&%s[%s], %lld", writer_place_name(w, b), at, (long long)TILE_STRIDE(tile->arg.i));
+}
+
 void matrix_load(struct writer *w, const struct uop *u)
 {
     struct tgc *t = w->t;
     const struct buffer *b = uop_buffer_of(u->src[0]);
     struct value *v = scratch_array(t, 1, sizeof *v);
     struct expr src[2] = {{0}, {0}};
-    int factor;
-    const struct uop *product = matrix_of_tile(w->linear + w->position, w->nlinear - w->position, u, &factor);
-    if (!product)
-        TGC_BUG(w->t, "kernel %s: a tile without a product", w->f->k->name);
-    const char *row = matrix_row(MATRIX_ROW(product->arg.i))->text, *name = writer_local(w, factor ? "b" : "a");
-    const char *function = mem_printf(t, "%s%s%s_%s", factor ? "b" : "a", b->is_own ? "_own" : TILE_IS_BY_ROWS(u->arg.i) ? "_rows" : "",
-                                      MATRIX_ALONG_K(product->arg.i, factor) ? "" : "_across", row);
+    bool along;
+    const char *stem, *function = function_of(w, u, &stem, &along), *name = writer_local(w, stem);
     writer_operands(w, u, 2, src);
-    w->f->is_used[writer_place(w, b)] = true;
-    const char *args = mem_printf(t, "&%s[%s], %lld", writer_place_name(w, b), src[1].s,
-                                  (long long)TILE_STRIDE(u->arg.i));
-    if (b->panel && MATRIX_ALONG_K(product->arg.i, factor))
+    const char *args = arguments_of(w, u, src[1].s);
+    if (b->panel && along)
         function = "panel_rows", args = mem_printf(t, "&%s[%s]", writer_place_name(w, b), src[1].s);
     else if (b->panel)
         function = "panel_columns", args = mem_printf(t, "&%s[%s], %lld", writer_place_name(w, b), src[1].s,
@@ -44,6 +58,28 @@ void matrix_load(struct writer *w, const struct uop *u)
     v->e = expr_name(name, 'I');
     v->leaf = v->written = true;
     map_set(&w->value, u, v);
+}
+
+/* An array of tiles, of the type of what loads them. */
+bool matrix_acc(struct writer *w, const struct uop *u)
+{
+    const struct uop *tile = matrix_kept_tile(w->linear + w->position, w->nlinear - w->position, u);
+    struct text declaration = {.t = w->t};
+    bool along;
+    if (!tile || !w->p->backend->device)
+        return false;
+    const char *stem, *function = function_of(w, tile, &stem, &along);
+    struct value *v = scratch_array(w->t, 1, sizeof *v);
+    v->e = expr_name(writer_local(w, stem), 'I');
+    v->array = v->e.s;
+    v->leaf = true;
+    map_set(&w->value, u, v);
+    VEC_PUSH(w->t, w->tile, w->ntile, w->cap_tile, u);
+    text_printf(&declaration, "decltype(%s) %s", expr_call(w->p, function, arguments_of(w, tile, "0"), 'I').s, v->array);
+    for (int k = 1; k < u->nsrc; k++)
+        text_printf(&declaration, "[%lld]", (long long)u->src[k]->src[0]->vmax);
+    writer_put(w, mem_printf(w->t, "%s;", declaration.s), true);
+    return true;
 }
 
 void matrix_product(struct writer *w, const struct uop *u)

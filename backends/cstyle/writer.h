@@ -79,6 +79,8 @@ void tiles_write(struct writer *w, const struct uop *u);
 
 /* A tile of local memory, of a wave; MATRIX. */
 void matrix_load(struct writer *w, const struct uop *u);
+/* Declares an ACC that keeps tiles; false: it is another one. */
+bool matrix_acc(struct writer *w, const struct uop *u);
 void matrix_product(struct writer *w, const struct uop *u);
 /* Where products begin and end that are added behind the threads' backs; PUBLISH. */
 void matrix_group(struct writer *w, const struct uop *u);

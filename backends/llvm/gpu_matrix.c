@@ -113,14 +113,33 @@ static value load_own(struct emit *e, const struct matrix_row *r, enum matrix_pa
     return words;
 }
 
-void gpu_matrix_load(struct emit *e, const struct uop *u)
+/* The product from position `from` on that takes the tile, as its part. */
+static const struct uop *product_of(struct emit *e, int from, const struct uop *tile, enum matrix_part *part)
 {
     int factor;
-    const struct uop *product = matrix_of_tile(e->linear + e->position, e->nlinear - e->position, u, &factor);
+    const struct uop *product = matrix_of_tile(e->linear + from, e->nlinear - from, tile, &factor);
     if (!product)
         TGC_BUG(e->t, "kernel %s: a tile without a product", e->k->name);
+    *part = factor ? MATRIX_B : MATRIX_A;
+    return product;
+}
+
+LLVMTypeRef gpu_matrix_kept(struct emit *e, const struct uop *acc)
+{
+    const struct uop *tile = e->gpu ? matrix_kept_tile(e->linear, e->nlinear, acc) : NULL;
+    enum matrix_part part;
+    if (!tile)
+        return NULL;
+    const struct uop *product = product_of(e, 0, tile, &part);
+    return e->l->VectorType(e->i32, (unsigned)count_of(matrix_row(MATRIX_ROW(product->arg.i)), part));
+}
+
+void gpu_matrix_load(struct emit *e, const struct uop *u)
+{
+    enum matrix_part part;
+    const struct uop *product = product_of(e, e->position, u, &part);
     const struct matrix_row *r = matrix_row(MATRIX_ROW(product->arg.i));
-    enum matrix_part part = factor ? MATRIX_B : MATRIX_A;
+    const bool factor = part == MATRIX_B;
     const struct buffer *b = uop_buffer_of(u->src[0]);
     bool along = MATRIX_ALONG_K(product->arg.i, factor);
     int64_t stride = TILE_STRIDE(u->arg.i), step[MATRIX_NONE] = {0};

@@ -156,10 +156,12 @@ static void acc_write(struct emit *e, const struct uop *acc, const struct uop *f
 
 void emit_acc(struct emit *e, const struct uop *u)
 {
-    LLVMTypeRef type = type_of(e, u->dtype, u->lanes);
+    LLVMTypeRef type = acc_type(e, u);
     if (!map_get(&e->known, u))
         define(e, u, on_stack(e, u->nsrc > 1 ? e->l->ArrayType(type, (unsigned)lanes_of(u))
                                              : type));
+    if (gpu_matrix_kept(e, u))
+        return;
     for (int k = 1; k < u->nsrc; k++) {
         value size = offset_wide(e, u->src[k]->src[0]);
         loop_open(e, u->src[k], const_int(e, e->l->TypeOf(size), 0), size, false);

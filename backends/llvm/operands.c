@@ -39,6 +39,13 @@ static value symbol(struct emit *e, const struct uop *u)
             v->name);
 }
 
+/* Of tiles what a lane of the wave holds. */
+LLVMTypeRef acc_type(struct emit *e, const struct uop *acc)
+{
+    LLVMTypeRef words = gpu_matrix_kept(e, acc);
+    return words ? words : type_of(e, acc->dtype, acc->lanes);
+}
+
 /* The element of the lanes that are open. */
 value acc_place(struct emit *e, const struct uop *acc)
 {
@@ -51,12 +58,12 @@ value acc_place(struct emit *e, const struct uop *acc)
         if (lane)
             at = binary(e, LLVM_ADD, at, cast_to(e, LLVM_SEXT, lane, e->i64));
     }
-    return acc->nsrc > 1 ? pointer_at(e, p, type_of(e, acc->dtype, acc->lanes), at) : p;
+    return acc->nsrc > 1 ? pointer_at(e, p, acc_type(e, acc), at) : p;
 }
 
 static value acc_read(struct emit *e, const struct uop *acc)
 {
-    return load_as(e, type_of(e, acc->dtype, acc->lanes), acc_place(e, acc), 0);
+    return load_as(e, acc_type(e, acc), acc_place(e, acc), 0);
 }
 
 /* As it was made. */

@@ -11,7 +11,7 @@ TYPES = {"void": 1.0, "bool": 1.0, "char": 1.0, "uchar": 1.0, "short": 1.0, "ush
          "uint64_t": 2.2, "uint3": 1.0, "float4": 1.0, "uint4": 1.0, "int4": 1.0, "size_t": 1.0,
          "ulong2": 2.2, "simdgroup_half8x8": 2.3, "simdgroup_float8x8": 2.3, "bfloat": 3.1, "simdgroup_bfloat8x8": 3.1}
 SPACES = {"device": 1.0, "constant": 1.0, "threadgroup": 1.0}
-WORDS = {"kernel", "const", "static", "inline", "return", "if", "else", "for", "while", "do", "break", "continue", "switch", "case", "default", "struct",
+WORDS = {"decltype", "kernel", "const", "static", "inline", "return", "if", "else", "for", "while", "do", "break", "continue", "switch", "case", "default", "struct",
          "typedef", "template", "class", "auto", "using", "namespace", "alignas", "sizeof", "true", "false", "signed"}
 LIBRARY = {"as_type": 1.0, "threadgroup_barrier": 1.0, "simd_shuffle_xor": 2.1, "simdgroup_load": 2.3, "simdgroup_multiply_accumulate": 2.3, "thread_elements": 2.3, "fma": 1.0, "signbit": 1.0,
            **{name: 1.0 for name in ("fabs", "copysign", "floor", "ceil", "trunc", "rint", "sqrt", "exp2", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
