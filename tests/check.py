@@ -88,6 +88,7 @@ SUITES = [
     ("bulk", "tests/onnx/bulk_test.py", 300, 600),
     ("stores", "tests/onnx/stores_test.py", 120, 120),
     ("tickets", "tests/onnx/tickets_test.py", 120, 120),
+    ("machine", "tests/onnx/machine_test.py", 300, 600),
     ("amd", "tests/onnx/amd_test.py", 300, 3600),
     ("metal", "tests/onnx/metal_test.py", 300, 3600),
     ("gpu_bench", "tests/exec/gpu_bench_test.py", 120, 1800),

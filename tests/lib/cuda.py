@@ -4,17 +4,19 @@ import ctypes
 import functools
 import importlib.util
 import os
+import re
 from pathlib import Path
 
+import tgc as T
 from suite import Skip, expect
 
 
-def file_of(package, name):
+def file_of(package, name, wheel=None):
     found = importlib.util.find_spec(package) if importlib.util.find_spec("nvidia") else None
     for place in found.submodule_search_locations if found else ():
         for path in sorted(Path(place).glob(name)):
             return path
-    raise Skip(f"{name} is not installed (PyPI's {package.replace('nvidia.', 'nvidia-').replace('_', '-')}-cu12)")
+    raise Skip(f"{name} is not installed (PyPI's {wheel or package.replace('nvidia.', 'nvidia-').replace('_', '-') + '-cu12'})")
 
 
 @functools.cache
@@ -43,6 +45,38 @@ def ptx_of(text, architecture):
     library.nvrtcDestroyProgram(ctypes.byref(program))
     expect(not log, said.value.decode()[:3000])
     return said.value.decode()
+
+
+@functools.cache
+def nvdisasm():
+    return file_of("nvidia.cu13", "bin/nvdisasm", "nvidia-cuda-nvdisasm")
+
+
+def machine_code(folder, text, architecture):
+    """{kernel: its instructions, and its labels, which end in a colon} of kernels' text for sm_90a and the like, by NVRTC and ptxas."""
+    (folder / "m.ptx").write_text(ptx_of(text, architecture.replace("sm_", "compute_")))
+    T.must(T.run([ptxas(), f"--gpu-name={architecture}", "m.ptx", "-o", "m.cubin"], cwd=folder, timeout=300))
+    found, kernel = {}, None
+    for line in T.must(T.run([nvdisasm(), "-c", "m.cubin"], cwd=folder)).out.decode().splitlines():
+        section, label, code = re.match(r"\s*\.text\.(\w+):", line), re.match(r"(\.L_x_\d+:)", line), re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line)
+        if section:
+            kernel = found.setdefault(section[1], [])
+        elif kernel is not None and (label or code):
+            kernel.append(label[1] if label else code[1])
+    return found
+
+
+def loops(code):
+    """The instructions of each innermost loop of a kernel: from a label to the branch back to it, with no such loop of a dozen instructions in it. Behind
+    the kernel's end are rare cases, which branch back, too."""
+    code = code[:code.index("EXIT")]
+    places, found = {line[:-1]: i for i, line in enumerate(code) if line.endswith(":")}, []
+    for i, line in enumerate(code):
+        back = re.search(r"\bBRA(?:\.U)? .*`\((\.L_x_\d+)\)", line)
+        if back and places.get(back[1], i) < i and i - places[back[1]] > 12:
+            found.append((places[back[1]], i))
+    inner = [(a, b) for a, b in found if not any((a <= c and d <= b) and (c, d) != (a, b) for c, d in found)]
+    return [[line for line in code[a:b + 1] if not line.endswith(":")] for a, b in inner]
 
 
 def text_of(path):
