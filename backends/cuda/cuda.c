@@ -110,11 +110,12 @@ static bool add_image(struct program *p, struct cuda_code *code, struct nvrtc *c
     return true;
 }
 
-/* One for each architecture that --cpu names, which LLVM has not, and PTX for the oldest of them. */
+/* One for each architecture that --cpu names, which LLVM has not, and PTX for the oldest of them and all that came later. PTX alone (-o NAME.ptx) of
+ * one architecture is for that one, with the instructions that no other has. */
 static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc *c, const char *text)
 {
     struct cuda_arch oldest = {.text = "compute_80", .number = OLDEST}, arch;
-    bool any = false;
+    bool any = false, alone = false;
     for (const char *s = p->o->architectures; s && *s;) {
         size_t n = strcspn(s, ",");
         if (!cuda_arch_read(s, n, &arch, p->t))
@@ -125,9 +126,12 @@ static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc 
             return false;
         if (!any || arch.number < oldest.number)
             oldest = (struct cuda_arch){mem_printf(p->t, "compute_%d", arch.number), arch.number, false};
+        alone = !any && arch.exact && p->o->device_code && c;
         any = true;
         s += n + (s[n] == ',');
     }
+    if (alone)
+        oldest = (struct cuda_arch){mem_printf(p->t, "compute_%da", arch.number), arch.number, true};
     return add_image(p, code, c, text, oldest, true);
 }
 

@@ -137,7 +137,7 @@ static bool read_image(struct nvrtc *c, void *program, struct cuda_image *image)
 bool nvrtc_compile(struct nvrtc *c, const char *text, const char *name, struct cuda_image *image)
 {
     const char *arch = mem_printf(c->t, "--gpu-architecture=%s_%d%s", image->is_ptx ? "compute" : "sm",
-                                  image->arch.number, image->arch.exact && !image->is_ptx ? "a" : "");
+                                  image->arch.number, image->arch.exact ? "a" : "");
     const char *const option[] = {arch, "--std=c++17", "--disable-warnings"};
     void *program = NULL;
     if (c->create(&program, text, name, 0, NULL, NULL) != 0)

@@ -229,6 +229,8 @@ def groups(tgc, folder, text, options, results):
     expect(re.search(rf" m64n\d+k16_{results.split('_')[1]}\(", kernels) and f" {results}(" in kernels and f"a_own_{results}(" in kernels, kernels)
     assemble_groups(folder, kernels)
     T.must(T.run([tgc, net, "-o", "m.ptx", "--target=cuda", *options], cwd=folder))
+    expect("wgmma.mma_async.sync.aligned." in (folder / "m.ptx").read_text(), "PTX for the architecture alone has no wgmma")
+    (folder / "m.ptx").write_text(cuda.ptx_of(kernels, "compute_90"))
     assemble(folder, architectures=("sm_90a", "sm_120"))
     expect("mma.sync.aligned" in (folder / "m.ptx").read_text(), "PTX for other devices has no products")
 
@@ -438,6 +440,8 @@ def products(tgc, folder, text, options, opts):
     expect("wgmma.mma_async.sync.aligned." in (folder / "m.ptx").read_text(), "no wgmma")
     expect(not re.search("serialized|injected", said) and " 0 bytes spill stores, 0 bytes spill loads" in said, said)
     T.must(T.run([tgc, net, "-o", "m.ptx", "--target=cuda", *options], cwd=folder))
+    expect("wgmma.mma_async.sync.aligned." in (folder / "m.ptx").read_text(), "PTX for the architecture alone has no wgmma")
+    (folder / "m.ptx").write_text(cuda.ptx_of(kernels, "compute_90"))
     assemble(folder, architectures=("sm_90a", "sm_120"))
     expect("mma.sync.aligned" in (folder / "m.ptx").read_text(), "PTX for other devices has no products")
     run_changed(folder / "run", "m", lambda text: f"#undef TGC_PRODUCTS_MODEL\n{text}", None)
