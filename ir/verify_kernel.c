@@ -165,6 +165,8 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
         require(&k->v, u, verify_is_size(u->src[0]), "its size is no i64 scalar");
         require(&k->v, u, !range_is_lane(u) || u->src[0]->op == OP_CONST,
                 "a lane whose size is not known");
+        require(&k->v, u, !range_is(u, AXIS_ORDER) || RANGE_WORKER(u->arg.i) == WORKER_EACH,
+                "threads share a loop whose turns may store at the same place");
         return;
     case OP_LOAD:
         check_memory(k, u);

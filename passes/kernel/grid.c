@@ -252,7 +252,7 @@ static void list_each(struct place_list *l, struct tgc *t, const struct kernel *
         bool is_vector = vector == LOOP_GIVEN + i;
         if (is_vector)
             list_vector(l, vector, r->src[0]->vmax, lanes);
-        if (range_is(r, AXIS_BAND) || grid_repeats(t, s, r))
+        if (range_is(r, AXIS_BAND) || range_is(r, AXIS_ORDER) || grid_repeats(t, s, r))
             continue;
         tag[n] = LOOP_GIVEN + i;
         size[n++] = r->src[0]->vmax / (is_vector ? lanes : 1);
@@ -332,7 +332,7 @@ static void list_within(struct place_list *l, struct tgc *t, const struct kernel
         int tag = LOOP_GIVEN + i;
         int64_t left = r->src[0]->vmax / (tag == vector ? lanes : 1);
         bool fixed = range_fixed_size(r) > 0;
-        if (range_is(r, AXIS_BAND) || left < 2 || grid_repeats(t, s, r))
+        if (range_is(r, AXIS_BAND) || range_is(r, AXIS_ORDER) || left < 2 || grid_repeats(t, s, r))
             continue;
         if (!items)
             left = list_take(l, left, fixed, threads, tag, OPT_ITEM);

@@ -24,6 +24,8 @@ static bool apply_order(struct work *w, const struct opt *opt)
     if (opt->axis < first || opt->axis >= last || opt->to < first || opt->to >= last)
         return work_refuse(w, "bands stand outside of all loops, lanes inside");
     struct uop *r = o->range[opt->axis], *was = o->was[opt->axis];
+    if (range_is(r, AXIS_ORDER))
+        return work_refuse(w, "the loop's turns may store at the same place: it stays as it is");
     work_remove_range(o, opt->axis);
     work_insert_range(o, opt->to, r, was);
     return true;
@@ -143,6 +145,8 @@ static bool apply_thread(struct work *w, const struct opt *opt)
         return work_refuse(w, "a stage is each thread's own");
     if (opt->axis < 0 || opt->axis >= work_loops_before_lanes(o))
         return work_refuse(w, "the nest has no such loop outside of its lanes");
+    if (range_is(o->range[opt->axis], AXIS_ORDER))
+        return work_refuse(w, "threads would meet in what the loop stores");
     for (int i = 0; i < o->n; i++)
         if (RANGE_WORKER(o->range[i]->arg.i) == worker ||
             (i == opt->axis && RANGE_WORKER(o->range[i]->arg.i) != WORKER_EACH))
@@ -268,7 +272,8 @@ static bool apply_merge(struct work *w, const struct opt *opt)
         return apply_merge_sum(w, opt);
     if (!work_take_axis(w, opt, &r, &n))
         return false;
-    if (opt->axis + 1 >= o->n || range_is_lane(o->range[opt->axis + 1]) || range_is_lane(r))
+    if (opt->axis + 1 >= o->n || range_is_lane(o->range[opt->axis + 1]) || range_is_lane(r) ||
+        range_is(o->range[opt->axis + 1], AXIS_ORDER))
         return work_refuse(w, "there is no loop inside of it to merge it with");
     struct merge m = {r, o->range[opt->axis + 1], NULL, range_fixed_size(o->range[opt->axis + 1])};
     if (m.size < 1 || __builtin_mul_overflow(n, m.size, &total))

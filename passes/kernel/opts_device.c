@@ -58,6 +58,8 @@ bool apply_place(struct work *w, const struct opt *opt)
     if (opt->axis < 0 || opt->axis >= work_loops_before_lanes(o) ||
         (opt->op == OPT_ITEM && range_is(o->range[opt->axis], AXIS_BAND)))
         return work_refuse(w, "the nest has no such loop outside of its lanes");
+    if (range_is(o->range[opt->axis], AXIS_ORDER))
+        return work_refuse(w, "threads would meet in what the loop stores");
     for (int i = 0; i < o->n; i++) {
         enum worker other = RANGE_WORKER(o->range[i]->arg.i);
         if (other == WORKER_TEAM || other == WORKER_BLOCK || (i == opt->axis && other != WORKER_EACH))

@@ -204,7 +204,8 @@ bool apply_join(struct work *w, const struct opt *opt)
             continue;
         if (a->op != OP_RANGE || b->op != OP_RANGE || a->src[0] != b->src[0] ||
             a->src[0]->op != OP_CONST || range_is_lane(a) || range_is_lane(b) ||
-            range_is(a, AXIS_PART) || range_is(b, AXIS_PART) || uop_depends_on(w->t, rest, a))
+            range_is(a, AXIS_PART) || range_is(b, AXIS_PART) || range_is(a, AXIS_ORDER) ||
+            range_is(b, AXIS_ORDER) || uop_depends_on(w->t, rest, a))
             break;
         rest = uop_substitute(w->t, rest, b, a);
     }

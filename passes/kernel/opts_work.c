@@ -102,6 +102,8 @@ bool work_take_range(struct work *w, const struct opt *opt, struct uop **range)
         return work_refuse(w, "a band's loop is that of other stores, too");
     if (RANGE_WORKER((*range)->arg.i) != WORKER_EACH)
         return work_refuse(w, "threads share the loop");
+    if (range_is(*range, AXIS_ORDER))
+        return work_refuse(w, "the loop's turns may store at the same place: it stays as it is");
     if (w->open.n >= RANGES_MAX)
         return work_refuse(w, "there are too many loops in each other");
     return true;

@@ -33,15 +33,22 @@ static bool is_written(const struct kernel *k, const struct buffer *b)
     return false;
 }
 
+/* Whether the load is of the element that the store stores: a thread that stores it reads what it has stored itself. */
+static bool is_of_element(const struct uop *load, const struct uop *store)
+{
+    return load->src[0] == store->src[0] && load->src[1] == store->src[1];
+}
+
 bool kernel_reads_results(struct tgc *t, const struct kernel *k)
 {
-    int n;
-    struct uop *root = k->ast;
-    struct uop **order = uop_toposort(t, &root, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER &&
-            is_written(k, uop_buffer_of(order[i]->src[0])))
-            return true;
+    for (int s = 0; s < k->ast->nsrc; s++) {
+        int n;
+        struct uop *store = k->ast->src[s], **order = uop_toposort(t, &store, 1, &n);
+        for (int i = 0; i < n; i++)
+            if (order[i]->op == OP_LOAD && order[i]->src[0]->op == OP_BUFFER &&
+                is_written(k, uop_buffer_of(order[i]->src[0])) && !is_of_element(order[i], store))
+                return true;
+    }
     return false;
 }
 
@@ -159,7 +166,7 @@ static struct uop *choose_range(const struct cost *c, struct uop *store, int nlo
     for (int k = store_first_range(store); k < store_first_range(store) + nloop; k++) {
         struct uop *r = store->src[k];
         double n = (double)r->src[0]->vmax, all, along;
-        if (range_is_lane(r) || n < 2)
+        if (range_is_lane(r) || range_is(r, AXIS_ORDER) || n < 2)
             continue;
         find_bytes(c->t, store, r, &all, &along);
         double time = time_inside(c, r) + cost_of_bytes(machine_of(c->t), LEVEL_MEMORY,
@@ -250,7 +257,7 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
 
 static bool is_shareable(const struct uop *r)
 {
-    return r->op == OP_RANGE && !range_is_lane(r) && r->src[0]->vmax >= 2;
+    return r->op == OP_RANGE && !range_is_lane(r) && !range_is(r, AXIS_ORDER) && r->src[0]->vmax >= 2;
 }
 
 static struct tuned thread_at(const struct tuned *like, struct tgc *t, int axis)

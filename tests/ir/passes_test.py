@@ -158,6 +158,8 @@ ERRORS = [
     ("kernel\nrange x1 < 4\n", "2:7: found 'x1', expected a range's name"),
     ("kernel\noutput %output0 : f32[4]\nrange v0 < 4\nrange r1 < 2\nstore(%output0, r1*4 + v0, f32(0.0), v0, r1)\n",
      "5:1: store: a loop inside of its lanes"),
+    ("kernel\noutput %output0 : f32[4]\nrange o0.grid < 4\nstore(%output0, o0.grid, f32(1.0), o0.grid)\n",
+     "3:7: range: threads share a loop whose turns may store at the same place"),
     ("kernel\nscratch %scratch0 : f32[4]\noutput %output1 : f32[4]\nrange r0 < 4\n%0 : f32 = load(%scratch0, r0)\nstore(%output1, r0, %0, r0)\n",
      "reads scratch that no store before it wrote"),
     ("linear\nfor r0 < 4\n", "a loop is still open"),
