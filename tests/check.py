@@ -97,6 +97,7 @@ SUITES = [
     ("object", "tests/exec/object_test.py", 600, 3600),
     ("local", "tests/exec/local_test.py", 120, 120),
     ("grid", "tests/exec/grid_test.py", 200, 600),
+    ("scatter", "tests/exec/scatter_test.py", 120, 600),
     ("sizes", "tests/exec/sizes_test.py", 120, 1800),
     ("device_cost", "tests/exec/device_cost_test.py", 120, 120),
     ("opencl_vectors", "tests/exec/opencl_vectors_test.py", 120, 120),

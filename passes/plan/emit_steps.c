@@ -145,7 +145,7 @@ static struct kernel *kernel_new(struct plan *p, struct segment *s, int number)
     kernel_describe(p->t, k);
     k->is_disjoint = true;
     for (const struct segment *part = s; part; part = part->next) {
-        k->is_serial |= part->scatter != NULL;
+        k->is_serial |= part->scatter && !device_has_grid(p->t);
         k->is_disjoint &= part->start || part->clip.rows || part->dest->kind == BUFFER_SCRATCH;
     }
     return k;

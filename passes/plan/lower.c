@@ -284,11 +284,11 @@ static int loop_order(const struct plan *p, const struct segment *s, struct uop 
     return n;
 }
 
-static struct uop *dest_offset(struct lowering *l, struct uop **valid)
+/* at: the coordinates in the buffer. */
+static struct uop *dest_offset(struct lowering *l, struct uop **at, struct uop **valid)
 {
     struct tgc *t = l->p->t;
     const struct segment *s = l->s;
-    struct uop *at[MAX_RANK];
     int n = 0;
     if (s->lead)
         at[n++] = s->lead;
@@ -332,9 +332,9 @@ static struct uop *lower_segment(struct lowering *l)
 {
     struct tgc *t = l->p->t;
     struct segment *s = l->s;
-    struct uop *src[MAX_RANGES + 4], *valid = uop_bool(t, true);
+    struct uop *src[MAX_RANGES + 4], *at[MAX_RANK], *valid = uop_bool(t, true);
     struct uop *value = lower(l, s->value, s->axis, valid);
-    struct uop *offset = dest_offset(l, &valid), *dest = uop_buffer(t, s->dest);
+    struct uop *offset = dest_offset(l, at, &valid), *dest = uop_buffer(t, s->dest);
     if (s->scatter && s->scatter->arg.i != OP_CONST)
         value = uop_binary(t, (enum op)s->scatter->arg.i, make_load(t, dest, offset, valid), value);
     int n = 0;
@@ -345,7 +345,8 @@ static struct uop *lower_segment(struct lowering *l)
         src[n++] = valid;
     int first = n;
     n += loop_order(l->p, s, src + n);
-    return lower_bands(t, s, uop_intern(t, OP_STORE, value->dtype, src, n, (union arg){0}), first);
+    struct uop *store = uop_intern(t, OP_STORE, value->dtype, src, n, (union arg){0});
+    return s->scatter && device_has_grid(t) ? plan_order_updates(t, s, at, store) : lower_bands(t, s, store, first);
 }
 
 /* A border that later kernels read. It is stored last: the inside may overlap a dying input row by

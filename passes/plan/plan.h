@@ -219,6 +219,9 @@ struct uop *lower_kernel(struct plan *p, struct segment *s);
 struct uop *lower_trial(struct plan *p, struct segment *s);
 /* A scalar outside kernels (IF, LOOP): CONST, VARs, LOAD of a realized buffer. */
 struct uop *lower_scalar(struct plan *p, struct uop *u);
+/* order_updates.c: on a device, the store of a scatter's updates, whose coordinates in the buffer are at[], with those loops of the kind `order`
+ * whose turns may store at the same place. */
+struct uop *plan_order_updates(struct tgc *t, const struct segment *s, struct uop *const *at, struct uop *store);
 /* the buffer with u's value, or NULL */
 struct buffer *lower_buffer_of(struct plan *p, const struct uop *u);
 
