@@ -28,6 +28,7 @@ struct device_walk {
     struct open_loop open[DEPTH_MAX];
     int depth, items;
     double share[DEPTH_MAX];     /* of the turns around it, those in which a condition holds, with those around it */
+    double owned[DEPTH_MAX];     /* likewise, where data say whose turn it is: a part of the bytes, too */
     int conditions;
     struct places grid;          /* its loops that are open */
     double places;               /* that a block goes through */
@@ -140,17 +141,48 @@ static double turns_of_thread(const struct device_walk *w)
     return n;
 }
 
+static bool is_loaded(struct tgc *t, struct uop *u)
+{
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_LOAD)
+            return true;
+    return false;
+}
+
+static const struct uop *without_casts(const struct uop *u)
+{
+    while (u->op == OP_CAST)
+        u = u->src[0];
+    return u;
+}
+
+/* Where what is loaded says which place of the grid it is for, as of those that share a scatter's places: one of them. */
+static double share_of_place(struct tgc *t, const struct uop *condition)
+{
+    if (condition->op == OP_AND)
+        return share_of_place(t, condition->src[0]) * share_of_place(t, condition->src[1]);
+    for (int i = 0; i < 2 && condition->op == OP_EQ; i++) {
+        const struct uop *place = without_casts(condition->src[i]);
+        if (place->op == OP_RANGE && range_is_grid(place) && !uop_depends_on(t, condition->src[1 - i], place) && is_loaded(t, condition->src[1 - i]))
+            return 1 / (double)place->src[0]->vmax;
+    }
+    return 1;
+}
+
 /* Of its turns, those in which the condition holds: one of the block, and of the innermost loop that it is of. */
 static void open_condition(struct device_walk *w, const struct uop *guard)
 {
-    double share = 1;
+    double share = 1, owned = share_of_place(w->t, guard->src[0]);
     const struct uop *loop = NULL;
     for (int d = 0; d < w->depth; d++)
         loop = w->open[d].is_serial && uop_depends_on(w->t, guard->src[0], w->open[d].range) ? w->open[d].range : loop;
     if (!w->k->block || guard->src[0]->op == OP_ROLE || !index_mean(w->t, guard->src[0], &w->grid, loop, &share))
-        share = 1;
+        share = owned;
     if (w->conditions == DEPTH_MAX)
         TGC_BUG(w->t, "more than %d conditions in each other", DEPTH_MAX);
+    w->owned[w->conditions] = owned * (w->conditions ? w->owned[w->conditions - 1] : 1);
     w->share[w->conditions] = share * (w->conditions ? w->share[w->conditions - 1] : 1);
     w->conditions++;
 }
@@ -214,9 +246,12 @@ static void note_access(struct device_walk *w, const struct uop *u)
     words = tile && b->panel ? 0 : words;            /* the unit reads it */
     if (b->kind == BUFFER_SCRATCH && !local && !b->is_global)
         return;
-    w->work.issued += turns_of_thread(w) * words * (local ? cost_grid_local(d) : cost_grid_load(d));
+    /* of a load with a condition of its own, of those that the guard around it leaves */
+    double around = w->conditions ? w->owned[w->conditions - 1] : 1, own = u->op == OP_LOAD && u->nsrc > 2 ? share_of_place(w->t, u->src[2]) : 1;
+    double owned = own < around ? own : around;
+    w->work.issued += turns_of_thread(w) * owned / around * words * (local ? cost_grid_local(d) : cost_grid_load(d));
     w->loaded |= u->op != OP_STORE && !local;
-    note_bytes(w, b, u->src[1], (struct taken){nbytes, span_of_access(u, nelem) * (double)dtype_nbytes(b->dtype)}, false);
+    note_bytes(w, b, u->src[1], (struct taken){nbytes * owned, span_of_access(u, nelem) * (double)dtype_nbytes(b->dtype)}, false);
 }
 
 /* From memory to local memory: no instruction stores what comes. */

@@ -224,6 +224,20 @@ def gathered():
     expect(whole["least_bytes"] == 2 * 30000 * 64 * 4, f"{whole}")
 
 
+@suite.case("of threads that share a scatter's places one loads and stores each update")
+def scattered():
+    n, width = 4096, 1024
+    text = f"input %x : f32[32768, {width}]\ninput %i : i64[{n}, 1]\ninput %u : f32[{n}, {width}]\n%y = scatter_nd(%x, %i, %u) {{op=add}}\n"
+    for row in ("generic-gpu", "sm_90a"):
+        why = info(text, row, "--why")
+        kernel = re.search(r"^scatternd_0_1: (?:.|\n)*?threads ask for ([\d.e+]+) KB", why, re.M)
+        each, asked = n * width * 4, float(kernel[1]) * 1024
+        threads = width * int(re.search(r"grid: 1024 x (\d+)", kernel[0])[1])
+        expect(threads > width, f"no places are shared: {kernel[0]}")
+        expect(row == "generic-gpu" or threads >= 16 * width, f"{row}: {threads} threads")
+        expect(3 * each < asked < 3.3 * each, f"{row}: {asked} bytes, {each} of updates, {threads} threads")
+
+
 @suite.case("what the taps of a window read of one another's bytes counts once")
 def taps():
     def depthwise(channels):
