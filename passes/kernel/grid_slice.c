@@ -70,6 +70,19 @@ static bool is_repeated(struct tgc *t, const struct uop *store, struct uop *sum)
     return again;
 }
 
+/* Whether another sum of the column, about as long, would be left to one thread: an argmax looks for the place of what its first sum has found. */
+static bool leaves_sums(struct tgc *t, const struct sliced *x)
+{
+    const struct uop *column = x->store->src[store_first_range(x->store) + x->column];
+    int n;
+    struct uop **order = nest_order(t, x->store->src[2], &n);
+    for (int i = 0; i < n; i++)
+        if (order[i]->op == OP_REDUCE && order[i] != x->sum && uop_depends_on(t, order[i], column) &&
+            grid_sum_turns(order[i]) >= grid_sum_turns(x->sum) / COLUMNS_LEAST)
+            return true;
+    return false;
+}
+
 /* The store's sum that changes along a loop of columns, as the only one, and this loop. */
 static bool find_columns(struct tgc *t, struct sliced *x)
 {
@@ -90,7 +103,7 @@ static bool find_columns(struct tgc *t, struct sliced *x)
                 return false;
         }
     }
-    return x->sum != NULL;
+    return x->sum && !(x->by_terms && leaves_sums(t, x));
 }
 
 /* false: there is no such block. */

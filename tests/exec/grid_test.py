@@ -30,6 +30,8 @@ NETS = {
     "products of a run's rows": ("input %a : f32[N<=90, 48]\nweight %w : f32[33, 48] = normal(seed=1)\nweight %b : f32[33] = normal(seed=2)\n"
                                  "%y = linear(%a, %w, %b)\n", {"N": 51}, None),
     "a batch of products": ("input %a : f32[3, 2, 24, 16]\ninput %b : f32[3, 2, 16, 40]\n%y = matmul(%a, %b)\n", {}, None),
+    "the place of each row's largest, both sums by all threads of a block": ("input %x : f32[24, 3000]\n%y = argmax(%x) {axis=1, keep=false}\n", {}, True),
+    "two sums of each row, the second by the first": ("input %x : f32[20, 1500]\n%y = reduce_log_sum_exp(%x) {axes=[1], keep=false}\n", {}, True),
     "one row": ("input %a : f32[1, 300]\nweight %w : f32[70, 300] = normal(seed=1)\nweight %b : f32[70] = normal(seed=2)\n%y = linear(%a, %w, %b)\n", {}, True),
     "few rows of a long sum, in parts": ("input %a : f32[3, 768]\ninput %b : f32[768, 52]\nweight %c : f32[52] = normal(seed=1)\n%p = matmul(%a, %b)\n%y = add(%p, %c)\n", {}, None),
     "one row of a long sum, by groups of threads": ("input %a : f32[1, 640]\nweight %b : f32[640, 70] = normal(seed=1)\n%y = matmul(%a, %b)\n", {}, True),
