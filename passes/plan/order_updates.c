@@ -37,18 +37,19 @@ static bool has_own_places(struct tgc *t, struct uop *const *at, int n, const st
     return false;
 }
 
-/* The part of the coordinates along axis a that tells updates apart: all, or where the loop has places of its own that no other coordinate
- * depends on, one of them. */
-static bool is_told_apart(struct tgc *t, const struct segment *s, struct uop *const *at, const struct uop *store, int a)
+/* The coordinate that the updates' axis a moves alone, if it moves no other one: all its turns are alike. -1: there is none. */
+static int coordinate_of(struct tgc *t, const struct segment *s, struct uop *const *at, const struct uop *store, int a)
 {
     const struct uop *r = s->axis[a];
-    int moved = 0;
-    for (int k = 0; k < s->dest->ndim; k++)
-        moved += r->op == OP_RANGE && uop_depends_on(t, at[k], r);
-    return moved != 1 || !has_own_places(t, at, s->dest->ndim, store, r);
+    int moved = 0, own = -1;
+    for (int k = 0; k < s->dest->ndim && r->op == OP_RANGE; k++) {
+        moved += uop_depends_on(t, at[k], r);
+        own = moves_alone(t, at[k], store, r) ? k : own;
+    }
+    return moved == 1 ? own : -1;
 }
 
-/* Marks the place; false: it is another update's, too. Places outside of the tensor are nobody's. */
+/* Marks the place, of n coordinates; false: it is another update's, too. Places outside of the tensor are nobody's. */
 static bool mark_place(uint64_t *seen, const int64_t *size, union scalar *const *at, int n, int64_t update)
 {
     int64_t place = 0;
@@ -62,37 +63,52 @@ static bool mark_place(uint64_t *seen, const int64_t *size, union scalar *const 
     return first;
 }
 
-/* Whether all indices are known, and no two updates have the same place. */
-static bool are_distinct(struct tgc *t, const struct segment *s, struct uop *const *at, const struct uop *store)
+/* The coordinates that tell updates apart, and their sizes; *n: of how many updates. Of an axis whose turns are alike one turn and no coordinate
+ * counts. Returns how many coordinates; -1: they are not known, or too many. */
+static int find_places(struct tgc *t, const struct segment *s, struct uop *const *at, const struct uop *store, union scalar **value, int64_t *size, int64_t *n)
 {
     const struct uop *v = s->scatter, *updates = v->src[1];
     struct uop *begin[MAX_RANK], *part[MAX_RANK];
-    union scalar *value[MAX_RANK];
-    int64_t n = 1, places = 1, size[MAX_RANK];
+    struct eval_env env = {.budget = KNOWN_BUDGET};
+    bool alike[MAX_RANK] = {false};
+    int count = 0;
+    *n = 1;
     for (int a = 0; a < updates->ndim; a++) {
         int64_t all;
+        int own = coordinate_of(t, s, at, store, a);
         if (!uop_const_int(updates->dim[a], &all))
-            return false;
-        part[a] = uop_int(t, is_told_apart(t, s, at, store, a) ? all : 1);
+            return -1;
+        if (own >= 0)
+            alike[own] = true;
+        part[a] = uop_int(t, own < 0 ? all : 1);
         begin[a] = uop_int(t, 0);
-        n = sat_mul(n, part[a]->arg.i);
+        *n = sat_mul(*n, part[a]->arg.i);
     }
-    for (int a = 0; a < v->ndim; a++) {
-        if (!uop_const_int(v->dim[a], &size[a]))
-            return false;
+    for (int a = 0; a < v->ndim && *n >= 1 && *n <= PLACES_MOST; a++) {
+        if (alike[a])
+            continue;
+        value[count] = scratch_array(t, (size_t)*n, sizeof **value);
+        if (!uop_const_int(v->dim[a], &size[count]) ||
+            !eval_values(t, uop_shrink(t, v->src[2 + a], begin, part), *n, &env, value[count]))
+            return -1;
+        count++;
+    }
+    return *n >= 1 && *n <= PLACES_MOST ? count : -1;
+}
+
+/* Whether all indices are known, and no two updates have the same place. */
+static bool are_distinct(struct tgc *t, const struct segment *s, struct uop *const *at, const struct uop *store)
+{
+    union scalar *value[MAX_RANK];
+    int64_t n, places = 1, size[MAX_RANK];
+    int count = find_places(t, s, at, store, value, size, &n);
+    for (int a = 0; a < count; a++)
         places = sat_mul(places, size[a]);
-    }
-    if (n < 1 || n > PLACES_MOST || places > (int64_t)PLACES_MOST * 64)
+    if (count < 0 || places > (int64_t)PLACES_MOST * 64)
         return false;
-    struct eval_env env = {.budget = KNOWN_BUDGET};
-    for (int a = 0; a < v->ndim; a++) {
-        value[a] = scratch_array(t, (size_t)n, sizeof **value);
-        if (!eval_values(t, uop_shrink(t, v->src[2 + a], begin, part), n, &env, value[a]))
-            return false;
-    }
     uint64_t *seen = scratch_array(t, (size_t)(places / 64 + 1), sizeof *seen);
     for (int64_t i = 0; i < n; i++)
-        if (!mark_place(seen, size, value, v->ndim, i))
+        if (!mark_place(seen, size, value, count, i))
             return false;
     return true;
 }

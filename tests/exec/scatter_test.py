@@ -47,7 +47,8 @@ class Net:
     """A graph of one scatter, what it is given, and what it makes of that."""
 
     def __init__(self, op, x, indices, updates, axis=None, known=False, sizes=None, shapes=None):
-        self.op, self.x, self.indices, self.updates, self.known, self.sizes = op, x, indices, updates, known, sizes or {}
+        self.op, self.x, self.indices, self.updates = op, x, indices, updates
+        self.known, self.sizes = known, sizes or {}
         self.places = points(indices, x.shape[indices.shape[-1]:]) if axis is None else elements(indices, axis)
         dims = shapes or {}
         shape = lambda name, value: f"[{', '.join(map(str, dims.get(name, value.shape)))}]"
@@ -110,6 +111,34 @@ NETS |= {
     "two places": (rows("add", n=2, columns=3), OWNED),
     "one place": (rows("add", n=1, columns=3), ORDERED),
 }
+
+
+# Graphs that are no operator's, beside the C target's programs: what is stored is a sum; places that two loops decide; rows that begin outside of the
+# tensor, by columns that are known, two of which are the same; and without passes that optimize.
+GRAPHS = {
+    "sums": ("input %x : f32[90]\ninput %i : i64[50]\ninput %a : f32[50, 70]\n%u = reduce_sum(%a) {axes=[1], keep=false}\n"
+             "%y = scatter_elements(%x, %i, %u) {op=add}\n", ()),
+    "sums, in columns": ("input %x : f32[90, 7]\ninput %i : i64[50, 1]\ninput %a : f32[50, 40, 7]\n%u = reduce_sum(%a) {axes=[1], keep=false}\n"
+                         "%y = scatter_nd(%x, %i, %u) {op=add}\n", ()),
+    "diagonals": ("input %x : f32[40]\ninput %u : f32[6, 8]\n%c = iota(6)\n%d = iota(8)\n%a = reshape(%c) {shape=[6, 1]}\n%b = reshape(%d) {shape=[1, 8]}\n"
+                  "%j = add(%a, %b)\n%y = scatter(%x, %u, %j) {op=add}\n", ()),
+    "rows from outside": ("input %x : f32[6, 9]\ninput %u : f32[8, 4]\nweight %k : i64[1, 4] = [2, 7, 2, 5]\n%r = iota(8)\n%m = sub(%r, 3)\n"
+                          "%o = reshape(%m) {shape=[8, 1]}\n%y = scatter(%x, %u, %o, %k) {op=add}\n", ()),
+    "no passes": ("input %x : f32[90]\ninput %i : i64[50]\ninput %u : f32[50]\n%y = scatter_elements(%x, %i, %u) {op=add}\n", ("-O0",)),
+}
+
+
+def graph(device, tgc, folder, name, row):
+    T.scratch(folder)
+    text, flags = GRAPHS[name]
+    shapes = {n: (d, tuple(map(int, s.split(",")))) for n, d, s in re.findall(r"input %(\w+) : (\w+)\[([\d, ]+)\]", text)}
+    feeds = {n: whole(Random(1), -90, 90, s) if d == "i64" else whole(Random(len(n)), -99, 99, s).astype(np.float32) for n, (d, s) in shapes.items()}
+    run = lambda place: list(Library(place / "net.so").run(feeds, {}).values())[0].copy()
+    want = run(built(tgc, folder, f"tg 1\n{text}output %y\n", "c", *flags))
+    place = built(tgc, folder, f"tg 1\n{text}output %y\n", "opencl", f"--cpu={row}", *flags)
+    with device.watch():
+        have = run(place)
+    expect(np.array_equal(want, have), f"{np.sum(want != have)} of {want.size} elements are others")
 
 
 def random_net(random):
@@ -193,6 +222,9 @@ def main():
     for number, (name, (net, how)) in enumerate(NETS.items()):
         row = ("generic-gpu", "adreno630")[number % 2]
         suite.add(f"{name}, {row}", check, device, tgc, scratch / str(number), net, how, row)
+    for number, name in enumerate(GRAPHS):
+        row = ("generic-gpu", "adreno630")[number % 2]
+        suite.add(f"{name}, {row}", graph, device, tgc, scratch / f"graph{number}", name, row)
     for seed in range(40):
         suite.add(f"five at random, {seed}", at_random, device, tgc, scratch / f"random{seed}", seed, ("generic-gpu", "adreno630")[seed % 2], slow=seed >= 4)
     suite.add("threads that meet are found", broken, device, tgc, scratch / "broken")
