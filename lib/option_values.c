@@ -91,6 +91,16 @@ static bool read_dim(struct parser *p, const char *s)
     return true;
 }
 
+static bool bad_dim(struct parser *p, const struct given *g)
+{
+    const char *equals = strrchr(g->value, '=');
+    const char *number = equals ? equals + 1 + (strncmp(equals + 1, "..", 2) == 0 ? 2 : 0) : "";
+    if (equals == g->value || !*number || number[strspn(number, "0123456789")])
+        return bad_value(p, g);
+    return usage(p, "option %s has the value '%.200s'; a dimension is a number to %d, and a bound begins with 1",
+                 option_rows[g->id].spelling, g->value, INT32_MAX);
+}
+
 /* 1x3x?x224 up to the string's end or one of `ends`; empty for a scalar. */
 static bool read_sizes(const char *d, const char *ends, const char **end,
                        struct onnx_shape_option *shape)
@@ -247,6 +257,26 @@ static const char *given_target(const struct parser *p)
     return target;
 }
 
+/* Of an architecture that the target has no row for: which --cpu does for its cards, or that none does. Cards take PTX
+ * of older architectures, and no code object of another one. */
+static const char *hint_architecture(struct parser *p, const char *target, const char *name)
+{
+    enum { PREFIX = 3 };
+    const struct device_row *best = NULL, *row;
+    int n;
+    if (strcmp(target, "amd") == 0 && strncmp(name, "gfx", PREFIX) == 0)
+        return ": a code object runs on its own architecture alone, and --target=opencl on others";
+    if (strcmp(target, "cuda") != 0 || strncmp(name, "sm_", PREFIX) != 0 || atoi(name + PREFIX) == 0)
+        return "";
+    row = device_rows(&n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(row[i].target, target) == 0 && atoi(row[i].text + PREFIX) <= atoi(name + PREFIX) &&
+            (!best || atoi(row[i].text + PREFIX) > atoi(best->text + PREFIX)))
+            best = &row[i];
+    return best ? mem_printf(p->t, ": a card of %.100s runs what --cpu=%s compiles", name, best->text)
+                : ": older cards run --target=opencl";
+}
+
 /* --cpu of a name that is none: what the target has, or, where none is given, all. */
 static bool refuse_cpu(struct parser *p, const char *name)
 {
@@ -255,7 +285,8 @@ static bool refuse_cpu(struct parser *p, const char *name)
     struct text known = {.t = p->t}, near = {.t = p->t};
     if (backend && backend_is_of_device(backend)) {
         option_put_devices(&known, target);
-        return usage(p, "--cpu=%.100s is not known; --target=%s has%s", name, target, known.s);
+        return usage(p, "--cpu=%.100s is not known; --target=%s has%s%s", name, target, known.s,
+                     hint_architecture(p, target, name));
     }
     option_put_processors(&known);
     if (!backend)
@@ -271,9 +302,12 @@ static bool refuse_cpu(struct parser *p, const char *name)
 static bool read_architectures(struct parser *p, const char *value)
 {
     const struct device_row *first = NULL;
-    for (const char *s = value; *s;) {
+    for (const char *s = value, *end; s; s = *end ? end + 1 : NULL) {
         size_t n = strcspn(s, ",");
         const struct device_row *row = device_find(mem_printf(p->t, "%.*s", (int)n, s));
+        end = s + n;
+        if (n == 0)
+            return usage(p, "--cpu=%.100s: names stand between commas", value);
         if (!row)
             return refuse_cpu(p, mem_printf(p->t, "%.*s", (int)n, s));
         if (strcmp(row->target, "cuda") != 0 && strcmp(row->target, "amd") != 0)
@@ -282,7 +316,6 @@ static bool read_architectures(struct parser *p, const char *value)
         if (strcmp(row->target, first->target) != 0)
             return usage(p, "--cpu=%s: %s is of --target=%s, and %s of --target=%s", value, first->text, first->target,
                          row->text, row->target);
-        s += n + (s[n] == ',');
     }
     p->o->device = first;
     return true;
@@ -352,7 +385,7 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_SHAPE:
         return read_shape(p, g->value) || bad_value(p, g);
     case OPTION_DIM:
-        return read_dim(p, g->value) || bad_value(p, g);
+        return read_dim(p, g->value) || bad_dim(p, g);
     case OPTION_STATE:
         VEC_PUSH(p->t, o->state, o->nstate, o->cap_state, g->value);
         return (strchr(g->value, '=') && g->value[0] != '=' &&
