@@ -57,6 +57,7 @@ struct search {
     struct unit *unit; int nunit; size_t cap_unit;
     int width, done, ncandidate; /* rounds; candidates with a time in them */
     const char *journal;
+    bool is_begun;               /* the journal by this search, with no line of an earlier one */
     uint64_t identity;
     double started, before_us, after_us;
 };
@@ -208,6 +209,7 @@ static bool read_journal(struct search *s)
         text_write(&kept, x.s, (size_t)(strrchr(x.s, '\n') + 1 - x.s));
     else
         text_puts(&kept, head);
+    s->is_begun |= !ours;
     return write_journal(s, &kept, true);
 }
 
@@ -581,8 +583,11 @@ enum exit_status cmd_tune(struct tgc *t, const struct options *o)
     model_protect_files(o, &m, files);
     choose_compilers(&s);
     if (!outputs_may_write(files, o->output) || !outputs_may_write(files, s.journal) ||
-        !search_all(&s) || !compare(&s))
+        !search_all(&s) || !compare(&s)) {
+        if (s.is_begun && s.done == 0)
+            unlink(s.journal);
         return EXIT_FAILED;
+    }
     int ngain = choose_lines(&s);
     if (!write_result(&s, files))
         return EXIT_FAILED;
