@@ -109,9 +109,18 @@ static bool check_threads(struct program *p, const struct kernel *k)
     return true;
 }
 
+/* A word that is misspelt would choose the other compiler. */
+static bool check_wanted(struct program *p)
+{
+    const char *wanted = getenv("TGC_AMD");
+    if (!wanted || !*wanted || strcmp(wanted, "llvm") == 0 || strcmp(wanted, "clang") == 0)
+        return true;
+    return diag_error(p->t, NULL, "TGC_AMD has the value '%.100s'; llvm or clang is expected", wanted);
+}
+
 static bool amd_compile(struct program *p, const char *text)
 {
-    if (!device_check_grids(p, "AMD"))
+    if (!device_check_grids(p, "AMD") || !check_wanted(p))
         return false;
     for (int i = 0; i < p->s->nkernel; i++)
         if (!check_threads(p, p->s->kernel[i]))

@@ -110,6 +110,14 @@ static bool add_image(struct program *p, struct cuda_code *code, struct nvrtc *c
     return true;
 }
 
+static bool has_image(const struct cuda_code *code, struct cuda_arch arch)
+{
+    for (int i = 0; i < code->n; i++)
+        if (strcmp(code->image[i].arch.text, arch.text) == 0)
+            return true;
+    return false;
+}
+
 /* One for each architecture that --cpu names, which LLVM has not, and PTX for the oldest of them and all that came later. PTX alone (-o NAME.ptx) of
  * one architecture is for that one, with the instructions that no other has. */
 static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc *c, const char *text)
@@ -122,7 +130,7 @@ static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc 
             return diag_error(p->t, NULL, "--cpu=%.*s is no architecture of CUDA, such as sm_80", (int)n, s);
         if (code->n == MOST_IMAGES - 1)
             return diag_error(p->t, NULL, "--cpu names more than %d architectures", MOST_IMAGES - 1);
-        if (c && !p->o->device_code && !add_image(p, code, c, text, arch, false))
+        if (c && !p->o->device_code && !has_image(code, arch) && !add_image(p, code, c, text, arch, false))
             return false;
         if (!any || arch.number < oldest.number)
             oldest = (struct cuda_arch){mem_printf(p->t, "compute_%d", arch.number), arch.number, false};
@@ -141,7 +149,7 @@ static const int64_t most_blocks[GRID_RANK] = {INT32_MAX, 65535, 65535};
 /* Whether LLVM compiles: asked for by TGC_NVRTC=none, for its text, or because NVRTC is not here. */
 static bool cuda_by_llvm(struct tgc *t, bool as_text)
 {
-    const char *wanted = getenv("TGC_NVRTC");
+    const char *wanted = nvrtc_wanted();
     if (as_text || (wanted && strcmp(wanted, "none") == 0))
         return true;
     return !wanted && !cuda_found(t) && llvm_found(t);

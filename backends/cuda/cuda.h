@@ -12,6 +12,8 @@ bool cuda_arch_read(const char *text, size_t n, struct cuda_arch *a, struct tgc 
 /* nvrtc.c: code of one architecture, or PTX, which drivers translate for this one and newer ones. */
 struct cuda_image { struct cuda_arch arch; bool is_ptx; const unsigned char *code; size_t nbytes; };
 struct nvrtc;
+/* The value of TGC_NVRTC; NULL: there is none, or it is empty. */
+const char *nvrtc_wanted(void);
 /* NVIDIA's compiler as a library; NULL: reported. */
 struct nvrtc *nvrtc_open(struct tgc *t);
 void nvrtc_close(struct nvrtc *c);

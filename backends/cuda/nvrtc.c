@@ -42,13 +42,19 @@ static const char *bind(struct nvrtc *c)
     return NULL;
 }
 
+const char *nvrtc_wanted(void)
+{
+    const char *wanted = getenv("TGC_NVRTC");
+    return wanted && *wanted ? wanted : NULL;
+}
+
 /* It keeps state of the process, and does not survive to be unloaded and loaded again: it stays. */
 static void *open_library(void)
 {
     static const char *const name[] = {
         "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
         "/usr/local/cuda/lib64/libnvrtc.so"};
-    const char *wanted = getenv("TGC_NVRTC");
+    const char *wanted = nvrtc_wanted();
     if (wanted)
         return dlopen(wanted, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
@@ -65,11 +71,12 @@ static struct nvrtc *open_quietly(struct tgc *t, const char **why)
     int major = 0, minor = 0;
     c->t = t;
     c->library = open_library();
-    *why = c->library ? bind(c) : NULL;
-    if (!c->library || *why)
+    const char *missing = c->library ? bind(c) : NULL;
+    *why = missing ? mem_printf(t, "has no %s", missing) : NULL;
+    if (!c->library || missing)
         return NULL;
     if (c->get_version(&major, &minor) != 0 || major < 11 || (major == 11 && minor < 2)) {
-        *why = mem_printf(t, "version %d.%d", major, minor);
+        *why = mem_printf(t, "is version %d.%d", major, minor);
         dlclose(c->library);
         return NULL;
     }
@@ -89,12 +96,13 @@ const char *cuda_found(struct tgc *t)
 
 struct nvrtc *nvrtc_open(struct tgc *t)
 {
-    const char *why, *wanted = getenv("TGC_NVRTC");
+    const char *why, *wanted = nvrtc_wanted();
     struct nvrtc *c = open_quietly(t, &why);
     if (c)
         return c;
     if (why)
-        diag_error(t, NULL, "libnvrtc.so has %s; --target=cuda needs version 11.2 or newer", why);
+        diag_error(t, NULL, "%s%s %s: --target=cuda needs NVRTC 11.2 or newer, or TGC_NVRTC=none, by which libLLVM compiles",
+                   wanted ? "TGC_NVRTC=" : "", wanted ? wanted : "libnvrtc.so", why);
     else if (wanted)
         diag_error(t, NULL, "TGC_NVRTC=%s: %s", wanted, dlerror());
     else

@@ -5,6 +5,7 @@
 #include "backends/llvm/machine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Debian's packages have the version in the name; that of LLVM itself is the best, a newer one does. NULL: there
  * is none. */
@@ -36,7 +37,10 @@ bool gpu_link(struct tgc *t, struct llvm_gpu_code *code, int version)
     struct filtered f;
     if (!filter_run(t, word, code->bytes, code->nbytes, &f))
         return false;
-    if (f.status != 0 || f.out.n == 0)
+    if (f.status == 0 && (f.out.n < 4 || memcmp(f.out.s, "\177ELF", 4) != 0))
+        return diag_error(t, NULL, "'%s' does not link the kernels: what it writes is no ELF file; --version should say LLD %d or newer",
+                          linker, version);
+    if (f.status != 0)
         return diag_error(t, NULL, "'%s' does not link the kernels: %.2000s", linker,
                           f.said.n ? f.said.s : "it does not say why");
     code->bytes = (const unsigned char *)f.out.s;

@@ -288,6 +288,15 @@ def same_bytes(tgc, folder):
         expect("image_gfx1100[] =" in text and "image_gfx90a[] =" in text, "an image is missing")
 
 
+def words_alone(folder):
+    """A folder of linkers that say something, and link nothing."""
+    T.scratch(folder)
+    for name in ("ld.lld", *(f"ld.lld-{version}" for version in amd.VERSIONS)):
+        (folder / name).write_text("#!/bin/sh\necho LLD 19, or so\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
 def without_compiler(tgc, folder):
     """Without ld.lld, without any compiler, or for a wave that is too narrow: what to do, and no file; the kernels' text needs none."""
     amd.need_compiler()
@@ -297,6 +306,8 @@ def without_compiler(tgc, folder):
     for environment, words, options in ((empty, "linked by ld.lld, and no directory of PATH has one", ()),
                                         ({**empty, "TGC_AMD": "clang"}, "libLLVM and ld.lld for code objects, or clang", ()),
                                         ({"TGC_LLVM": "14"}, "makes no code for gfx1100", ()),
+                                        ({"TGC_AMD": "Clang"}, "TGC_AMD has the value 'Clang'; llvm or clang is expected", ()),
+                                        ({"PATH": str(words_alone(folder.parent / "words_alone"))}, "what it writes is no ELF file", ()),
                                         ({}, "waves of gfx1100 have 32 lanes", ("--cpu=gfx90a,gfx1100",))):
         done = T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.c", "--target=amd", *options], cwd=folder, env=environment)
         expect(done.status == 1 and words in done.err and not list(folder.iterdir()), done.describe())

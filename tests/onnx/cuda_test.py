@@ -576,11 +576,18 @@ def same_bytes(tgc, folder):
     expect(re.search(r"as NVRTC \d+\.\d+ has compiled them", text), "the compiler is not named")
     for image in ("image_sm_80[] =", "image_sm_90a[] =", "image_compute_80[] ="):
         expect(image in text, f"no {image}")
+    T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.c", "--target=cuda", "--cpu=sm_80,sm_90a,sm_80"], cwd=folder / "a"))
+    expect((folder / "a" / "m.c").read_text() == text, "an architecture that is named twice has another file")
 
 
 def without_compiler(tgc, folder):
     """Without NVRTC: what is missing, and no file; the kernels' text needs none."""
     T.scratch(folder)
+    T.must(T.run(["gcc", "-shared", "-x", "c", "/dev/null", "-o", folder.parent / "other.so"]))
+    done = T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.c", "--target=cuda"], cwd=folder, env={"TGC_NVRTC": str(folder.parent / "other.so")})
+    expect(done.status == 1 and re.search(r"other\.so has no nvrtcVersion: --target=cuda needs NVRTC 11\.2", done.err) and not list(folder.iterdir()), done.describe())
+    T.must(T.run([tgc, ROOT / "models" / "digits.tg", "-o", "empty.ptx", "--target=cuda"], cwd=folder, env={"TGC_NVRTC": ""}))       # as if it were not there
+    (folder / "empty.ptx").unlink()
     environment = {"TGC_NVRTC": str(folder / "none.so")}
     done = T.run([tgc, ROOT / "models" / "digits.tg", "-o", "m.c", "--target=cuda"], cwd=folder, env=environment)
     expect(done.status == 1 and "none.so" in done.err and not list(folder.iterdir()), done.describe())
@@ -595,12 +602,25 @@ def without_compiler(tgc, folder):
 def other_devices(device, tgc, folder):
     """No device; a driver older than the PTX; an older architecture; too little memory."""
     twin.built(tgc, G.perceptron(), folder)
-    device.refuses(folder / "net.so", "units=0", NO_DEVICE, "")
+    device.refuses(folder / "net.so", "units=0", NO_DEVICE, "the driver has no device")
     device.refuses(folder / "net.so", "driver=11040", OLD_DRIVER, "cuModuleLoadDataEx")
-    device.refuses(folder / "net.so", "arch=75", OTHER_DEVICE, "the device, which is sm_75: compile with --cpu=sm_75")
+    device.refuses(folder / "net.so", "arch=75", OTHER_DEVICE, "the device, which is sm_75: compile with --cpu=sm_75, of which tgc says")
     device.refuses(folder / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights, and of the device's 100")
     twin.built(tgc, G.loops(), folder / "managed")         # the driver gives more managed memory than there is
     device.refuses(folder / "managed" / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights, and of the device's 100")
+
+
+def stand_in(tgc, folder):
+    """The toolkit's libcuda.so, for linking alone, is no driver: all of its functions return 34."""
+    T.scratch(folder)
+    twin.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
+    T.build(folder / "m.c", folder / "m")
+    names = set(re.findall(r'"(cu[A-Z]\w+)"', (folder / "m.c").read_text()))
+    (folder / "stub.c").write_text("".join(f"int {name}(void);\nint {name}(void) {{ return 34; }}\n" for name in sorted(names)))
+    T.must(T.run(["gcc", "-shared", "-fPIC", "stub.c", "-o", twin.driver], cwd=folder))
+    done = T.run([folder / "m", "--selftest"], cwd=folder, env={"LD_LIBRARY_PATH": str(folder)})
+    said = done.out.decode() + done.err
+    expect(done.status != 0 and "(34), the library that was found is the toolkit's stand-in" in said and "not installed, or it has no device" in said, done.describe())
 
 
 def images(device, tgc, folder):
