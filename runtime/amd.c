@@ -38,6 +38,7 @@ struct own_calls {
 /* ROCm 7's, 6's and 5's. */
 static const char *const library_name[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
                                            "/opt/rocm/lib/libamdhip64.so"};
+static const char no_library[] = "no libamdhip64.so (.7, .6, .5, also of /opt/rocm/lib) is found: ROCm's HIP is not installed";
 static const char oldest_version[] = "ROCm 5.0";
 static const char *const call_name[] = {
     "hipInit", "hipGetDeviceCount", "hipDeviceGet", "hipStreamCreateWithFlags", "hipStreamSynchronize", "hipStreamDestroy",
@@ -132,7 +133,7 @@ static int read_architecture(model_self *self, char *name, size_t n)
 
 static int open_module(model_self *self)
 {
-    char name[64], line[200];
+    char name[64], line[300];
     int status = read_architecture(self, name, sizeof name);
     if (status != MODEL_OK)
         return status;
@@ -140,7 +141,8 @@ static int open_module(model_self *self)
     for (size_t i = 0; i < sizeof binary_of / sizeof *binary_of; i++)
         if (strcmp(binary_of[i].arch, name) == 0)
             return TRY(load, &self->device.module, binary_of[i].code, 0, NULL, NULL);
-    snprintf(line, sizeof line, "the kernels are not for the device, which is %s: compile with --cpu=%s", name, name);
+    snprintf(line, sizeof line, "the kernels are not for the device, which is %s: compile with --cpu=%s (what does where tgc "
+             "does not know that, it says)", name, name);
     complain(self, line);
     return MODEL_OTHER_DEVICE;
 }

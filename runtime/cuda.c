@@ -39,6 +39,7 @@ struct own_calls {
 
 /* Those with a number are of the interface of CUDA 3.2 or 4. */
 static const char *const library_name[] = {"libcuda.so.1", "libcuda.so"};
+static const char no_library[] = "no libcuda.so.1 is found: NVIDIA's driver is not installed, or not there for this program";
 static const char oldest_version[] = "CUDA 11.4";
 static const char *const call_name[] = {
     "cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuStreamCreate", "cuStreamSynchronize", "cuStreamDestroy_v2",
@@ -157,7 +158,7 @@ static int choose_image(model_self *self, const struct binary **image)
 {
     enum { MAJOR = 75, MINOR = 76 };
     int major = 0, minor = 0;
-    char line[120];
+    char line[160];
     int status = TRY(own_calls.get_attribute, &major, MAJOR, self->device.device);
     if (status == MODEL_OK)
         status = TRY(own_calls.get_attribute, &minor, MINOR, self->device.device);
@@ -174,8 +175,8 @@ static int choose_image(model_self *self, const struct binary **image)
     }
     if (status != MODEL_OK || *image)
         return status;
-    snprintf(line, sizeof line, "the kernels are not for the device, which is sm_%d: compile with --cpu=sm_%d",
-             arch, arch);
+    snprintf(line, sizeof line, "the kernels are not for the device, which is sm_%d: compile with --cpu=sm_%d (what does "
+             "where tgc does not know that, it says)", arch, arch);
     complain(self, line);
     return MODEL_OTHER_DEVICE;
 }

@@ -80,6 +80,8 @@ static int begin_arguments(model_self *self);            /* before the first one
 static int put_argument(model_self *self, int argument); /* self->value[argument] has changed */
 
 //@ graphs_driver_load own
+enum { STUB = 34 };
+
 /* Whether it is an error of a kernel's, or of the device's, that all later calls return, whoever makes them. */
 static bool stays(int32_t error)
 {
@@ -97,7 +99,8 @@ static void complain_of(const model_self *self, const char *call, int32_t error)
     char line[300];
     snprintf(line, sizeof line, "%s: %s (%d)%s", call, text ? text : "unknown error", (int)error,
              stays(error) ? ", of a kernel that ran before, of whichever program of this context: the context does nothing more, close what "
-                            "uses it and open another" : "");
+                            "uses it and open another"
+           : error == STUB ? ", the library that was found is the toolkit's stand-in for linking, and no driver" : "");
     complain(self, line);
 }
 
@@ -111,7 +114,7 @@ static int status_of(const model_self *self, const char *call, int32_t error)
     switch (error) {
     case 0: return MODEL_OK;
     case OUT_OF_MEMORY: return MODEL_DEVICE_MEMORY;
-    case NO_DEVICE: case INVALID_DEVICE: return MODEL_NO_DEVICE;
+    case NO_DEVICE: case INVALID_DEVICE: case STUB: return MODEL_NO_DEVICE;
     case OLD_RUNTIME: case OLD_DRIVER: case OLD_PTX: case NO_JIT: case MISMATCH: return MODEL_OLD_DRIVER;
     case NO_CODE: return MODEL_OTHER_DEVICE;
     default: return MODEL_DEVICE_FAILED;
@@ -125,13 +128,27 @@ static int done(model_self *self, int status)
     return status;
 }
 
+/* The library. Where no file has such a name that is said, else why the first that is there does not load. */
+static void find_library(model_self *self)
+{
+    struct driver *d = &self->device;
+    char why[300] = "";
+    for (size_t i = 0; !d->library && i < sizeof library_name / sizeof *library_name; i++) {
+        d->library = dlopen(library_name[i], RTLD_NOW | RTLD_LOCAL);
+        const char *error = d->library ? NULL : dlerror();
+        if (error && !*why && strncmp(error, library_name[i], strlen(library_name[i])) != 0)
+            snprintf(why, sizeof why, "%s does not load: %s", library_name[i], error);
+    }
+    if (!d->library)
+        complain(self, *why ? why : no_library);
+}
+
 /* The library, and its functions. */
 static int load_driver(model_self *self)
 {
     struct driver *d = &self->device;
     char line[120];
-    for (size_t i = 0; !d->library && i < sizeof library_name / sizeof *library_name; i++)
-        d->library = dlopen(library_name[i], RTLD_NOW | RTLD_LOCAL);
+    find_library(self);
     for (size_t i = 0; d->library && i < sizeof call_name / sizeof *call_name; i++) {
         void *function = dlsym(d->library, call_name[i]);
         if (!function) {
@@ -184,8 +201,8 @@ static int choose_device(model_self *self, int wanted)
 {
     int n = 0;
     int status = TRY(count_devices, &n);
-    if (status == MODEL_OK && wanted > n)
-        complain(self, "options.device is more than there are devices");
+    if (status == MODEL_OK && (n == 0 || wanted > n))
+        complain(self, n == 0 ? "the driver has no device" : "options.device is more than there are devices");
     if (status == MODEL_OK && (n == 0 || wanted > n))
         return MODEL_NO_DEVICE;
     return status == MODEL_OK ? TRY(get_device, &self->device.device, wanted > 0 ? wanted - 1 : 0) : status;

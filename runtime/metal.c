@@ -288,8 +288,8 @@ static void *choose_device(const model_self *self, int wanted)
     const size_t index = wanted > 0 ? (size_t)wanted - 1 : 0;
     if (index < n)
         found = m->retain(send(all, m->find_selector("objectAtIndex:"), index));
-    else if (wanted > 0)
-        complain(self, "options.device is more than there are devices");
+    else
+        complain(self, n == 0 ? "Metal has no device here" : "options.device is more than there are devices");
     if (all)
         m->release(all);
     return found;
@@ -448,14 +448,14 @@ static int check_kernel(const model_self *self, void *kernel, const struct launc
     if (threads <= most && local <= room && width % MODEL_SIMD_WIDTH == 0)
         return MODEL_OK;
     if (threads > most)
-        snprintf(line, sizeof line, "kernel %s has %zu threads in a threadgroup, and the device runs %zu of it",
-                 l->function, threads, most);
+        snprintf(line, sizeof line, "kernel %s has %zu threads in a threadgroup, and the device runs %zu of it: compile "
+                 "with --no-locals", l->function, threads, most);
     else if (local > room)
         snprintf(line, sizeof line, "kernel %s has %zu bytes of threadgroup memory, and the device %zu: compile "
                  "with --no-locals", l->function, local, room);
     else
-        snprintf(line, sizeof line, "kernel %s is for SIMD groups of %d threads, and the device's have %zu", l->function,
-                 MODEL_SIMD_WIDTH, width);
+        snprintf(line, sizeof line, "kernel %s is for SIMD groups of %d threads, and the device's have %zu: compile with "
+                 "--no-locals", l->function, MODEL_SIMD_WIDTH, width);
     complain(self, line);
     return MODEL_OTHER_DEVICE;
 }

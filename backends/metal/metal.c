@@ -107,8 +107,8 @@ static int most_arguments(struct program *p)
 
 static void metal_tables(struct program *p, struct text *out)
 {
-    const int width = p->t->device ? p->t->device->wave : 1;
-    text_printf(out, "/* The language's version, the threads of a SIMD group, whether it multiplies matrices, and whether argument\n"
+    const int width = p->t->device && !p->t->no_locals ? p->t->device->wave : 1;
+    text_printf(out, "/* The language's version, the threads of a SIMD group (1: any number), whether it multiplies matrices, and whether argument\n"
                      " * buffers have more than those of the first tier, as the kernels expect them. */\n"
                      "enum { %s_MSL_VERSION = %d, %s_SIMD_WIDTH = %d, %s_SIMD_MATRICES = %d, %s_SECOND_TIER = %d };\n\n", p->upper,
                 version_of(p), p->upper, width, p->upper, has_matrices(p, DTYPE_VOID), p->upper, most_arguments(p) > MOST_BUFFERS);

@@ -344,11 +344,16 @@ class Twin:
             gc.collect()
 
     def without_driver(self, tgc, folder):
+        """No library of the driver's, or one that does not load: the status, and which it is."""
         T.scratch(folder)
         self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
         T.build(folder / "m.c", folder / "m")
         done = T.run([folder / "m", "--selftest"], cwd=folder, env={"LD_LIBRARY_PATH": str(folder)})
-        expect(done.status != 0 and ("driver of the device" in done.out.decode() + done.err), done.describe())
+        said = done.out.decode() + done.err
+        expect(done.status != 0 and "driver of the device" in said and re.search(rf"no {self.driver.partition('.so')[0]}\.so.* is found: ", said), done.describe())
+        (folder / self.driver).write_text("no library")
+        done = T.run([folder / "m", "--selftest"], cwd=folder, env={"LD_LIBRARY_PATH": str(folder)})
+        expect(done.status != 0 and f"{self.driver} does not load: " in done.out.decode() + done.err, done.describe())
 
     def old_driver(self, tgc, folder):
         """A driver that lacks a function is older than what programs need."""

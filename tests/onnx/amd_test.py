@@ -333,7 +333,7 @@ def other_devices(device, tgc, folder):
     """No device; another architecture; too little memory."""
     twin.built(tgc, G.perceptron(), folder)
     device.refuses(folder / "net.so", "units=0", NO_DEVICE, "hipGetDeviceCount: ")
-    device.refuses(folder / "net.so", "version=gfx1030", OTHER_DEVICE, "the device, which is gfx1030: compile with --cpu=gfx1030")
+    device.refuses(folder / "net.so", "version=gfx1030", OTHER_DEVICE, "the device, which is gfx1030: compile with --cpu=gfx1030 .what does where tgc does not know that, it says")
     device.refuses(folder / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights, and of the device's 100")
     twin.built(tgc, G.loops(), folder / "managed")         # the driver gives more managed memory than there is
     device.refuses(folder / "managed" / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights, and of the device's 100")

@@ -604,7 +604,7 @@ def other_devices(device, tgc, folder):
     twin.built(tgc, G.perceptron(), folder)
     device.refuses(folder / "net.so", "units=0", NO_DEVICE, "the driver has no device")
     device.refuses(folder / "net.so", "driver=11040", OLD_DRIVER, "cuModuleLoadDataEx")
-    device.refuses(folder / "net.so", "arch=75", OTHER_DEVICE, "the device, which is sm_75: compile with --cpu=sm_75, of which tgc says")
+    device.refuses(folder / "net.so", "arch=75", OTHER_DEVICE, "the device, which is sm_75: compile with --cpu=sm_75 .what does where tgc does not know that, it says")
     device.refuses(folder / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights, and of the device's 100")
     twin.built(tgc, G.loops(), folder / "managed")         # the driver gives more managed memory than there is
     device.refuses(folder / "managed" / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights, and of the device's 100")
@@ -778,6 +778,7 @@ def main():
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
     suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands", build)
     suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
+    suite.add("the toolkit's stand-in for the driver", stand_in, tgc, scratch / "stand_in")
     suite.add("images", images, device, tgc, scratch / "images")
     suite.add("a run's calls of the driver", twin.recorded, device, tgc, scratch / "recorded",
               ["cuMemcpyHtoDAsync_v2 0", "cuGraphLaunch 0", "cuMemcpyDtoHAsync_v2 0", "cuStreamSynchronize 0"], "cuCtxP")

@@ -233,12 +233,17 @@ def refuses(tgc, folder):
 def other_devices(device, tgc, folder):
     """No device; too little memory; threadgroups that are too large; another SIMD group."""
     built(tgc, G.perceptron(), folder)
-    device.refuses(folder / "net.so", "units=0", NO_DEVICE, "")
+    device.refuses(folder / "net.so", "units=0", NO_DEVICE, "Metal has no device here")
     device.refuses(folder / "net.so", "memory=100", DEVICE_MEMORY, "needs [0-9]+ bytes and [0-9]+ for its weights.*of 100 bytes at most")
-    device.refuses(folder / "net.so", "subgroup=16", OTHER_DEVICE, "SIMD groups of 32 threads, and the device's have 16")
+    device.refuses(folder / "net.so", "subgroup=16", OTHER_DEVICE, "SIMD groups of 32 threads, and the device's have 16: compile with --no-locals")
+    alone = folder / "alone"
+    built(tgc, G.perceptron(), alone, "--no-locals")            # its threads exchange nothing
+    with device.watch("subgroup=16"):
+        Library(alone / "net.so", "net").run({"x": np.ones((1, 8), np.float32)})
+        gc.collect()
     folder = folder / "products"         # another file: the first one may still be loaded
     built(tgc, products(), folder)
-    device.refuses(folder / "net.so", "group=8", OTHER_DEVICE, "kernel net_.* threads in a threadgroup, and the device runs 8")
+    device.refuses(folder / "net.so", "group=8", OTHER_DEVICE, "kernel net_.* threads in a threadgroup, and the device runs 8 of it: compile with --no-locals")
     device.refuses(folder / "net.so", "local=16", OTHER_DEVICE, "kernel net_.* bytes of threadgroup memory, and the device 16: compile with --no-locals")
     device.refuses(folder / "net.so", "family=6", OTHER_DEVICE, "multiply matrices by SIMD groups, and the device is older than Apple's M1 and A14.*--no-locals")
 
