@@ -327,8 +327,11 @@ static int open_queue(model_self *self)
         cl->context = cl->retain_context(o->context) == 0 ? o->context : NULL;
     } else {
         cl->device = opencl_choose(cl, o->device);
-        if (!cl->device)
+        if (!cl->device) {
+            complain(self, o->device ? "options.device is more than there are devices"
+                                     : "OpenCL has no device here: no driver of one is installed");
             return MODEL_NO_DEVICE;
+        }
         cl->context = cl->create_context(NULL, 1, &cl->device, NULL, NULL, &error);
     }
     if (cl->context)
@@ -364,8 +367,11 @@ static int open_memory(model_self *self, bool doubles, size_t weights)
     enum { READ_WRITE = 1 << 0, READ_ONLY = 1 << 2, HOST_MEMORY = 1 << 4 };
     struct opencl *cl = &self->device;
     int32_t error = 0;
-    if (!opencl_load(cl))
+    if (!opencl_load(cl)) {
+        complain(self, cl->library ? "libOpenCL.so.1 lacks functions of OpenCL 1.2"
+                                   : "no libOpenCL.so.1 is found, or it does not load: OpenCL is not installed");
         return MODEL_NO_DEVICE;
+    }
     int status = open_queue(self);
     for (int i = 0; i + 1 < MODEL_QUEUES && status == MODEL_OK; i++) {
         cl->side[i] = cl->create_queue(cl->context, cl->device, 0, &error);

@@ -212,7 +212,7 @@ def refused():
     driver = Driver()
     with tempfile.TemporaryDirectory() as name:
         so, *_ = product(Path(name))
-        for status, options, text in ((NO_DEVICE, {"device": 99}, None),
+        for status, options, text in ((NO_DEVICE, {"device": 99}, "more than there are devices"),
                                       (BAD_OPTIONS, {"device": -1}, None),
                                       (BAD_OPTIONS, {"queue": driver.new_queue(1)}, "out of order"),
                                       (BAD_OPTIONS, {"queue": driver.queue, "context": Driver().context}, "another context"),
