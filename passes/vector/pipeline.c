@@ -79,14 +79,15 @@ static void find_copies(struct steps *s)
     }
 }
 
-/* Whether the loop at `at` is the outermost one of steps whose copies have parts. */
+/* Whether the loop at `at` is the outermost one of steps whose copies have parts. A band in another loop is none: its turns share
+ * the block's copies among its threads anew (find_bands()), which are not those of loops around it. */
 static bool find_steps(struct steps *s, int at)
 {
     struct expander *e = s->e;
     bool any = false;
     s->first = at;
     s->second = -1;
-    while (s->nloop < STEP_LOOPS && is_step(e->in[at])) {
+    while (s->nloop < STEP_LOOPS && is_step(e->in[at]) && !(s->nloop && range_is(e->in[at], AXIS_BAND))) {
         s->loop[s->nloop++] = e->in[at];
         any = true;
         s->end = expand_find_end(e, at);

@@ -203,6 +203,7 @@ def matrices(tgc, folder, text, options, row):
 
 # Attention beside twins.py's, whose row is of 8 x 16: name, text, options, the instruction.
 FLASH = [*((name, text, options, f"m16n8k16_{dtype}") for name, text, options, dtype in ATTENTIONS), (*FEW_HEADS, None),
+         ("two heads of a run's length", attention("f16", "1, 2", "T<=33", "T<=33", 64), ("--dim=T=..33",), "m16n8k16_f16"),
          ("tf32", attention("f32", "1, 4", 70, 60, 48), ("--math=tf32",), "m16n8k8_tf32"), ("f32", attention("f32", "1, 4", 70, 60, 48), (), None)]
 
 
@@ -765,7 +766,7 @@ def main():
         suite.add(f"products of four warps: {name}", products, tgc, scratch / f"products-{number}", text, options, opts, slow=number not in (3, 5, 7, 11, 14))
     suite.add("products of four warps that lack something", wrong_products, tgc, scratch / "products-wrong")
     for number, (name, text, options, row) in enumerate(FLASH):
-        suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3))
+        suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3) and "two heads" not in name)
     for number, (name, text, options, *rows) in enumerate(GROUPS):
         suite.add(f"attention by four warps: {name}", groups, tgc, scratch / f"groups{number}", text, options, *rows, slow=number not in (1, 3, 5))
     suite.add("attention by four warps that lack something", wrong_groups, tgc, scratch / "groups-wrong")
