@@ -774,6 +774,7 @@ def main():
         suite.add(f"{kind} on {arch}", twin.float8, device, tgc, scratch / f"{kind}-{arch}", kind, arch, told, row)
     for size, more, arch in ((64, "", "sm_80"), (64, "{causal=true}", "sm_90a"), (128, "", "sm_90a"), (128, "{causal=true}", "sm_80")):
         suite.add(f"attention by matrices: a block of keys, heads of {size}, {arch}", mix, tgc, scratch / f"mix{size}-{arch}", size, more, arch, slow=size == 128)
+    suite.add("attention by matrices: several blocks of queries in turns", twin.check_model, tgc, ROOT / "models" / "transformer_block.tg", scratch / "turns_of_queries", "--math=f16")
     suite.add("products of bytes", bytes_by_words, tgc, scratch / "bytes")
     suite.add("the same bytes", same_bytes, tgc, scratch / "same")
     suite.add("no compiler", without_compiler, tgc, scratch / "no_compiler")
