@@ -9,12 +9,21 @@
 
 #include <string.h>
 
-static bool is_bounded_by_option(const struct options *o, const char *dim)
+static bool is_given_by_option(const struct options *o, const char *dim)
 {
     for (int i = 0; i < o->ndim; i++)
         if (strcmp(o->dim[i].name, dim) == 0)
             return true;
     return false;
+}
+
+/* Whether --dim names it, or what it is a sum of: "past + new". */
+static bool is_bounded_by_option(struct tgc *t, const struct options *o, const char *dim)
+{
+    bool given = is_given_by_option(o, dim), sum = strchr(dim, '+') != NULL;
+    for (const char *rest = dim; sum && !given && *rest;)
+        given = is_given_by_option(o, onnx_next_term(t, &rest));
+    return given;
 }
 
 static const char *declared_text(struct tgc *t, const struct model_input *v)
@@ -65,7 +74,7 @@ bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_inpu
             fits = input->dim[i] == v->dim[i];
         const char *name = input->symbol[i] ? input->symbol[i]
                                             : mem_printf(t, "%s_dim%d", input->name, i);
-        if (is_bounded_by_option(o, name))
+        if (is_bounded_by_option(t, o, name))
             s.dim[i] = -1;
     }
     if (!fits)

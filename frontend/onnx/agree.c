@@ -128,6 +128,28 @@ static bool count(struct trial *r, const struct uop *a, const struct uop *b, str
     return true;
 }
 
+/* A size that is a dimension of its own can be as large as the other one, whatever that is: of "past", "new" and "total" no
+ * values that are tried apart would agree. */
+static bool try_equal(struct trial *r, const struct uop *a, const struct uop *b, struct verdict *v)
+{
+    for (int i = 0; i < r->nvar; i++) {
+        int64_t value[2];
+        bool of_a = a->op == OP_VAR && a->arg.p == r->var[i];
+        if (!of_a && !(b->op == OP_VAR && b->arg.p == r->var[i]))
+            continue;
+        if (!trial_run(r, a, b, value))
+            return false;
+        int64_t other = value[of_a], own = r->at[i];
+        if (other < r->var[i]->min || other > r->var[i]->max)
+            continue;
+        r->at[i] = other;
+        if (!count(r, a, b, v))
+            return false;
+        r->at[i] = own;
+    }
+    return true;
+}
+
 static bool try_values(struct trial *r, const struct uop *a, const struct uop *b, struct verdict *v)
 {
     int64_t most = 0;
@@ -141,7 +163,7 @@ static bool try_values(struct trial *r, const struct uop *a, const struct uop *b
             moved |= next != r->at[i];
             r->at[i] = next;
         }
-        if (moved && !count(r, a, b, v))
+        if (moved && !(count(r, a, b, v) && try_equal(r, a, b, v)))
             return false;
     }
     uint32_t random = 1;

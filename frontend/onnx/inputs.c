@@ -9,7 +9,10 @@
 #include "frontend/onnx/lower.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { SUM_NAME_MOST = 256, NUMBER_MOST = 10 };  /* characters of a sum's name, of a number in it */
 
 /* -------------------------------------------------------------------------------------- symbols */
 
@@ -147,10 +150,42 @@ void put_dim_option(struct text *x, const char *name, const char *value)
     text_printf(x, plain ? "=%s" : "=%s'", value);
 }
 
+const char *onnx_next_term(struct tgc *t, const char **rest)
+{
+    const char *begin = *rest + strspn(*rest, " ");
+    size_t n = strcspn(begin, "+");
+    *rest = begin + n + (begin[n] == '+');
+    while (n > 0 && begin[n - 1] == ' ')
+        n--;
+    return mem_printf(t, "%.*s", (int)n, begin);
+}
+
+/* What exporters name "past_sequence_length + sequence_length" or "past + 1": the sum of dimensions that have names of
+ * their own, and of numbers. NULL: it is a name like any other. A given --dim of the whole name comes first. */
+static struct uop *sum_of_symbols(struct lower *l, const char *name)
+{
+    struct uop *sum = NULL;
+    if (!strchr(name, '+') || strlen(name) > SUM_NAME_MOST)
+        return NULL;
+    for (const char *rest = name; rest == name || rest[-1] == '+';) {
+        const char *term = onnx_next_term(l->t, &rest);
+        struct uop *dim = lower_dim_named(l, term);
+        if (*term && strspn(term, "0123456789") == strlen(term) && strlen(term) < NUMBER_MOST)
+            dim = uop_int(l->t, strtoll(term, NULL, 10));
+        if (!dim)
+            return NULL;
+        sum = sum ? sym_add(l->t, sum, dim) : dim;
+    }
+    return sum;
+}
+
 static bool close_symbols(struct lower *l)
 {
     struct text what = {.t = l->t}, fix = {.t = l->t}, bound = {.t = l->t};
     int missing = 0;
+    for (int i = 0; i < l->nsymbol; i++)
+        if (!l->symbol[i].dim)
+            l->symbol[i].dim = sum_of_symbols(l, l->symbol[i].name);
     for (int i = 0; i < l->nsymbol; i++) {
         struct symbol *s = &l->symbol[i];
         if (s->dim)

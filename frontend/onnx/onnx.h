@@ -217,6 +217,10 @@ const char *const *onnx_external_files(const struct onnx_model *m, int *n);
 /* Dimensions on the command line. A dimension's name is its dim_param, or INPUT_dimK if the model
  * has none: "?" does not count. */
 bool onnx_dim_is_named(const TensorShapeProto__Dimension *d);
+
+/* A name that + joins of names and numbers ("past_sequence_length + 1") is their sum, if all of these are dimensions of the
+ * model and no --dim has the whole name. The first of them in *rest, without blanks; *rest is what follows the +. */
+const char *onnx_next_term(struct tgc *t, const char **rest);
 /* --dim n=3: both 3; --dim n<=8: 1 and 8 */
 struct onnx_dim_option { const char *name; int64_t min, max; };
 /* -1: as the model says */

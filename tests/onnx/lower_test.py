@@ -227,6 +227,42 @@ def _(folder):
     says(done.err, "warning", "'n' = ", "'m' = ", "must be equal")
 
 
+def caches(total):
+    """A step of attention's keys, with a mask whose length is that of past and new ones."""
+    return G.model([G.node("Concat", ["past", "new"], ["keys"], axis=0), G.node("Mul", ["keys", "mask"], ["y"])],
+                   [G.value("past", ["past", 3]), G.value("new", ["new", 3]), G.value("mask", [total, 1])], [G.value("y", None)])
+
+
+@case("a length that is the sum of two others, by a name of its own: the run checks it")
+def _(folder):
+    m, dims = caches("total"), ("--dim", "past<=9", "--dim", "new<=5", "--dim", "total<=14")
+    for past, new in ((1, 1), (7, 3), (9, 5)):
+        x = {"past": draw(past, 3), "new": draw(new, 3), "mask": draw(past + new, 1)}
+        check(run(folder, m, x, *dims)["y"], np.concatenate([x["past"], x["new"]]) * x["mask"])
+    says(run_status(folder, m, {"past": draw(4, 3), "new": draw(2, 3), "mask": draw(7, 1)}, *dims), "do not go together")
+    says(refusal(folder, m, "--dim", "past=9", "--dim", "new<=5", "--dim", "total<=9"), "new + 9", "do not broadcast")   # for no sizes
+
+
+@case("a dimension whose name is a sum of others' names is that sum")
+def _(folder):
+    for name in ("past + new", "new+past", " past+new "):
+        m = caches(name)
+        for past, new in ((1, 1), (7, 3)):
+            x = {"past": draw(past, 3), "new": draw(new, 3), "mask": draw(past + new, 1)}
+            check(run(folder, m, x, "--dim", "past<=9", "--dim", "new<=5")["y"], np.concatenate([x["past"], x["new"]]) * x["mask"])
+    done = T.must(T.run([TGC, "m.onnx", "-o", "m.c", "--dim", "past<=9", "--dim", "new<=5"], cwd=folder))
+    expect("must be equal" not in done.err, done.err)
+    (folder / "m.c").unlink(), (folder / "m.h").unlink()
+    m = caches("past + 2")
+    x = {"past": draw(4, 3), "new": draw(2, 3), "mask": draw(6, 1)}
+    check(run(folder, m, x, "--dim", "past<=9", "--dim", "new=2")["y"], np.concatenate([x["past"], x["new"]]) * x["mask"])
+    x = {"past": draw(4, 3), "new": draw(1, 3), "mask": draw(5, 1)}      # a size that is given comes first
+    check(run(folder, caches("past + new"), x, "--dim", "past=4", "--dim", "new=1", "--dim", "past + new=5")["y"],
+          np.concatenate([x["past"], x["new"]]) * x["mask"])
+    for name in ("past + other", "past +", "+", "past + 99999999999"):
+        says(refusal(folder, caches(name), "--dim", "past<=9", "--dim", "new<=5"), f"this dimension is unknown: '{name}'")
+
+
 @case("halves that meet again: for even sizes only")
 def _(folder):
     m = G.model([G.node("MaxPool", ["x"], ["p"], kernel_shape=[2], strides=[2], ceil_mode=1),
