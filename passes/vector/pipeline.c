@@ -511,11 +511,11 @@ static struct steps *find_roles(struct expander *e, struct kernel *kernel, int a
 /* Behind them nobody copies to a block that has ended, nor tells its barriers. */
 static void end_cluster(struct expander *e) { steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++); }
 
-/* Whether a loop of each thread's stands around. */
+/* Whether a loop of each thread's stands around, as for several heads: those of the grid have one turn. */
 static bool is_in_loop(const struct expander *e, int at)
 {
     for (int i = 0; i < at; i++)
-        if (is_step(e->in[i]) && expand_find_end(e, i) > at)
+        if (is_step(e->in[i]) && !range_is_grid(e->in[i]) && expand_find_end(e, i) > at)
             return true;
     return false;
 }

@@ -207,6 +207,36 @@ FLASH = [*((name, text, options, f"m16n8k16_{dtype}") for name, text, options, d
          ("tf32", attention("f32", "1, 4", 70, 60, 48), ("--math=tf32",), "m16n8k8_tf32"), ("f32", attention("f32", "1, 4", 70, 60, 48), (), None)]
 
 
+# Queries of heads that share keys, whose batch and heads lie the other way round in memory: more axes than a grid has dimensions.
+REPEATED = """tg 1
+input %q : f16[3, 2, 2, T<=40, 16]
+input %k : f16[80, 2, 3, 16]
+input %v : f16[80, 2, 3, 16]
+%kp = permute(%k) {perm=[2, 1, 0, 3]}
+%vp = permute(%v) {perm=[2, 1, 0, 3]}
+%k5 = reshape(%kp) {shape=[3, 2, 1, 80, 16]}
+%v5 = reshape(%vp) {shape=[3, 2, 1, 80, 16]}
+%ke = expand(%k5) {shape=[3, 2, 2, 80, 16]}
+%ve = expand(%v5) {shape=[3, 2, 2, 80, 16]}
+%kt = permute(%ke) {perm=[0, 1, 2, 4, 3]}
+%s = matmul(%q, %kt)
+%p = softmax(%s) {axis=-1}
+%y = matmul(%p, %ve)
+output %y
+"""
+
+
+def repeated(tgc, folder):
+    """A block that goes through several heads stores the next one's queries and keys when all of its warps have read the last one's."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(REPEATED)
+    with twin.stand_ins():
+        twin.check_model(tgc, folder / "net.tg", folder / "run", "--cpu=sm_90a", device="arch=90")
+    text = (folder / "run" / "m.cu").read_text()
+    loop = re.search(r"\n    KEEP_LOOP for \(int \w+ = 0;.*?\n    }\n", text, re.S)
+    expect(loop and "KEEP_LOOP for (int span" in loop[0] and "copy_async16(" in loop[0], f"no block goes through several heads:\n{text}")
+
+
 # Attention by products of four warps: name, text, options, the results' instruction; the scores' is as wide as the model has it.
 GROUPS = [("heads of 64", attention("f16", "1, 2", 128, 512, 64), (), "m64n64k16_f16_own"),
           ("heads of 128, bf16, none whole", attention("bf16", "1, 2", 190, 260, 128), ("--math=bf16",), "m64n128k16_bf16_own"),
@@ -769,6 +799,7 @@ def main():
         suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3) and "two heads" not in name)
     for number, (name, text, options, *rows) in enumerate(GROUPS):
         suite.add(f"attention by four warps: {name}", groups, tgc, scratch / f"groups{number}", text, options, *rows, slow=number not in (1, 3, 5))
+    suite.add("attention by matrices: a block of several heads", repeated, tgc, scratch / "repeated")
     suite.add("attention by four warps that lack something", wrong_groups, tgc, scratch / "groups-wrong")
     for kind, arch, told, row in FLOATS_8:
         suite.add(f"{kind} on {arch}", twin.float8, device, tgc, scratch / f"{kind}-{arch}", kind, arch, told, row)
