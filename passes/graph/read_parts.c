@@ -1,4 +1,4 @@
-/* read_parts.c - on devices, a joined tensor that products read once is no buffer: what reads it chooses among its parts.
+/* read_parts.c - on devices, a joined tensor whose elements are read once is no buffer: what reads it chooses among its parts.
  *
  *      k[j, e] = concat(past[j, e], new[j, e])               k[j, e] = where(j < n, past[j, e], new[j - n, e])
  *      x[j] = sum over e  q[e] * k[j, e]                 ->  x[j] = sum over e  q[e] * k[j, e]
@@ -6,15 +6,23 @@
  * One query's keys and values are those of earlier runs and its own: to join them is a launch, and stores and loads all of
  * them once more. Where each element is read by more than one product (several queries, a layer's columns) one place is
  * better than a choice for each of them; so it is where something else reads the tensor, too, or it is a result.
+ *
+ *      r[e] = concat(-x[h..2h], x[0..h])                     r[e] = where(e < h, -x[e + h], x[e - h])
+ *      y[e] = x[e] * cos[e] + r[e] * sin[e]              ->  y[e] = x[e] * cos[e] + r[e] * sin[e]
+ *
+ * Parts that are computed element by element of the same sums (rotary embeddings) are chosen by the elementwise op that reads
+ * them: these sums are in memory, since more than one part needs them, and a launch is more than a few loads. What is a sum
+ * of one part alone would be computed under a condition, so such tensors are stored (branches of convolutions).
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/stationary.h"
 #include "passes/analysis/value.h"
 
-enum { PARTS_MOST = 3 };
+enum { PARTS_MOST = 3, SUMS_MOST = 4, STEPS_MOST = 48 };
 
-/* How many elements of a value are computed for those that read it, if all of these are sums of products in the end. */
-struct reading { double nelem; bool other; };
+/* How many elements of a value are computed for those that read it, if all of these are sums of products in the end; how many of it
+ * elementwise ops read, and whether anything else does. */
+struct reading { double nelem, by_element; bool other, direct; };
 
 /* u reads its source k. */
 static void note_reading(struct tgc *t, struct uop_map *of, const struct uop *u, int k)
@@ -31,6 +39,67 @@ static void note_reading(struct tgc *t, struct uop_map *of, const struct uop *u,
         r->nelem += by->nelem, r->other |= by->other;
     else
         r->other = true;
+    if (op_is_pointwise(u->op))
+        r->by_element += value_nelem(u);
+    else if (passes_on && by)
+        r->by_element += by->by_element, r->direct |= by->direct;
+    else
+        r->direct = true;
+}
+
+/* The sums that a part is computed of, element by element. false: something else, or they are too many. */
+static bool find_sums(struct uop *u, struct uop **sum, int *n)
+{
+    struct uop *open[STEPS_MOST] = {u};
+    int nopen = 1, step = 0;
+    for (*n = 0; nopen > 0 && step < STEPS_MOST; step++) {
+        u = open[--nopen];
+        if (u->op == OP_REDUCE) {
+            if (*n == SUMS_MOST)
+                return false;
+            sum[(*n)++] = u;
+            continue;
+        }
+        bool moves = op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT;
+        int nsrc = moves ? 1 : op_is_pointwise(u->op) ? u->nsrc : 0;
+        if (nopen + nsrc > STEPS_MOST)
+            return false;
+        for (int k = 0; k < nsrc; k++)
+            open[nopen++] = u->src[k];
+    }
+    return nopen == 0;
+}
+
+/* Whether there are sums, and each of any part is one of all parts. */
+static bool shares_sums(const struct uop *u)
+{
+    struct uop *sum[PARTS_MOST][SUMS_MOST];
+    int n[PARTS_MOST];
+    for (int k = 0; k < u->nsrc; k++)
+        if (!find_sums(u->src[k], sum[k], &n[k]) || n[k] == 0)
+            return false;
+    for (int k = 0; k < u->nsrc; k++)
+        for (int i = 0; i < n[k]; i++) {
+            const int other = (k + 1) % u->nsrc;
+            bool found = false;
+            for (int j = 0; j < n[other]; j++)
+                found |= sum[other][j] == sum[k][i];
+            if (!found)
+                return false;
+        }
+    return true;
+}
+
+/* Whether each element is read once, by an elementwise op, which can compute it. */
+static bool may_compute(const struct uop *u, const struct reading *r)
+{
+    if (u->op != OP_CONCAT || u->nsrc < 2 || u->nsrc > PARTS_MOST || !dtype_is_float(u->dtype) || !r || r->direct ||
+        !(r->by_element > 0) || r->by_element > value_nelem(u))
+        return false;
+    for (int k = 0; k < u->nsrc; k++)
+        if (u->src[k]->dim[u->arg.i]->op != OP_CONST)
+            return false;
+    return shares_sums(u);
 }
 
 /* A part that is a view of an input, perhaps widened, which no rewriting changes; NULL: there is none. */
@@ -64,13 +133,10 @@ static struct uop *put_part(struct tgc *t, const struct uop *u, int k, struct uo
     return tensor_match(t, uop_pad(t, x, uop_constf(t, x->dtype, 0), lo, hi), u->dim);
 }
 
-static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+/* The same, chosen for each element. */
+static struct uop *choose_part(struct tgc *t, struct uop *u)
 {
-    const struct uop_map *chosen = ctx;
-    struct uop *begin = uop_int(t, 0), *all = NULL;
-    struct uop *part = u->op == OP_CONCAT ? stored_part(u) : NULL;
-    if (!part || map_get(chosen, part) != part)
-        return NULL;
+    struct uop *begin = uop_int(t, 0), *all = NULL, *part;
     struct uop *place = tensor_iota(t, u->dim, u->ndim, (int)u->arg.i);
     for (int k = 0; k < u->nsrc; k++) {
         struct uop *dim[MAX_RANK];
@@ -84,6 +150,18 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return all;
 }
 
+static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
+{
+    const struct uop_map *chosen = ctx;
+    struct uop *part = u->op == OP_CONCAT ? stored_part(u) : NULL;
+    return part && map_get(chosen, part) == part ? choose_part(t, u) : NULL;
+}
+
+static struct uop *rewrite_one(struct tgc *t, void *ctx, struct uop *u)
+{
+    return u == ctx ? choose_part(t, u) : NULL;
+}
+
 bool pass_read_parts(struct tgc *t, struct graph *g)
 {
     struct uop_map of = {.t = t, .scratch = true}, chosen = {.t = t, .scratch = true};
@@ -93,7 +171,7 @@ bool pass_read_parts(struct tgc *t, struct graph *g)
     struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n);
     for (int i = 0; i < nroot; i++) {
         struct reading *r = scratch_array(t, 1, sizeof *r);
-        r->other = true;
+        r->other = r->direct = true;
         map_set(&of, root[i], r);
     }
     for (int i = n - 1; i >= 0; i--) {
@@ -106,6 +184,10 @@ bool pass_read_parts(struct tgc *t, struct graph *g)
         else if (part)
             map_set(&chosen, part, u);
     }
+    /* the last one first: those before it remain the same uops */
+    for (int i = n - 1; i >= 0; i--)
+        if (may_compute(order[i], map_get(&of, order[i])))
+            graph_rewrite(t, g, rewrite_one, order[i]);
     graph_rewrite(t, g, rewrite, &chosen);
     return true;
 }
