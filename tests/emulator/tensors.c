@@ -69,6 +69,18 @@ static void read_others(const char *comment, const char *end, const char *name, 
     }
 }
 
+/* A state that grows lies there with the strides of its bounds, which the line does not say: it may use its whole buffer. */
+static bool is_growing_state(const char *line)
+{
+    const char *close = strchr(line, ']'), *next = strchr(line, '\n'), *said = strstr(line, "  state \"");
+    if (!close || !next || !said || said > next)
+        return false;
+    for (const char *at = strchr(line, '['); at && at < close; at++)
+        if (isalpha((unsigned char)*at))
+            return true;
+    return false;
+}
+
 /* "f32[B,128]", of the line of that name. */
 static void read_tensor(const char *comment, const char *end, const char *name, size_t n,
                         char *tensor)
@@ -77,6 +89,8 @@ static void read_tensor(const char *comment, const char *end, const char *name, 
         line += strlen("\n *   ");
         if (strncmp(line, name, n) != 0 || line[n] != ' ')
             continue;
+        if (is_growing_state(line))
+            return;
         add_tensor(line + n + strspn(line + n, " "), end, tensor);
         if (*tensor)
             read_others(comment, end, name, n, tensor);

@@ -237,6 +237,42 @@ def repeated(tgc, folder):
     expect(loop and "KEEP_LOOP for (int span" in loop[0] and "copy_async16(" in loop[0], f"no block goes through several heads:\n{text}")
 
 
+# Keys and values of several heads, which grow in place: heads lie as far from each other as the bound says.
+GROWING = """tg 1
+input %q : f32[2, 1, 8] as "q"
+input %new : f32[2, 1, 8] as "new"
+input %past : f32[2, past<=4, 8] as "past"
+%rows = mul(%new, %new)
+%keys = concat(%past, %rows) {axis=1}
+%t = permute(%keys) {perm=[0, 2, 1]}
+%s = matmul(%q, %t)
+%p = softmax(%s) {axis=-1}
+%y = matmul(%p, %keys)
+output %y as "y"
+output %keys as "keys"
+"""
+
+
+def growing(device, tgc, folder):
+    """Step by step, what stays on the device is what the C program keeps."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(GROWING)
+    state = ("--state", "keys=past", "--name=net")
+    for out, *options in (("c.c",), ("net.c", "--target=cuda", "--cpu=sm_80"), ("net.cu", "--target=cuda", "--cpu=sm_80")):
+        T.must(T.run([tgc, "net.tg", "-o", out, *state, *options], cwd=folder))
+    for name in ("c", "net"):
+        T.must(T.run(["gcc", T.LEVEL, "-shared", "-fPIC", f"{name}.c", "-o", f"{name}.so", "-lm", "-ldl"], cwd=folder))
+    cuda.text_of(folder / "net.cu")
+    with device.watch():
+        nets, draw = [Library(folder / f"{name}.so") for name in ("c", "net")], np.random.default_rng(3)
+        for step in range(4):
+            feeds = {name: draw.standard_normal((2, 1, 8)).astype(np.float32) for name in ("q", "new")}
+            want, got = (net.run(feeds)["y"] for net in nets)
+            expect(np.abs(got - want).max() < 1e-5, f"step {step}: {got}, not {want}")
+        del nets
+        gc.collect()
+
+
 # Attention by products of four warps: name, text, options, the results' instruction; the scores' is as wide as the model has it.
 GROUPS = [("heads of 64", attention("f16", "1, 2", 128, 512, 64), (), "m64n64k16_f16_own"),
           ("heads of 128, bf16, none whole", attention("bf16", "1, 2", 190, 260, 128), ("--math=bf16",), "m64n128k16_bf16_own"),
@@ -799,6 +835,7 @@ def main():
         suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3) and "two heads" not in name)
     for number, (name, text, options, *rows) in enumerate(GROUPS):
         suite.add(f"attention by four warps: {name}", groups, tgc, scratch / f"groups{number}", text, options, *rows, slow=number not in (1, 3, 5))
+    suite.add("caches of several heads that grow", growing, device, tgc, scratch / "growing")
     suite.add("attention by matrices: a block of several heads", repeated, tgc, scratch / "repeated")
     suite.add("attention by four warps that lack something", wrong_groups, tgc, scratch / "groups-wrong")
     for kind, arch, told, row in FLOATS_8:
