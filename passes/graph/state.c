@@ -11,7 +11,8 @@
  * store.
  *
  *      past ──> SCATTER ──> ...             one place, of which some rows are stored, at places that
- *      new rows ──┘                         are data; ... reads it, too, as a leaf
+ *      new rows ──┘                         are data; ... reads it, too, as a leaf; axes may be in another
+ *                                           order around the SCATTER
  *
  *      past[0] ──┐                          Keys and values in one tensor: a state of several parts,
  *                CONCAT ──┐                 each with a leaf of its own that is a box of the place.
@@ -332,6 +333,25 @@ static bool make_growing(struct states *s, struct state *st, struct uop *value, 
     return true;
 }
 
+/* OUT is IN with some elements overwritten: a SCATTER into IN, or one into IN with its axes in another order, put back
+ * (a cache whose positions lead while rows of it are stored), which is the same with its coordinates in that order. NULL:
+ * it is neither. */
+static struct uop *overwrites(struct tgc *t, const struct state *st, struct uop *value)
+{
+    struct uop *src[MAX_RANK + 2], *in = uop_buffer(t, st->in);
+    struct uop *scatter = value->op == OP_PERMUTE ? value->src[0] : value;
+    int perm[MAX_RANK];
+    if (scatter->op != OP_SCATTER)
+        return NULL;
+    for (int a = 0; a < value->ndim; a++) {
+        perm[a] = value == scatter ? a : PERM_GET(value->arg.i, a);
+        src[2 + a] = scatter->src[2 + perm[a]];
+    }
+    src[0] = uop_permute(t, scatter->src[0], perm);
+    src[1] = scatter->src[1];
+    return src[0] == in ? uop_replace_src(t, scatter, src) : NULL;
+}
+
 static bool check_first(const struct states *s, const struct state *st)
 {
     const struct buffer *first = st->in->first;
@@ -382,10 +402,10 @@ static bool add_state(struct states *s, const char *option)
         return false;
     if (axis < 0) {
         struct state_part all = {.state = st, .out = st->out, .axis = -1, .entry = -1};
-        bool update = value->op == OP_SCATTER && value->src[0] == uop_buffer(t, st->in);
+        struct uop *update = overwrites(t, st, value);
         VEC_PUSH(t, st->part, st->npart, st->cap_part, all);
         VEC_PUSH(t, s->stored, s->nstored, s->cap_stored,
-                 ((struct stored){value, update ? value : NULL}));
+                 ((struct stored){update ? update : value, update ? value : NULL}));
     }
     for (int a = 0; a < st->in->ndim; a++)
         if (!is_given(s->g, t, st->in->dim[a]))

@@ -717,6 +717,28 @@ def group_query_shared():
                          first={key: zeros(2, 2, 20, 16) for _, key in states}, error=1e-4)
 
 
+@suite.case("a cache whose axes are in another order while rows are stored, as PyTorch's index_put is exported, is one place")
+def turned():
+    for name, there, back, in_place in (("swapped", [2, 1, 0, 3], [2, 1, 0, 3], True), ("round", [2, 0, 1, 3], [1, 2, 0, 3], True),
+                                        ("elsewhere", [2, 0, 1, 3], [2, 1, 0, 3], False)):
+        shape = [3, 3, 5, 4]                          # (batch, head, position, feature)
+        lead = [2] + [shape[a] for a in there[1:]]
+        nodes = [G.node("Transpose", ["past"], ["led"], perm=there), G.node("Mul", ["x", "x"], ["rows"]),
+                 G.node("Unsqueeze", ["at", "last"], ["places"]), G.node("ScatterND", ["led", "places", "rows"], ["put"]),
+                 G.node("Transpose", ["put"], ["now"], perm=back), G.node("ReduceSum", ["now", "two"], ["y"])]
+        if not in_place:                              # of shape (3, 5, 3, 4): heads are where positions were
+            nodes[4:5] = [G.node("Transpose", ["put"], ["other"], perm=[1, 2, 0, 3]), G.node("Transpose", ["other"], ["now"], perm=[1, 0, 2, 3])]
+        model = G.model(nodes, [G.value("x", lead), G.value("past", shape), G.value("at", [2], I64)],
+                        [G.value("y", [3, 3, 1, 4]), G.value("now", shape)],
+                        [G.weight("last", np.array([-1])), G.weight("two", np.array([2]))])
+        steps = [{"x": draw(step, *lead), "at": np.array([step % 5, (2 * step + 3) % 5])} for step in range(5)]
+        folder, _ = follow(f"turned_{name}", model, [("now", "past")], steps, first={"past": zeros(*shape)})
+        body = (folder / "net.c").read_text().split("int net_run(")[1].split("\n}\n")[0]
+        expect(("f32[5,3,3,4] */" in body) == (not in_place), f"{name}: a cache beside the state's place, or none:\n{body}")
+        if in_place:
+            has_no_cache(folder, "3,3,5,4", 1)
+
+
 @suite.case("a state of which some places are overwritten is one place; two, where what it was is read or a call may fail")
 def scattered():
     for name, node, extra in (
