@@ -135,13 +135,13 @@ static bool try_equal(struct trial *r, const struct uop *a, const struct uop *b,
     for (int i = 0; i < r->nvar; i++) {
         int64_t value[2];
         bool of_a = a->op == OP_VAR && a->arg.p == r->var[i];
-        if (!of_a && !(b->op == OP_VAR && b->arg.p == r->var[i]))
+        if ((!of_a && !(b->op == OP_VAR && b->arg.p == r->var[i])) || (of_a ? b : a)->op == OP_CONST)
             continue;
         if (!trial_run(r, a, b, value))
             return false;
         int64_t other = value[of_a], own = r->at[i];
-        if (other < r->var[i]->min || other > r->var[i]->max)
-            continue;
+        if (other == own || other < r->var[i]->min || other > r->var[i]->max)
+            continue;                                /* equal values are counted already */
         r->at[i] = other;
         if (!count(r, a, b, v))
             return false;
