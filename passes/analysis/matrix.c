@@ -15,14 +15,72 @@
 
 #include <string.h>
 
+/* An expression deeper than that is no factor. */
+enum { COMPUTED_DEPTH = 8 };
+
+static bool is_computed(const struct uop *u, int depth)
+{
+    if (u->op == OP_LOAD)
+        return u->src[0]->op == OP_BUFFER && !uop_buffer_of(u->src[0])->is_register && buffer_space(uop_buffer_of(u->src[0])) != SPACE_LOCAL &&
+               (u->nsrc == 2 || load_is_zero_elsewhere(u));
+    bool any = u->op == OP_CAST || u->op == OP_MUL || u->op == OP_ADD || u->op == OP_SUB || u->op == OP_AND || u->op == OP_SHR;
+    for (int i = 0; any && i < u->nsrc; i++)
+        any = depth > 0 && (u->src[i]->op == OP_CONST || is_computed(u->src[i], depth - 1));
+    return any;
+}
+
+bool matrix_is_finite(const struct uop *u) { return is_computed(u, COMPUTED_DEPTH); }
+
+static const struct uop *factor_load(const struct uop *u)
+{
+    const struct uop *load = u->op == OP_CAST || u->op == OP_BITCAST ? u->src[0] : u;
+    return load->op == OP_LOAD ? load : NULL;
+}
+
+static double nelem_of(const struct uop *load)
+{
+    const struct buffer *b = uop_buffer_of(load->src[0]);
+    return buffer_most_nbytes(b) / (double)dtype_nbytes(b->dtype);
+}
+
+bool matrix_reads(const struct uop *factor, const struct uop *load)
+{
+    bool reads = factor == load;
+    for (int i = 0; !reads && factor->op != OP_LOAD && i < factor->nsrc; i++)
+        reads = matrix_reads(factor->src[i], load);
+    return reads;
+}
+
+bool matrix_is_computed(const struct uop *factor) { return !factor_load(factor); }
+
+struct uop *matrix_factor_load(struct uop *factor)
+{
+    struct uop *best = NULL;
+    if (factor->op == OP_LOAD)
+        return factor;
+    for (int i = 0; i < factor->nsrc; i++) {
+        struct uop *load = factor->src[i]->op == OP_CONST ? NULL : matrix_factor_load(factor->src[i]);
+        if (load && (!best || nelem_of(load) > nelem_of(best)))
+            best = load;
+    }
+    return best;
+}
+
+double matrix_computed(const struct uop *factor)
+{
+    double n = factor->op == OP_LOAD || factor->op == OP_CONST ? 0 : 1;
+    for (int i = 0; n > 0 && i < factor->nsrc; i++)
+        n += matrix_computed(factor->src[i]);
+    return n;
+}
+
 struct uop *matrix_factor(struct uop *u, enum dtype d)
 {
     if (u->dtype != d && u->op == OP_CAST)
         u = u->src[0];
     if (u->dtype != d)
         return NULL;
-    const struct uop *load = u->op == OP_CAST || u->op == OP_BITCAST ? u->src[0] : u;
-    return load->op == OP_LOAD ? u : NULL;
+    return factor_load(u) || (dtype_is_float(d) && matrix_is_finite(u)) ? u : NULL;
 }
 
 bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool exchanged, struct uop **factor)
@@ -32,7 +90,7 @@ bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool ex
         return false;
     for (int i = 0; i < 2; i++)
         factor[i] = matrix_factor(product->src[exchanged ? 1 - i : i], row->dtype[i]);
-    return factor[0] && factor[1];
+    return factor[0] && factor[1] && !(matrix_is_computed(factor[0]) && matrix_is_computed(factor[1]));
 }
 
 /* The ranges that stand for the bits of the lane's number, or the element's, are those of the store that

@@ -13,11 +13,21 @@ enum { MATRIX_AXES_MAX = 16 };
 struct matrix_axes { struct matrix_axis v[MATRIX_AXES_MAX]; int n; };
 
 /* The value in memory of which u is the factor of a product that the row multiplies exactly: u itself,
- * or what is cast to u's dtype. NULL: u is no value of that dtype, or none that is loaded or rounded
- * from what is loaded. */
+ * or what is cast to u's dtype. NULL: u is no value of that dtype, or none that is loaded, rounded
+ * from what is loaded, or computed from that by few operations: quantized weights times their scales. */
 struct uop *matrix_factor(struct uop *u, enum dtype d);
+/* Whether u is computed from loads of memory by few operations (weights of few bits times their scales) that give a finite number where all
+ * of these are 0, as they are beyond a tensor. */
+bool matrix_is_finite(const struct uop *u);
+/* Whether a copy of the factor computes it; the load that has most elements; whether the load is one of its; how many operations each
+ * element takes. */
+bool matrix_is_computed(const struct uop *factor);
+struct uop *matrix_factor_load(struct uop *factor);
+bool matrix_reads(const struct uop *factor, const struct uop *load);
+double matrix_computed(const struct uop *factor);
 /* The product under the sum: factor[0] is for the row's a, factor[1] for b; which of the two changes with m,
- * or with n: as the caller finds. false: it is no product of values of the row's dtypes. */
+ * or with n: as the caller finds. At most one of them is computed: beyond the sum's terms the other one is 0. false: it is no product
+ * of values of the row's dtypes. */
 bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool exchanged, struct uop **factor);
 
 /* Where the element at place `at` of memory in panels lies, of this many bytes: its chunk exchanged. */

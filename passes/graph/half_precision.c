@@ -14,7 +14,8 @@
  * Winograd's transforms and lookup tables need floats. For a device with an instruction for products of
  * halves (passes/target/matrix.def) factors stay halves, as the model has them: the sum is in f32. What is a factor and is
  * read elsewhere, too, is rounded once for both, and so are the results of two layers that are added: one of them is stored. Factors that are
- * halves times numbers (attention's queries and keys times the root of its scale) stay those halves, and the sum is multiplied.
+ * halves times numbers (attention's queries and keys times the root of its scale) stay those halves, and the sum is multiplied. Quantized
+ * weights whose scales are halves (MatMulNBits) are halves as factors, too, where they are read again.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
@@ -31,6 +32,7 @@ struct excess {
     struct uop_map asked;        /* casts to halves from the model, rewritten */
     struct uop **order; int next;          /* the model's uops, in the order in which they are rewritten */
     struct uop_map factor;       /* casts of halves, among them, that an instruction multiplies */
+    struct uop_map dequantized;  /* weights, among them, that are halves for an instruction */
     struct uop_map stored;       /* halves, among them, that are stored as such */
     struct uop_map softmax;      /* what is between two sums of products of bf16 that an instruction computes */
     bool of_softmax;             /* the one that is rewritten is of these */
@@ -178,6 +180,8 @@ static struct uop *rewrite_one(struct tgc *t, struct excess *e, const struct uop
     e->of_softmax = map_get(&e->softmax, was) != NULL;
     if (map_get(&e->factor, was))
         return rounded_factor(e, u);
+    if (map_get(&e->dequantized, was))
+        return uop_cast(t, DTYPE_F32, uop_cast(t, DTYPE_F16, u));
     if (is_asked_for(t, u))
         map_set(&e->asked, u, u);
     if (u->op == OP_CAST)
@@ -246,11 +250,39 @@ static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
     return uop_cast(t, u->dtype, wide);
 }
 
-/* Casts from which the factors of a sum of products are made by movement. */
+/* Whether v is made of integers and halves: known numbers less others, times scales; *scaled: of a half. */
+static bool is_dequantized(struct uop *v, int depth, bool *scaled)
+{
+    v = value_behind(v, MOVES_ANY);
+    bool half = v->op == OP_CAST && v->src[0]->dtype == DTYPE_F16;
+    *scaled |= half;
+    if (v->op == OP_CONST || (v->op == OP_CAST && (half || dtype_is_int(v->src[0]->dtype))))
+        return value_is_stationary(v);
+    return depth > 0 && (v->op == OP_MUL || v->op == OP_SUB) && is_dequantized(v->src[0], depth - 1, scaled) &&
+           is_dequantized(v->src[1], depth - 1, scaled);
+}
+
+/* Quantized weights with scales of halves, times halves, each read so often that an instruction for matrices of halves may multiply them. */
+static void find_dequantized(struct excess *e, const struct uop *product)
+{
+    enum { DEPTH = 3 };
+    for (int k = 0; k < 2; k++) {
+        const struct uop *other = value_behind(product->src[1 - k], MOVES_ANY);
+        struct uop *v = value_behind(product->src[k], MOVES_ANY);
+        bool scaled = false;
+        if (other->op == OP_CAST && other->src[0]->dtype == DTYPE_F16 && v->op == OP_MUL && v->dtype == DTYPE_F32 && is_dequantized(v, DEPTH, &scaled) &&
+            scaled && value_nelem(product) >= REUSE_MIN * value_nelem(v))
+            map_set(&e->dequantized, v, v);
+    }
+}
+
+/* Casts from which the factors of a sum of products are made by movement, and dequantized weights. */
 static void find_factors(struct excess *e, int n)
 {
     for (int i = 0; i < n && device_multiplies(e->t, DTYPE_F16); i++) {
         const struct uop *m = e->order[i]->op == OP_REDUCE ? value_behind(e->order[i]->src[0], MOVES_VIEW) : NULL;
+        if (m && m->op == OP_MUL && REDUCE_OP(e->order[i]->arg.i) == OP_ADD)
+            find_dequantized(e, m);
         for (int k = 0; m && m->op == OP_MUL && REDUCE_OP(e->order[i]->arg.i) == OP_ADD && k < 2; k++) {
             struct uop *v = value_behind(m->src[k], MOVES_ANY);
             if (v->op == OP_CAST && v->dtype == DTYPE_F32 && v->src[0]->dtype == DTYPE_F16)
@@ -361,7 +393,7 @@ static void find_softmaxes(struct excess *e, int n)
 bool pass_excess(struct tgc *t, struct graph *g)
 {
     struct weights w = {.again = {.t = t}};
-    struct excess e = {.t = t, .asked = {.t = t}, .factor = {.t = t}, .stored = {.t = t}, .softmax = {.t = t}};
+    struct excess e = {.t = t, .asked = {.t = t}, .factor = {.t = t}, .dequantized = {.t = t}, .stored = {.t = t}, .softmax = {.t = t}};
     int nroot, n;
     if (!device_multiplies(t, DTYPE_F16)) {
         find_reused(t, g, &w);

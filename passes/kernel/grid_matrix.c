@@ -367,13 +367,27 @@ static int64_t longest_terms(const struct uop *sum)
     return most;
 }
 
-/* The form with known factors by terms, which is preferred, and as it is; with one loop of terms, if all of them are short. */
+/* Whether a factor is computed: of blocks of terms with a scale each, which are loops of the sum. */
+static bool has_computed_factor(const struct uop *product)
+{
+    bool any = false;
+    for (int k = 0; k < 2 && product->op == OP_MUL; k++) {
+        const struct uop *u = product->src[k];
+        while (u->op == OP_CAST)
+            u = u->src[0];
+        any |= u->op != OP_LOAD && matrix_is_finite(u);
+    }
+    return any;
+}
+
+/* The form with known factors by terms, which is preferred, and as it is; with one loop of terms, if all of them are short, or blocks. */
 static int add_forms(struct tgc *t, const struct shape *form, int store, struct shape *to)
 {
     enum { TERMS_SHORT = 16 };
     int n = shape_pack(t, form, store, true, gains_by_packing, to);
     to[n++] = *form;
-    return n + (longest_terms(form->x.m.reduce) < TERMS_SHORT && shape_join_terms(t, &to[0], store, &to[n]));
+    bool joins = longest_terms(form->x.m.reduce) < TERMS_SHORT || has_computed_factor(form->x.m.reduce->src[0]);
+    return n + (joins && shape_join_terms(t, &to[0], store, &to[n]));
 }
 
 /* Of the product as it is, and with its sum's longest loop innermost, the tiles that cost least by any instruction, best first;

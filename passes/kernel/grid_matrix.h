@@ -41,6 +41,7 @@ struct matrix_choice {
     /* of the factors, a, b: how many neighbours may be one copy, and whether they are along rows or columns, not terms */
     int64_t width[2]; bool along_side[2];
     double spread[2];            /* of what is copied one by one, the elements of a line of memory for each */
+    double computed[2];          /* operations for each element, where copies compute it */
     struct pads *pads;           /* that were found */
     double memory_ns;            /* what the factors take to come from memory, once; 0: of sizes alone */
     bool is_counted;             /* all loops of the store are over the grid, and of known sizes */

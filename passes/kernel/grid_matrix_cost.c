@@ -33,29 +33,57 @@ static void set_row(const struct tgc *t, struct matrix_choice *c)
 int64_t choice_stride(struct tgc *t, const struct uop *factor, const struct uop *along)
 {
     int64_t stride;
-    const struct uop *load = factor->op == OP_LOAD ? factor : factor->src[0];
+    const struct uop *load = matrix_factor_load((struct uop *)(uintptr_t)factor);
     return index_stride(t, load->src[1], along, &stride) ? stride : INT64_MAX;
 }
 
-/* How many neighbours of the factor lie together and aligned along the loop; 1: none do, or it is computed. */
-static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
+/* How many neighbours of what is loaded lie together and aligned along the loop, at most so many; 1: none do. */
+static int64_t width_of_load(struct tgc *t, struct uop *load, struct uop *along, int64_t width)
 {
-    int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(factor->dtype);
-    if (factor->op != OP_LOAD || choice_stride(t, factor, along) != 1 || (factor->nsrc > 2 && !load_is_zero_elsewhere(factor)))
+    if (choice_stride(t, load, along) != 1 || (load->nsrc > 2 && !load_is_zero_elsewhere(load)))
         return 1;
-    struct uop *rest = sym_sub(t, factor->src[1], along);
+    struct uop *rest = sym_sub(t, load->src[1], along);
     while (width > 1 && (range_fixed_size(along) % width || index_divisor(t, rest) % width ||
-                         !buffer_is_aligned(t, uop_buffer_of(factor->src[0]), width) ||
-                         (factor->nsrc > 2 && !condition_of_first(t, factor->src[2], along, width))))
+                         !buffer_is_aligned(t, uop_buffer_of(load->src[0]), width) ||
+                         (load->nsrc > 2 && !condition_of_first(t, load->src[2], along, width))))
         width /= 2;
     return width;
 }
 
+/* Whether so many neighbours along the loop, from a multiple of that on, load the same: a block's scale. */
+static bool load_is_shared(struct tgc *t, struct uop *load, struct uop *along, int64_t width)
+{
+    if (range_fixed_size(along) < width || range_fixed_size(along) % width)
+        return false;
+    struct uop *lane = uop_axis(t, uop_int(t, width), AXIS_LOOP, WORKER_EACH),
+               *group = uop_axis(t, uop_int(t, range_fixed_size(along) / width), AXIS_LOOP, WORKER_EACH);
+    return !uop_depends_on(t, uop_substitute(t, load, along, sym_add(t, sym_muli(t, group, width), lane)), lane);
+}
+
+/* The same of what the factor is computed from: of each load, or it is one for all of them. */
+static int64_t width_of(struct tgc *t, struct uop *u, struct uop *along, int64_t width)
+{
+    if (u->op == OP_LOAD && uop_depends_on(t, u, along) && (width == 1 || load_is_shared(t, u, along, width)))
+        return width;
+    if (u->op == OP_LOAD)
+        return uop_depends_on(t, u, along) ? width_of_load(t, u, along, width) : width;
+    for (int i = 0; u->op != OP_CONST && i < u->nsrc; i++)
+        width = width_of(t, u->src[i], along, width);
+    return width;
+}
+
+/* How many neighbours of the factor are copied at once along the loop; 1: none are, or it is rounded. */
+static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
+{
+    int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(factor->dtype);
+    return factor->op == OP_LOAD ? width_of_load(t, factor, along, width) : matrix_is_computed(factor) ? width_of(t, factor, along, width) : 1;
+}
+
 /* How many elements of memory lie from one that is copied to the next one, as far as a sector has so many. */
-static double spread_of(struct tgc *t, const struct uop *factor, const struct uop *k, const struct uop *side)
+static double spread_of(struct tgc *t, struct uop *factor, const struct uop *k, const struct uop *side)
 {
     enum { SECTOR_NBYTES = 32 };
-    struct uop *offset = (factor->op == OP_LOAD ? factor : factor->src[0])->src[1];
+    struct uop *offset = matrix_factor_load(factor)->src[1];
     int64_t along_k = index_first_step(t, offset, k), along = index_first_step(t, offset, side);
     double step = (double)(along_k < 1 || (along > 0 && along < along_k) ? along : along_k), most = SECTOR_NBYTES / (double)dtype_nbytes(factor->dtype);
     return step < 1 || step > most ? most : step;
@@ -70,8 +98,9 @@ static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *cons
         c->width[side] = width_along(t, factor[side], c->along_side[side] ? other : k);
         bool divided = choice_stride(t, factor[side], other) == INT64_MAX;
         c->divided |= divided;
-        c->alone[side] = divided || (factor[side]->op == OP_LOAD ? factor[side] : factor[side]->src[0])->nsrc > 2;
+        c->alone[side] = divided || matrix_factor_load(factor[side])->nsrc > 2;
         c->spread[side] = spread_of(t, factor[side], k, other);
+        c->computed[side] = matrix_is_computed(factor[side]) ? matrix_computed(factor[side]) : 0;
         /* those copies are turned: rows of terms are all that these instructions read */
         if (c->along_side[side] && c->reads_copies && dtype_nbytes(c->row->dtype[side]) != 2)
             c->width[side] = 1;
@@ -216,22 +245,35 @@ bool wave_comes(const struct tgc *t, const struct matrix_choice *c, const struct
         return false;
     for (int side = 0; side < 2; side++) {
         int64_t nbytes = wave_width(c, w, side) * (int64_t)dtype_nbytes(c->row->dtype[side]);
-        if (nbytes < (bulk ? BULK_ALIGNED : COPY_NBYTES_LEAST) || (!bulk && !device_copies(t, nbytes)))
+        if (c->computed[side] > 0 || nbytes < (bulk ? BULK_ALIGNED : COPY_NBYTES_LEAST) || (!bulk && !device_copies(t, nbytes)))
             return false;
     }
     return true;
 }
 
+/* The factor of which the sum's load of that number is, where one before it is copied as a whole: with which load it moves. */
+static struct uop *operand_load(const struct matrix_choice *c, int operand)
+{
+    const struct product *x = c->x;
+    struct uop *factor[2];
+    for (int exchanged = 0; exchanged < 2; exchanged++)
+        if (matrix_factors(x->m.reduce, c->row, exchanged, factor)) {
+            bool first = matrix_reads(factor[0], x->m.load[0]);
+            return matrix_factor_load(factor[first == (operand > 0)]);
+        }
+    return x->m.load[operand];
+}
+
 int choice_side(const struct matrix_choice *c, int operand)
 {
     const struct product *x = c->x;
-    return operand < x->m.nload && uop_depends_on(x->m.t, x->m.load[operand], x->m.store->src[c->n]);
+    return operand < x->m.nload && uop_depends_on(x->m.t, operand_load(c, operand), x->m.store->src[c->n]);
 }
 
 int64_t wave_copied_row(const struct matrix_choice *c, const struct wave_tile *w, int operand)
 {
     const struct uop *sum = c->x->m.reduce;
-    struct uop *offset = c->x->m.load[operand]->src[1];
+    struct uop *offset = operand_load(c, operand)->src[1];
     int side = choice_side(c, operand);
     int64_t along_k, along;
     if (dtype_nbytes(c->row->dtype[MATRIX_A]) != 2)
@@ -384,7 +426,7 @@ static double issued_of(const struct tgc *t, const struct matrix_choice *c, cons
     for (int side = 0; side < 2; side++)
         words += (double)(w->tiles[side] * c->nelem[side]) / elements_loaded(t, c, w, side);
     for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)       /* one thread starts boxes */
-        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0) + (c->alone[side] && wave_width(c, w, side) == 1 ? RATIO_GRID_SINGLE : 0)) * (double)(wave_side(c, w, side) * r->size[MATRIX_K]) /
+        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0) + c->computed[side] * (double)wave_width(c, w, side) + (c->alone[side] && wave_width(c, w, side) == 1 ? RATIO_GRID_SINGLE : 0)) * (double)(wave_side(c, w, side) * r->size[MATRIX_K]) /
                   (double)(wave_threads(c, w) * wave_width(c, w, side));
     double products = device_multiplies_apart(d) ? (double)(w->tiles[0] * w->tiles[1]) : 0;
     double barriers = w->by.how == TRANSFER_BULK ? 0 : RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);

@@ -8,6 +8,7 @@
  *      comb 0.sum0 axis=0 n=32 to=1            c < 8, sum over k     part[c][p] = sum over q of 32*q + p, 256 threads; c: sum over p
  */
 #include "passes/analysis/matrix.h"
+#include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 
 #include <string.h>
@@ -173,16 +174,17 @@ static bool cut_in_blocks(struct work *w, struct uop *r, int64_t n, struct uop *
     return true;
 }
 
-/* Whether the sum's terms are 0 where its loads are: products of what is loaded. */
+/* Whether the sum's terms are 0 where its loads are: products of what is loaded, of which one factor may be computed from that. */
 static bool is_zero_of_zeros(const struct uop *sum)
 {
     const struct uop *x = sum->src[0], *src[2];
+    int computed = 0;
     if (REDUCE_OP(sum->arg.i) != OP_ADD || x->op != OP_MUL)
         return false;
     for (int k = 0; k < 2; k++) {
         for (src[k] = x->src[k]; src[k]->op == OP_CAST; src[k] = src[k]->src[0])
             continue;
-        if (src[k]->op != OP_LOAD || (src[k]->nsrc == 4 && !load_is_zero_elsewhere(src[k])))
+        if (src[k]->op == OP_LOAD ? src[k]->nsrc == 4 && !load_is_zero_elsewhere(src[k]) : computed++ > 0 || !matrix_is_finite(src[k]))
             return false;
     }
     return true;

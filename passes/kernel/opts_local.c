@@ -48,12 +48,12 @@ static int64_t find_digit(struct tgc *t, struct uop *const of[2], const struct u
     return least;
 }
 
-static bool add_loop(struct work *w, struct copy *c, struct uop *load, struct uop *r)
+static bool add_loop(struct work *w, struct copy *c, struct uop *value, struct uop *load, struct uop *r)
 {
     struct tgc *t = w->t;
     int64_t n = range_fixed_size(r), digit;
     struct uop *of[2] = {load->src[1], load->nsrc < 4 ? NULL : load->src[2]}, *rest = r;
-    if (!uop_depends_on(t, load, r))
+    if (!uop_depends_on(t, value, r))
         return true;
     for (int64_t below = 1; n > 0; below *= digit, n /= digit) {
         struct copied_loop *l = &c->v[c->ndim];
@@ -150,20 +150,20 @@ static bool add_group(struct work *w, struct copy *c, const struct uop *load, st
 }
 
 /* Of the sum's loops inside of number `axis`, then of the block's threads and of lanes. */
-static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum, struct uop *load,
+static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum, struct uop *value, struct uop *load,
                       int axis, struct copy *c)
 {
     int first = store_first_range(store);
     *c = (struct copy){.unit = 1, .digits = REDUCE_MATRIX(sum->arg.i) && matrix_is_local(matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)), MATRIX_A)};
     for (int i = axis + 2; i < sum->nsrc; i++)
-        if (range_is(sum->src[i], AXIS_GROUP) ? !add_group(w, c, load, sum->src[i]) : !add_loop(w, c, load, sum->src[i]))
+        if (range_is(sum->src[i], AXIS_GROUP) ? !add_group(w, c, load, sum->src[i]) : !add_loop(w, c, value, load, sum->src[i]))
             return false;
     c->nsum = c->ndim;
     for (int i = first; i < store->nsrc; i++)
-        if (range_is_item(store->src[i]) && !add_loop(w, c, load, store->src[i]))
+        if (range_is_item(store->src[i]) && !add_loop(w, c, value, load, store->src[i]))
             return false;
     for (int i = first; i < store->nsrc; i++)
-        if (range_is_lane(store->src[i]) && !add_loop(w, c, load, store->src[i]))
+        if (range_is_lane(store->src[i]) && !add_loop(w, c, value, load, store->src[i]))
             return false;
     order_loops(c, c->nsum);
     c->row = c->nsum;
@@ -310,14 +310,14 @@ static struct uop *find_operand(struct work *w, struct uop *sum, int operand)
     return NULL;
 }
 
-/* What is copied of the load: for an instruction of matrix.def the factor, which may be rounded from what is loaded. */
+/* What is copied of the load: for an instruction of matrix.def the factor, which may be rounded, or computed, from what is loaded. */
 static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
 {
     struct uop *factor[2];
     for (int exchanged = 0; exchanged < 2 && REDUCE_MATRIX(sum->arg.i); exchanged++) {
         const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
         for (int k = 0; matrix_factors(sum, row, exchanged, factor) && k < 2; k++)
-            if (factor[k] == load || (factor[k]->op == OP_CAST && factor[k]->src[0] == load))
+            if (matrix_reads(factor[k], load))
                 return factor[k];
     }
     return load;
@@ -384,9 +384,10 @@ bool apply_local(struct work *w, const struct opt *opt)
     if (!load || work_stage_of(w, store, sum))
         return work_refuse(w, "the sum has no such operand");
     struct uop *value = matrix_operand(sum, load);
+    load = value == load ? load : matrix_factor_load(value);
     if (threads < 2)
         return work_refuse(w, "a copy in local memory is for a block's threads");
-    if (!find_copy(w, store, sum, load, outside, &c))
+    if (!find_copy(w, store, sum, value, load, outside, &c))
         return false;
     if (opt->n < 0 || opt->n > 64 || opt->n % c.unit)
         return work_refuse(w, "rows of a copy are longer by no whole groups");
@@ -411,7 +412,7 @@ bool apply_local(struct work *w, const struct opt *opt)
         step += a == c.row ? opt->n : 0;
     }
     struct copied words;
-    if (c.of_tiles && opt->to > 1 && !copied_read(t, uop_substitute_all(t, value, &by), at, loop, nloop, &words))
+    if (c.of_tiles && opt->to > 1 && !matrix_is_computed(value) && !copied_read(t, uop_substitute_all(t, value, &by), at, loop, nloop, &words))
         return work_refuse(w, "what an instruction takes is copied as it is, 4, 8 or 16 bytes at once");
     struct uop *copy = copied(w, value, at, from, loop, nloop, &by, step);
     struct uop *now = uop_substitute(t, store, value, copy);

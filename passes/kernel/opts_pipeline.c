@@ -21,6 +21,7 @@
  */
 #include "passes/analysis/box.h"
 #include "passes/analysis/copied.h"
+#include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
@@ -74,7 +75,8 @@ static bool may_be_early(struct work *w, const struct opt *opt, const struct uop
         shared |= range_is_of_block(stage->src[i]) && range_fixed_size(stage->src[i]) == work_items(store);
     if (!shared)
         return work_refuse(w, "the block's threads do not copy as many elements each");
-    return (load->op == OP_LOAD && load->src[0]->op == OP_BUFFER) || work_refuse(w, "more is computed for a copy than its operand");
+    bool computed = opt->how == TRANSFER_REGISTERS && matrix_is_finite(load);
+    return computed || (load->op == OP_LOAD && load->src[0]->op == OP_BUFFER) || work_refuse(w, "more is computed for a copy than its operand");
 }
 
 /* Whether all copies of the store are those of the sum. */

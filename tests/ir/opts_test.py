@@ -2,7 +2,7 @@
 
 golden/opts/OPT/ holds, for each opt, `kernel.tgk`, `legal*.opts`, lists that have the opt and that may be applied to it, with what comes of
 them in `legal*.expected` (--bless rewrites it), and `forbidden*.opts`, lists whose last opt a legality condition refuses: their first line
-says the reason; `# kernel: OPT` is a second one, with the kernel of another folder. What a legal list makes of a kernel computes the same. For the texts of golden/passes, too, the list that the passes print,
+says the reason; `# kernel: FOLDER` is a second one, a legal list's first one, with the kernel of another folder. What a legal list makes of a kernel computes the same. For the texts of golden/passes, too, the list that the passes print,
 applied to the kernel, makes what the passes make.
 """
 
@@ -38,8 +38,14 @@ def values(text):
             for line in output("eval", "-", text=text.encode()).splitlines()}
 
 
+def kernel_of(path, line):
+    """The folder whose kernel the list is for, by its line of that number."""
+    lines = path.read_text().splitlines()
+    return OPTS / lines[line].removeprefix("# kernel: ") if lines[line].startswith("# kernel: ") else path.parent
+
+
 def legal(path):
-    folder = path.parent
+    folder = kernel_of(path, 0)
     before = (folder / "kernel.tgk").read_text()
     after = output("apply", path, folder / "kernel.tgk")
     expected = path.with_suffix(".expected")
@@ -48,7 +54,7 @@ def legal(path):
     expect(expected.exists(), f"{expected.name} is missing; --bless writes it")
     expect(after == expected.read_text(), f"differs from {expected.name}:\n{after}")
     listed = [line.split()[0] for line in path.read_text().splitlines() if line and line[0] != "#"]
-    expect(folder.name in listed, f"{path.name} lacks {folder.name}")
+    expect(path.parent.name in listed, f"{path.name} lacks {path.parent.name}")
     compare(values(before), values(after), after)
 
 
@@ -62,7 +68,7 @@ def forbidden(path):
     lines = path.read_text().splitlines()
     reason = lines[0].removeprefix("# ")
     flags = re.findall(r"-t \d+", lines[1]) if lines[1].startswith("# flags:") else []
-    folder = OPTS / lines[1].removeprefix("# kernel: ") if lines[1].startswith("# kernel: ") else path.parent
+    folder = kernel_of(path, 1)
     done = tgtool(*" ".join(flags).split(), "apply", path, folder / "kernel.tgk")
     say = done.stderr.decode()
     expect(done.returncode == 1, f"ends with {done.returncode}: {say}{done.stdout.decode()}")

@@ -110,6 +110,18 @@ weight %w : i8[72, 48] = base64("{weight}")
 %y = matmul(%a, %t)
 output %y
 """.format(weight=base64.b64encode(Random(1).randbytes(72 * 48)).decode())
+# Weights in blocks with a scale each, times halves: copies to local memory compute them. {scale}: how.
+DEQUANTIZED = """tg 1
+input %x : f16[{m}, 96]
+weight %w : i8[72, 3, 32] = base64("{weight}")
+weight %s : f16[72, 3, 1] = normal(std=0.05, seed=2)
+%f = cast(%w) {{to=f16}}
+%d = {scale}(%f, %s)
+%r = reshape(%d) {{shape=[72, 96]}}
+%t = permute(%r) {{perm=[1, 0]}}
+%y = matmul(%x, %t)
+output %y
+""".replace("{weight}", base64.b64encode(Random(1).randbytes(72 * 96)).decode())
 # Of two tensors that a run brings, with zero points or without; {x}, {y}: the bytes.
 RUNTIME_BYTES = """tg 1
 input %a : {x}[3, 40, 128]

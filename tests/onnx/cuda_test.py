@@ -22,7 +22,7 @@ import opencl_test as O
 import tgc as T
 from library import Library
 from suite import Suite, expect
-from twins import ACROSS, ATTENTIONS, BYTES, EVERY, FEW_BYTES, FEW_HEADS, GEMM, REDUCED, ROOT, RUNTIME_BYTES, TERMS, Twin, attention
+from twins import ACROSS, ATTENTIONS, BYTES, DEQUANTIZED, EVERY, FEW_BYTES, FEW_HEADS, GEMM, REDUCED, ROOT, RUNTIME_BYTES, TERMS, Twin, attention
 
 REGISTERS = 65536               # of a unit
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120")
@@ -180,6 +180,9 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "m16n8k16_f16"),
             ("sums that are reduced again", REDUCED.format(dtype="f16"), (), None),
             ("a run's terms", TERMS.format(dtype="f16"), (), None),
+            ("weights in blocks", DEQUANTIZED.format(m=100, scale="mul"), (), "m16n8k16_f16"),
+            ("weights in blocks, few rows", DEQUANTIZED.format(m=16, scale="mul"), (), "m16n8k16_f16"),
+            ("weights that are divided", DEQUANTIZED.format(m=100, scale="div"), (), None),
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), None)]
 
 

@@ -25,7 +25,7 @@ import tgc as T
 from device_test import Options
 from library import Library
 from suite import Failure, Suite, expect
-from twins import ACROSS, ATTENTIONS, FUZZED, FUZZED_LONG, GEMM, PART, REDUCED, TERMS, attention
+from twins import ACROSS, ATTENTIONS, DEQUANTIZED, FUZZED, FUZZED_LONG, GEMM, PART, REDUCED, TERMS, attention
 
 EVERY = 120
 NO_DEVICE, DEVICE_FAILED, DEVICE_MEMORY, OTHER_DEVICE = 19, 11, 22, 23
@@ -92,6 +92,7 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m8n8k8_f16
             ("convolution", CONVOLUTIONS, (), "m8n8k8_f32"),
             ("sums that are reduced again", REDUCED.format(dtype="f32"), (), None),
             ("a run's terms", TERMS.format(dtype="f32"), (), None),
+            ("weights in blocks", DEQUANTIZED.format(m=100, scale="mul"), (), "m8n8k8_f16"),
             ("no local memory", GEMM.format(dtype="f32", m=64, n=64, k=64), ("--no-locals",), None)]
 
 
