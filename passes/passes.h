@@ -235,6 +235,8 @@ bool pass_split_reductions(struct tgc *t, struct graph *g);
 bool pass_factor(struct tgc *t, struct graph *g);
 /* transpose_keys.c: stores keys that are a part of a tensor and exceed a kernel's scratch */
 bool pass_across(struct tgc *t, struct graph *g);
+/* pack_bits.c: known weights that need 2 or 4 bits, or as many beside a least number for each line, are packed into words, on devices */
+bool pass_pack_bits(struct tgc *t, struct graph *g);
 /* read_parts.c: concats that sums of products alone read, each element once, are chosen from where they are read, on devices */
 bool pass_read_parts(struct tgc *t, struct graph *g);
 /* copy_gathered.c: copies inputs that are gathered repeatedly, channels innermost */

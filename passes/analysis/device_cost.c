@@ -354,7 +354,8 @@ static double issue_of(const struct device_walk *w, const struct uop *u)
 {
     if (u->op == OP_INTRINSIC)
         return u->lanes * (isa_adds_bytes(w->t->device->isa) ? 1 : RATIO_GRID_DOT);
-    if (!op_is_elementwise(u->op) || u->op == OP_CONST || linear_is_index(u) ||
+    bool same_bits = u->op == OP_CAST && dtype_is_int(u->dtype) && dtype_is_int(u->src[0]->dtype) && dtype_bits(u->dtype) == dtype_bits(u->src[0]->dtype);
+    if (!op_is_elementwise(u->op) || u->op == OP_CONST || same_bits || linear_is_index(u) ||
         ((u->op == OP_ADD || u->op == OP_SUB) && (is_product(u->src[0]) || is_product(u->src[1]))))
         return 0;
     return u->lanes * (cost_class_of(u->op) == COST_STEP || u->op == OP_EXP2 ? 1 : RATIO_GRID_FUNCTION);

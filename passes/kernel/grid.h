@@ -100,6 +100,8 @@ void grid_share_sums(struct tgc *t, struct kernel *k, int store, int threads);
  * along it. */
 double grid_sum_turns(const struct uop *sum);
 double grid_row_turns(struct tgc *t, struct uop *store, const struct uop *r);
+/* Whether a sum's terms along the loop are read as aligned neighbours, words or halves, so that so many of them are one transaction. */
+bool grid_reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, int lanes);
 /* How many of the sum's terms along its loop `axis` are loaded at once, as aligned neighbours; 1: each by itself. */
 int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis);
 /* Which of a sum's loops its threads share: the longest. */

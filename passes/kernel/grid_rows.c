@@ -143,8 +143,7 @@ static struct uop *find_sum(struct tgc *t, struct uop *store, int number)
     return NULL;
 }
 
-/* Whether a sum's terms along the loop are read as aligned neighbours, words or halves, so that four of them are one transaction. */
-static bool reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, int lanes)
+bool grid_reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, int lanes)
 {
     int n;
     struct uop **order = nest_order(t, sum->src[0], &n);
@@ -166,7 +165,7 @@ int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis)
 {
     int lanes = grid_vector_lanes(t);
     const struct uop *r = sum->src[axis + 1];
-    return lanes > 1 && r->src[0]->vmax >= lanes * t->device->wave && reads_vectors(t, sum, r, lanes) ? lanes : 1;
+    return lanes > 1 && r->src[0]->vmax >= lanes * t->device->wave && grid_reads_vectors(t, sum, r, lanes) ? lanes : 1;
 }
 
 /* Terms of the sum that are loaded at once are added up first. Returns the sum as it is then. */

@@ -148,10 +148,31 @@ static bool choose_terms(const struct device_row *d, const struct sliced *x, str
     return b->groups >= GROUPS_LEAST;
 }
 
+/* Terms of a word: of the sum's last loop, if some load that changes along the columns is the same for all of them, and the others are
+ * neighbours, which are loaded at once. 1: there is no such loop. */
+static int64_t terms_of_word(struct tgc *t, const struct sliced *x)
+{
+    enum { TERMS_MOST = 16 };
+    int n, last = x->sum->nsrc - 1;
+    const struct uop *r = x->sum->src[last], *column = x->store->src[store_first_range(x->store) + x->column];
+    int64_t size = range_fixed_size(r);
+    bool word = false;
+    struct uop **order = nest_order(t, x->sum->src[0], &n);
+    for (int i = 0; i < n; i++)
+        word |= order[i]->op == OP_LOAD && dtype_is_int(order[i]->dtype) && uop_depends_on(t, order[i], column) && !uop_depends_on(t, order[i], r);
+    bool small = last > 1 && last - 1 != grid_longest_loop(x->sum) && size > 1 && size <= TERMS_MOST;
+    return word && small && grid_reads_vectors(t, x->sum, r, (int)size) ? size : 1;
+}
+
 /* The block's sums as opts, behind those of the store's loops. `items`: the loop of the columns. */
 static void list_slice(struct place_list *l, struct tgc *t, const struct sliced *x, const struct slice_block *b, int items)
 {
     int number = opt_number(t, x->store, x->sum), axis = grid_longest_loop(x->sum);
+    int64_t word = x->by_terms ? 1 : terms_of_word(t, x);
+    if (word > 1) {
+        struct opt *terms = list_add(l, OPT_TERMS, -1);
+        terms->of = OF_SUM, terms->number = number, terms->axis = x->sum->nsrc - 2, terms->n = word;
+    }
     if (b->lanes > 1) {
         struct opt *terms = list_add(l, OPT_TERMS, -1);
         terms->of = OF_SUM, terms->number = number, terms->axis = axis, terms->n = b->lanes;
