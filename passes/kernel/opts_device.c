@@ -8,7 +8,6 @@
  *      comb 0.sum0 axis=0 n=32 to=1            c < 8, sum over k     part[c][p] = sum over q of 32*q + p, 256 threads; c: sum over p
  */
 #include "passes/analysis/matrix.h"
-#include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 
 #include <string.h>
