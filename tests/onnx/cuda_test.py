@@ -182,7 +182,6 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=64, n=64, k=128), (), "m16n8k16_f
             ("a run's terms", TERMS.format(dtype="f16"), (), None),
             ("weights in blocks", DEQUANTIZED.format(m=100, scale="mul"), (), "m16n8k16_f16"),
             ("weights in blocks, few rows", DEQUANTIZED.format(m=16, scale="mul"), (), "m16n8k16_f16"),
-            ("weights that are divided", DEQUANTIZED.format(m=100, scale="div"), (), None),
             ("f32", GEMM.format(dtype="f32", m=64, n=64, k=64), (), None)]
 
 
