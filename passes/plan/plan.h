@@ -104,7 +104,7 @@ struct node {
     struct uop *u;
     int pos;
     struct block *block;
-    range_set loops;             /* loops on which it depends, by plan index */
+    uint64_t *loops;             /* loops on which it depends: a bit for each of the plan's */
     struct use *use;
     int nuse;
     int nconsumer;               /* uops that have it as a source */
@@ -137,15 +137,14 @@ struct plan {
     struct uop_map bit;                      /* RANGE -> its bit + 1 */
     struct uop_map mask;                     /* index expression -> its range_set + 1 */
     struct segment **segment; int nsegment; size_t cap_segment;
-    struct loop *loop[64]; struct uop *loop_node[64]; int nloop;
+    struct loop **loop; int nloop;
     struct block *top;
     struct block **entry;                    /* [graph->nentry]: of what one entry alone computes */
 };
 
 /* schedule.c: an empty plan, with an empty schedule. */
 struct plan *plan_new(struct tgc *t, struct graph *g, bool noopt);
-/* Finds the nodes in topological order, and the loops on which they depend; a diagnostic if there
- * are too many loops. */
+/* Finds the nodes in topological order, and the loops on which they depend. */
 void plan_nodes(struct plan *p);
 void plan_blocks(struct plan *p);        /* the block in which each node runs */
 void plan_online(struct plan *p);        /* which attention becomes online softmax */

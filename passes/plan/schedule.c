@@ -99,36 +99,58 @@ static void plan_finders(struct plan *p)
     }
 }
 
+/* The loops among the nodes, which so many words have a bit for. */
+static int plan_loops(struct plan *p)
+{
+    size_t cap = 0;
+    for (int i = 0; i < p->nnode; i++)
+        if (p->node[i].u->op == OP_LOOP)
+            VEC_PUSH(p->t, p->loop, p->nloop, cap, (struct loop *)(uintptr_t)p->node[i].u->arg.p);
+    return (p->nloop + 63) / 64;
+}
+
+/* Whether n depends on loop i of the plan. */
+static bool node_depends(const struct node *n, int i)
+{
+    return n->loops[i / 64] >> (i % 64) & 1;
+}
+
+/* The loops on which n depends: those of its sources, and its own if it is a loop's parameter or counter; a loop's result depends on it no more. */
+static void node_find_loops(struct plan *p, struct node *n, int nword)
+{
+    struct uop *c;
+    int own = -1;
+    for (int k = 0; (c = plan_child(p, n->u, k)); k++) {
+        for (int w = 0; w < nword; w++)
+            n->loops[w] |= plan_node(p, c)->loops[w];
+        plan_node(p, c)->nconsumer++;
+    }
+    if (n->u->op == OP_PARAM)
+        own = loop_find(p, ((const struct loop_param *)n->u->arg.p)->loop);
+    else if (n->u->op == OP_VAR)
+        own = loop_of_counter(p, n->u->arg.p);
+    else if (n->u->op == OP_LOOP)
+        own = loop_find(p, n->u->arg.p);
+    if (own >= 0 && n->u->op != OP_LOOP)
+        n->loops[own / 64] |= (uint64_t)1 << (own % 64);
+    else if (own >= 0)
+        n->loops[own / 64] &= ~((uint64_t)1 << (own % 64));
+}
+
 void plan_nodes(struct plan *p)
 {
     plan_finders(p);
-    struct uop **order = plan_order(p), *c;
+    struct uop **order = plan_order(p);
     p->node = mem_array(p->t, (size_t)p->nnode, sizeof *p->node);
     for (int i = 0; i < p->nnode; i++) {
         p->node[i] = (struct node){.u = order[i], .pos = i};
         map_set(&p->of, order[i], &p->node[i]);
-        if (order[i]->op != OP_LOOP)
-            continue;
-        if (p->nloop == 64) {
-            diag_error(p->t, NULL, "more than 64 loops in one model: split the model");
-            return;
-        }
-        p->loop[p->nloop++] = (struct loop *)(uintptr_t)order[i]->arg.p;
     }
+    const int nword = plan_loops(p);
+    uint64_t *sets = mem_array(p->t, (size_t)p->nnode * (size_t)nword, sizeof *sets);
     for (int i = 0; i < p->nnode; i++) {
-        struct node *n = &p->node[i];
-        int own = -1;
-        if (n->u->op == OP_PARAM)
-            own = loop_find(p, ((const struct loop_param *)n->u->arg.p)->loop);
-        else if (n->u->op == OP_VAR)
-            own = loop_of_counter(p, n->u->arg.p);
-        n->loops = own >= 0 ? (range_set)1 << own : 0;
-        for (int k = 0; (c = plan_child(p, n->u, k)); k++) {
-            n->loops |= plan_node(p, c)->loops;
-            plan_node(p, c)->nconsumer++;
-        }
-        if (n->u->op == OP_LOOP)
-            n->loops &= ~((range_set)1 << loop_find(p, n->u->arg.p));
+        p->node[i].loops = sets + (ptrdiff_t)i * nword;
+        node_find_loops(p, &p->node[i], nword);
     }
 }
 
@@ -160,7 +182,7 @@ static struct block *block_hoist(const struct plan *p, const struct node *n, str
     struct block *place = b;
     for (struct block *c = b; c; c = c->parent)
         if (c->kind == BLOCK_BODY) {
-            if (n->loops >> loop_find(p, c->owner->arg.p) & 1)
+            if (node_depends(n, loop_find(p, c->owner->arg.p)))
                 break;
             place = c->parent;
         }

@@ -484,6 +484,23 @@ def _(folder):
     check(out["rows"], np.stack([-(s + k * x) for k in range(1, 5)]))
 
 
+@case("Loop: more of them than a word has bits, each of which uses its counter and what it does not change")
+def _(folder):
+    nodes, count = [], 70
+    for k in range(count):
+        body = helper.make_graph(
+            [G.node("Identity", ["go"], ["go_on"]), G.node("Cast", ["i"], ["turn"], to=FLOAT), G.node("Tanh", ["x"], ["same"]),
+             G.node("Mul", ["turn", "same"], ["term"]), G.node("Mul", ["s_in", "half"], ["less"]), G.node("Add", ["less", "term"], ["s_out"])],
+            "body", [G.value("i", [], INT64), G.value("go", [], BOOL), G.value("s_in", None)], [G.value("go_on", [], BOOL), G.value("s_out", None)])
+        nodes.append(G.node("Loop", ["trip", "", f"s{k}"], [f"s{k + 1}"], body=body))
+    m = G.model(nodes, [G.value("x", [3]), G.value("s0", [3])], [G.value(f"s{count}", None)], [ints("trip", 3), G.weight("half", np.array(0.5, np.float32))])
+    x, s = draw(3), draw(3)
+    want = s
+    for turn in list(range(3)) * count:
+        want = want / 2 + turn * np.tanh(x)
+    check(run(folder, m, {"x": x, "s0": s})[f"s{count}"], want)
+
+
 @case("Loop: values that grow are unrolled")
 def _(folder):
     nodes = [G.node("Identity", ["go"], ["go_on"]), G.node("Concat", ["s_in", "x"], ["s"], axis=0)]
