@@ -165,7 +165,7 @@ def build_queued(tgc, folder, change=lambda text: text):
     T.emit(tgc, folder / "net.tg", folder / "net.c", "--target=opencl")
     text = (folder / "net.c").read_text()
     (folder / "net.c").write_text(change(text))
-    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+    T.build_shared(folder / "net.c", "-ldl")
     return text
 
 
@@ -291,7 +291,7 @@ def lacking_devices(device, tgc, scratch):
     double = G.model([G.node("Exp", ["x"], ["y"])], [G.value("x", [4], TensorProto.DOUBLE)], [G.value("y", [4], TensorProto.DOUBLE)])
     onnx.save(double, scratch / "net.onnx")
     T.emit(tgc, scratch / "net.onnx", scratch / "net.c", "--target=opencl")
-    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=scratch))
+    T.build_shared(scratch / "net.c", "-ldl")
     for facts, words in (("double=0", "64-bit floats"), ("memory=100", "needs [0-9]+ bytes in one buffer, and the device allows 100")):
         lacks(device, scratch, facts, words)
     L.build_product(T.scratch(scratch / "local"), L.SCHEDULES["both operands"])
@@ -316,7 +316,7 @@ def recorded(device, tgc, folder):
     T.scratch(folder)
     onnx.save(G.perceptron(), folder / "net.onnx")
     T.emit(tgc, folder / "net.onnx", folder / "net.c", "--target=opencl")
-    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+    T.build_shared(folder / "net.c", "-ldl")
     device.begin()
     library = Library(folder / "net.so", "net")
     os.environ["TGC_EMULATOR_LOG"] = str(folder / "calls")
@@ -344,7 +344,7 @@ def moved(device, tgc, folder):
         T.scratch(folder / name)
         onnx.save(model(), folder / name / "net.onnx")
         T.emit(tgc, folder / name / "net.onnx", folder / name / "net.c", "--target=opencl")
-        T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder / name))
+        T.build_shared(folder / name / "net.c", "-ldl")
         with device.watch():
             library = Library(folder / name / "net.so", "net")
             library.run(feeds)

@@ -127,7 +127,7 @@ def built(tgc, folder, text, target, *flags):
     place = folder / target
     place.mkdir(parents=True, exist_ok=True)
     (place / "net.tg").write_text(f"tg 1\n{text}" if "output" in text else f"tg 1\n{text}output %y\n")
-    T.must(T.run([tgc, "net.tg", "-o", "net.c", f"--target={target}", *flags], cwd=place))
+    T.must(T.run([tgc, "net.tg", "-o", "net.c", f"--target={target}", *T.ARRAYS, *flags], cwd=place))
     T.build_shared(place / "net.c", "-lm", "-ldl")
     return place
 
@@ -153,7 +153,7 @@ def compute_all(place):
 def check(tgc, scratch, name, row, *flags):
     text, sizes, local = NETS[name]
     folder = T.scratch(scratch / re.sub(r"\W+", "_", f"{name} {row}"))
-    want = compute(built(tgc, folder, text, "c"), sizes)
+    want = compute(built(tgc, folder, text, "c", "--cpu=generic"), sizes)
     place = built(tgc, folder, text, "opencl", f"--cpu={row}", *flags)
     source = (place / "net.c").read_text()
     expect("parts = (uint)" not in source, "a kernel goes by parts of one loop")
@@ -290,7 +290,7 @@ def at_random(device, tgc, scratch, seed, row, kinds=(random_product, random_pro
     text = "".join(random.choice(kinds)(random, k) for k in range(count))
     folder = T.scratch(scratch / f"random_{seed}_{row}_{kinds[0].__name__}")
     text += "".join(f"output %y{k}\n" for k in range(count))
-    want = compute_all(built(tgc, folder, text, "c"))
+    want = compute_all(built(tgc, folder, text, "c", "--cpu=generic"))
     place = built(tgc, folder, text, "opencl", f"--cpu={row}")
     with device.watch():
         have = compute_all(place)
@@ -309,7 +309,7 @@ def many_rows():
 def shuffled(device, tgc, scratch, subgroup):
     """Sums by shuffles: a work-group that is one sub-group exchanges them by that, others, and devices without, through local memory."""
     folder = T.scratch(scratch / f"shuffles_{subgroup}")
-    want = compute(built(tgc, folder, many_rows(), "c"), {})
+    want = compute(built(tgc, folder, many_rows(), "c", "--cpu=generic"), {})
     place = built(tgc, folder, many_rows(), "opencl", "--cpu=intel-xe")
     expect("= sum + shuffle_f32(exchanged, sum, 8);" in (place / "net.c").read_text(), "no shuffles")
     with device.watch(f"subgroup={subgroup}"):
@@ -351,7 +351,7 @@ def turned(device, tgc, scratch, text, row, kernels, local):
     """What a kernel loads as neighbours along one axis and stores as neighbours along another is turned by blocks in local memory, where that pays; so is
     an input that windows read, with its border, where the copy and its reader take less than the reader alone."""
     folder = T.scratch(scratch)
-    want = compute(built(tgc, folder, text, "c"), {})
+    want = compute(built(tgc, folder, text, "c", "--cpu=generic"), {})
     place = built(tgc, folder, text, "opencl", f"--cpu={row}")
     source = (place / "net.c").read_text()
     found = source.count("kernel void "), len(re.findall(r"local float tile\w*\[", source))
@@ -369,13 +369,13 @@ def main():
         for which, row in enumerate(("generic-gpu", "adreno630")):
             suite.add(f"{name}, {row}", emulated, device, tgc, scratch, name, row, slow=number % 2 != which)
     for seed in range(60):
-        suite.add(f"six at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], slow=seed >= 4)
+        suite.add(f"six at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], slow=seed >= 2)
     for seed in range(40):
         suite.add(f"eight whose rows end anywhere, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], (random_odd,), 8,
-                  slow=seed >= 4)
+                  slow=seed >= 2)
     for seed in range(40):
         row = ("generic-gpu", "adreno630")[seed % 2]
-        suite.add(f"three of bytes at random, {seed}", at_random, device, tgc, scratch, seed, row, (random_bytes,), 3, slow=seed >= 4)
+        suite.add(f"three of bytes at random, {seed}", at_random, device, tgc, scratch, seed, row, (random_bytes,), 3, slow=seed >= 2)
     for seed in range(60):
         suite.add(f"eight reductions at random, {seed}", at_random, device, tgc, scratch, seed, ("generic-gpu", "adreno630")[seed % 2], (random_reduction,), 8,
                   slow=seed >= 2)

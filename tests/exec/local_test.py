@@ -14,6 +14,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
+import tgc as T  # noqa: E402
 from library import Library  # noqa: E402
 from opencl import need_device  # noqa: E402
 from suite import Suite, expect  # noqa: E402
@@ -107,7 +108,7 @@ def build_product(folder, opts, change=lambda text: text):
     must(tgtool("-t", 6, "-s", folder, "opencl", folder / "net.opts", folder / "net.tg"))
     source = (folder / "net.c").read_text()
     (folder / "net.c").write_text(change(source))
-    subprocess.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-ldl"], cwd=folder, check=True)
+    T.build_shared(folder / "net.c", "-ldl")
     return source
 
 

@@ -98,7 +98,7 @@ def built(tgc, folder, target, *options):
     place = T.scratch(folder / target)
     outs = ["net.c", *([f"net.{TEXTS[target][0]}"] if target in TEXTS else [])]
     for out in outs:
-        T.must(T.run([tgc, folder / "net.tg", "-o", out, f"--target={target}", *options], cwd=place))
+        T.must(T.run([tgc, folder / "net.tg", "-o", out, f"--target={target}", *T.ARRAYS, *options], cwd=place))
     T.build_shared(place / "net.c", *emulator.METAL_FLAGS, "-lm", "-ldl")
     if target in TEXTS:
         TEXTS[target][1](place / outs[1])
@@ -111,7 +111,7 @@ def at_random(devices, tgc, scratch, seed, row, way):
     folder = T.scratch(scratch / f"{seed}-{cpu}")
     text = text_of(Random(seed), elements)
     (folder / "net.tg").write_text(f"tg 1\n{text}")
-    want = compute(built(tgc, folder, "c"))
+    want = compute(built(tgc, folder, "c", "--cpu=generic"))
     build = suite.options.build
     with T.environment(**emulator.stand_ins(build)):
         library = built(tgc, folder, target, f"--cpu={cpu}", *options)

@@ -297,11 +297,15 @@ def quick_compiler():
     return shutil.which("tcc")
 
 
-def build_shared(source, *flags):
-    """The emitted file as SOURCE.so, for tests of what its kernels compute: by tcc, in a tenth of the time, where it is here and knows all that
-    the file has; else by gcc, which does not optimize."""
+# Weights as tcc reads them, where it is here: it has no u"" strings.
+ARRAYS = ("--weights=array",) if quick_compiler() else ()
+
+
+def build_shared(source, *flags, name=None):
+    """The emitted file as SOURCE.so, or of that name, for tests of what its kernels compute: by tcc, in a tenth of the time, where it is here and
+    knows all that the file has; else by gcc, which does not optimize."""
     source = Path(source)
-    words = ["-shared", source.name, "-o", source.with_suffix(".so").name, *flags]
+    words = ["-shared", source.name, "-o", name or source.with_suffix(".so").name, *flags]
     if quick_compiler() and run([quick_compiler(), "-std=c11", *words], cwd=source.parent).status == 0:
         return
     must(run(["gcc", "-O0", "-fPIC", *words], cwd=source.parent))

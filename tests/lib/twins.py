@@ -382,7 +382,7 @@ class Twin:
         """An error of a kernel stays: each call says so, and close releases all. after: the status of opening a model then; a context of CUDA's ends
         with what is wrong in it."""
         self.broken(tgc, folder, patch)
-        T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-ldl"], cwd=folder))
+        T.build_shared(folder / "net.c", "-lm", "-ldl")
         self.text_of(folder / f"net.{self.language}")
         told = []
         options = Options(on_error=Options.ERROR(lambda user, text: told.append(text.decode())))

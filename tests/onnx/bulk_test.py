@@ -158,7 +158,7 @@ def emit(folder, m, n, k, parts, device="sm_90a", opts=TILE, more="", model=GEMM
 
 
 def build(folder, name="net.so"):
-    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", name, "-ldl"], cwd=folder))
+    T.build_shared(folder / "net.c", "-ldl", name=name)
 
 
 def factors(m, n, k):
@@ -252,7 +252,7 @@ def windows(device, folder, sizes, patch, last):
         cuda.text_of(folder / "net.cu")
         got = Library(folder / "net.so", "net").run({"a": a}, {}, 0)["c"]
         gc.collect()
-    T.must(T.run([T.find_tgc(suite.options.build), "net.tg", "-o", "cpu.c", "--name=cpu"], cwd=folder))
+    T.must(T.run([T.find_tgc(suite.options.build), "net.tg", "-o", "cpu.c", "--name=cpu", "--cpu=native"], cwd=folder))
     T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "cpu.c", "-o", "cpu.so", "-lm", "-lpthread"], cwd=folder))
     expected = Library(folder / "cpu.so", "cpu").run({"a": a}, {}, 0)["c"]
     expect(np.allclose(got.astype(np.float32), expected.astype(np.float32), rtol=2e-3, atol=2e-2), "another result")

@@ -66,7 +66,7 @@ def check_case_by_llvm(device, tgc, case, folder, told):
         try:
             N.emit_case(tgc, case, folder, ("--target=cuda",), told)
             kernel_ir.use(write_by_llvm(tgc, "model.onnx", folder, "node", version, *N.case_options(case, folder, (), told)))
-            T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "node.c", "-o", "node.so", *N.libraries_of(case)], cwd=folder))
+            T.build_shared(folder / "node.c", *N.libraries_of(case))
             cuda.text_of(folder / "node.cu")
             O.check_results(case, Library(folder / "node.so", "node"))
         except N.Refused as refusal:
@@ -379,7 +379,7 @@ def large_blocks(device, tgc, folder):
     done = T.run([tgc, "net.tg", "-o", "net.c", "--target=cuda", two], cwd=folder)
     expect(done.status == 1 and "a block has no more than 99 KB of local memory" in done.err, done.describe())
     twin.emit(tgc, folder / "net.tg", folder, "net", "--cpu=sm_90a", two)
-    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"], cwd=folder))
+    T.build_shared(folder / "net.c", "-lm", "-ldl")
     cuda.text_of(folder / "net.cu")
     nbytes = max(map(int, re.search(r"local_of\[\] = \{([^}]*)", (folder / "net.c").read_text())[1].split(",")))
     expect(101376 < nbytes <= 232448, f"{nbytes} bytes")

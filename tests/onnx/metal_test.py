@@ -259,7 +259,7 @@ def broken_text(device, tgc, folder):
     built(tgc, G.perceptron(), folder)
     source = (folder / "net.c").read_text()
     (folder / "net.c").write_text(source.replace("using namespace metal;", "using namespace mettle;"))
-    T.must(T.run(["gcc", "-O0", *emulator.METAL_FLAGS, "-shared", "-fPIC", "net.c", "-o", "net.so"], cwd=folder))
+    T.build_shared(folder / "net.c", *emulator.METAL_FLAGS, "-ldl")
     device.refuses(folder / "net.so", "", DEVICE_FAILED, "(?s)the kernels do not compile: .*mettle")
 
 

@@ -94,7 +94,7 @@ def emit(folder, m, n, k, arch="sm_90a", dtype="f16", end=BIAS, batch=0):
 
 
 def build(folder):
-    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-ldl"], cwd=folder))
+    T.build_shared(folder / "net.c", "-ldl")
 
 
 def tensors(m, n, k, end, batch):

@@ -111,7 +111,7 @@ def by_opts(folder, form, m, n, k, parts, end=BIAS):
 
 
 def build(folder):
-    T.must(T.run(["gcc", "-O0", "-shared", "-fPIC", "net.c", "-o", "net.so", "-ldl"], cwd=folder))
+    T.build_shared(folder / "net.c", "-ldl")
     cuda.text_of(folder / "net.cu")
 
 
@@ -183,7 +183,7 @@ def begun(device, folder):
     """Counters that nobody has set to 0 are found."""
     by_opts(folder, "tiles", 64, 32, 96, 3)
     (folder / "net.c").write_text((folder / "net.c").read_text().replace("status = begin_counters(self);", ""))
-    T.must(T.run(["gcc", "-O0", "-w", "-shared", "-fPIC", "net.c", "-o", "net.so", "-ldl"], cwd=folder))
+    T.build_shared(folder / "net.c", "-w", "-ldl")
     cuda.text_of(folder / "net.cu")
     device.begin("arch=80")
     Library(folder / "net.so", "net").run(tensors(64, 32, 96, BIAS), {}, FAILED)
