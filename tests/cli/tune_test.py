@@ -105,7 +105,9 @@ def case(name):
 @case("a search writes lines of choices that gain, and its replay is right and always the same")
 def search(folder):
     _, x = network(folder)
-    done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "2"})
+    # quick: by LLVM to the end, in a third of the time; C's end is asked for where a search is interrupted, and has threads
+    words = ["--target=llvm"] if T.has_llvm(TGC) and not OPTIONS.all else []
+    done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", *words, env={"BEAM": "2"})
     expect(b"choices" in done.out and "rounds" in done.out.decode(), f"no summary: {done.out}")
     times = re.search(r"; ([0-9.]+) µs a run, before ([0-9.]+) µs;", done.out.decode())
     expect(times and float(times[1]) > 0 and float(times[2]) > 0, f"a small network's time rounds to nothing: {done.out}")
@@ -252,22 +254,23 @@ def makers(folder):
     onnx.save(G.perceptron(), folder / "net.onnx")
     last = ", the best 3 of each list again by cc"
     here = r"LLVM \d+" if T.has_llvm(TGC) else None
+    # portably: in a quarter of the time, most of which is that of the intrinsics' header
     for words, env, made in (([], {}, f"{here}{last}" if here else "cc"), (["--target=c"], {"CC": "gcc -O0"}, "gcc -O0"),
                              ([], {"CC": "gcc -O0"}, "gcc -O0"), ([], {"TGC_LLVM": "1"}, "cc"),
                              *([(["--target=llvm"], {}, here)] if here else [])):
-        done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", *words, env={"BEAM": "1", "CC": "", **env})
+        done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", "--cpu=generic", *words, env={"BEAM": "1", "CC": "", **env})
         said = done.out.decode().strip()
         expect(re.search(rf" compiled by {made}$", said), f"{words} {env}: {said}")
         head = (folder / "net.tune").read_text().splitlines()[1]
         expect(re.search(rf" compiled by {made}\.$", head), f"{words} {env}: {head}")
-        tgc(folder, "net.onnx", "-o", "net.c", "--tune=net.tune")
+        tgc(folder, "net.onnx", "-o", "net.c", "--cpu=generic", "--tune=net.tune")
 
 
 @case("a journal of something else is not taken")
 def foreign_journal(folder):
     onnx.save(G.perceptron(), folder / "net.onnx")
     (folder / "net.tune.part").write_text("# 0123456789abcdef, an unfinished search of tgc tune\n")
-    done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", env={"BEAM": "1"})
+    done = tgc(folder, "tune", "net.onnx", "-o", "net.tune", "--cpu=generic", env={"BEAM": "1"})
     expect("begins anew" in done.err, done.err)
     expect(re.match("net: [1-9][0-9]* choices, 0 unlike", done.out.decode()), done.out)
     expect(not lines_of(folder / "net.tune"), "the cost model's own choices have lines, which another machine's would be replaced by")
