@@ -587,10 +587,10 @@ static void test_cases(void **state)
     bool quick = cases_are("quick"), all = cases_are("all");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k <= 2 * ISA_COUNT; k++) {
-            /* each case once, with all sets in turn; or portably, without optimization, and with every second set in
+            /* each case once, with all sets in turn; or portably, without optimization, and with every fourth set in
              * turn, threads in turn; or with all sets */
             bool is_turn = quick ? k == (int)(i % (2 * ISA_COUNT + 1))
-                                 : all || k < 2 || k == 2 * ISA_COUNT || (k / 2 + (int)i) % 4 == 2 * (k % 2);
+                                 : all || k == 0 || k == 2 * ISA_COUNT || (k / 2 + (int)i) % 8 == 4 * (k % 2);
             if (!is_turn)
                 continue;
             bool noopt = k == 2 * ISA_COUNT;
@@ -954,7 +954,7 @@ static void test_random(void **state)
 {
     (void)state;
     const char *count = getenv("TGC_RANDOM_GRAPHS");
-    int total = count ? atoi(count) : 400, kernels = 0, vectors = 0, shared = 0, bands = 0;
+    int total = count ? atoi(count) : cases_are("all") ? 400 : 200, kernels = 0, vectors = 0, shared = 0, bands = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
         kernels += run_random(f, seed);
