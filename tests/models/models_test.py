@@ -242,9 +242,9 @@ def check_tgc_run(tgc, scratch, model, target):
 
 
 def add_model(suite, tgc, scratch, model):
-    """The quick form: as users get it, and at the first size two of -O0, the sanitizers and the dynamic program, in turn."""
+    """The quick form: as users get it, and at the first size one of -O0, the sanitizers and the dynamic program, in turn."""
     rare = model.heavy and model.name not in catalog.EVERY_CHANGE
-    left_out = catalog.MODELS.index(model) % 3
+    held = ("dynamic" if model.dynamic else "sanitized", "-O0", "sanitized")[catalog.MODELS.index(model) % 3]
 
     def add(variant, slow, sizes, tgc_options, compiler, flags, dynamic=False):
         name = f"{model.name} {variant}"
@@ -256,13 +256,13 @@ def add_model(suite, tgc, scratch, model):
         where = f" at {where.strip('()')}" if where else ""
         first = number == 0
         add(f"gcc{where}", rare or not first, [size], (), "gcc", ("-O2",))
-        add(f"-O0{where}", model.heavy or not first or left_out == 0, [size], ("-O0",), "gcc", ("-O1",))
+        add(f"-O0{where}", model.heavy or not first or held != "-O0", [size], ("-O0",), "gcc", ("-O1",))
         add(f"clang{where}", True, [size], (), "clang", ("-O2",))
-        add(f"sanitized{where}", model.heavy or not first or left_out == 1, [size], NATIVE, "clang", T.SANITIZE)
+        add(f"sanitized{where}", model.heavy or not first or held != "sanitized", [size], NATIVE, "clang", T.SANITIZE)
         add(f"gcc sanitized{where}", True, [size], NATIVE, "gcc", T.SANITIZE)
         add(f"sanitized -O0{where}", True, [size], ("-O0",), "gcc", T.SANITIZE)
     if model.dynamic:
-        add("dynamic", model.heavy or left_out == 2, model.sizes, NATIVE, "gcc", (T.LEVEL,), dynamic=True)
+        add("dynamic", model.heavy or held != "dynamic", model.sizes, NATIVE, "gcc", (T.LEVEL,), dynamic=True)
         add("dynamic sanitized", True, model.sizes, NATIVE, "clang", T.SANITIZE, dynamic=True)
     for row in ("pocl", ROWS[catalog.MODELS.index(model) % len(ROWS)]):
         suite.add(f"{model.name} opencl, {row}", check_opencl, tgc, scratch / f"{model.name}_opencl_{row}", model,
@@ -318,13 +318,13 @@ def compare_programs(tgc, path, folder, options):
 
 
 def add_own(suite, tgc, scratch):
-    for path in sorted((catalog.ROOT / "models").glob("*.tg")):
-        for label, tgc_options, compiler, flags in (
-                ("gcc", (), "gcc", ("-O2",)), ("-O0", ("-O0",), "gcc", ("-O1",)),
-                ("sanitized", NATIVE, "clang", T.SANITIZE)):
+    """The quick form: as users get them, and by -O0 or with sanitizers, in turn."""
+    for number, path in enumerate(sorted((catalog.ROOT / "models").glob("*.tg"))):
+        for k, (label, tgc_options, compiler, flags) in enumerate((
+                ("-O0", ("-O0",), "gcc", ("-O1",)), ("sanitized", NATIVE, "clang", T.SANITIZE), ("gcc", (), "gcc", ("-O2",)))):
             name = f"{path.name} {label}"
             suite.add(name, check_own, tgc, scratch / name.replace(" ", "_"), path, tgc_options,
-                      compiler, flags)
+                      compiler, flags, slow=k == number % 2)
 
 
 def main():
