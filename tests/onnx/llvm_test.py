@@ -119,7 +119,8 @@ def check_default(tgc, folder):
 
     here = "ran by LLVM " if T.has_llvm(tgc) else "ran by cc"
     for words in (["run", model], ["bench", model], ["verify", model, "--other=-O0"]):
-        expect(last(*words)[0].startswith(here), f"{words[0]}: {last(*words)}")
+        line, said = last(*words)
+        expect(line.startswith(here), f"{words[0]}: {line}, {said}")
         expect(last(*words, "--target=c")[0] == "ran by cc", f"{words[0]} --target=c")
     expect(last("run", model, CC="gcc -O1")[0] == "ran by gcc -O1", "CC")
     expect(last("run", model, C="1")[0] == "ran by cc", "C=1")
