@@ -120,7 +120,9 @@ static const char *read_shape(const char *s, int64_t bits, struct intrinsic_shap
         shape->lanes = (int)sat_mul(shape->lanes, size);
         s = end;
     }
-    return s + strspn(s, " ->");
+    while (*s == ' ' || *s == '-' || *s == '>')      /* strspn() makes a table of what it looks for */
+        s++;
+    return s;
 }
 
 int intrinsic_nsrc(enum intrinsic of)
