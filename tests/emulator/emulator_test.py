@@ -244,7 +244,7 @@ def broken_program(tgc, folder, build):
     broken = re.sub(r"(store_aligned_f32x4\(global, &y\[[^]]*)\]", r"\1 + 4]", text, count=1)
     expect(broken != text, "no kernel stores vectors to y[...]")
     (folder / "net.c").write_text(broken)
-    T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+    T.build_quickly(folder / "net.c", folder / "net")
     done = T.run([folder / "net", "--selftest"], env=emulator.environment(build, cache=folder / "kernels"))
     expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: store_aligned_f32x4\(global, &y\[.* \+ 4\]", done.err),
            done.describe())
@@ -270,7 +270,7 @@ def found(tgc, model, folder, build):
     T.scratch(folder)
     onnx.save(model, folder / "net.onnx")
     T.emit(tgc, folder / "net.onnx", folder / "net.c", "--target=opencl")
-    T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+    T.build_quickly(folder / "net.c", folder / "net")
     done = T.run([folder / "net", "--selftest"], env=emulator.environment(build, cache=folder / "kernels"))
     expect(done.status == 0 and not done.err, done.describe())
 

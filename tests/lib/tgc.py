@@ -311,6 +311,14 @@ def build_shared(source, *flags, name=None):
     must(run(["gcc", "-O0", "-fPIC", *words], cwd=source.parent))
 
 
+def build_quickly(source, exe, *flags):
+    """The emitted file as a program, for tests of what its kernels compute: likewise, but without a warning by gcc where there is no tcc."""
+    source = Path(source)
+    words = [f"-D{source.stem.upper()}_MAIN", source.name, "-o", Path(exe).resolve(), *flags, "-lm", "-ldl", "-lpthread"]
+    if not quick_compiler() or run([quick_compiler(), "-std=c11", *words], cwd=source.parent).status:
+        build(source, exe, "gcc", ("-O0", *flags))
+
+
 def info(tgc, model, *options):
     return json.loads(must(run([tgc, "info", model, "--json", *options])).out)
 

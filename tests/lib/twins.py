@@ -266,8 +266,12 @@ class Twin:
         """The program's own check of its reference vectors, on a device that has just the memory that is known before; one with a byte less is
         refused, with the sizes."""
         T.scratch(folder)
-        self.emit(tgc, path, folder, "m", *options)
-        T.build(folder / "m.c", folder / "m", "gcc", (level,))
+        quickly = level == HOST == "-O0"
+        self.emit(tgc, path, folder, "m", *options, *(T.ARRAYS if quickly else ()))
+        if quickly:
+            T.build_quickly(folder / "m.c", folder / "m")
+        else:
+            T.build(folder / "m.c", folder / "m", "gcc", (level,))
         own, weights = memory_of(folder)
         done = T.run([folder / "m", "--selftest"], env=self.environment_of(folder, "m", device=f"{device} memory={own + weights}"))
         expect(done.status == 0 and not done.err, done.describe())
@@ -426,7 +430,7 @@ class Twin:
     def broken_program(self, tgc, folder, patch=None):
         """A kernel that stores elsewhere: a status, and the line of its text."""
         self.broken(tgc, folder, patch)
-        T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+        T.build_quickly(folder / "net.c", folder / "net")
         done = T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net"))
         expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: .*\by\[.* \+ 1000000\]", done.err), done.describe())
 
@@ -435,7 +439,7 @@ class Twin:
         T.scratch(folder)
         (folder / "two.tg").write_text(BRANCHES)
         self.emit(tgc, "two.tg", folder, "net")
-        T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+        T.build_quickly(folder / "net.c", folder / "net")
         done = T.must(T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net")))
         expect(not done.err, done.err)
         source = (folder / "net.c").read_text()
@@ -444,7 +448,7 @@ class Twin:
         broken = source.replace("const int count = behind_first[i + 1] - behind_first[i];", "const int count = 0 * behind_first[i];")
         expect(broken != source, "no order in NAME.c")
         (folder / "net.c").write_text(broken)
-        T.build(folder / "net.c", folder / "net", "gcc", ("-O0", "-w"))
+        T.build_quickly(folder / "net.c", folder / "net", "-w")
         done = T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net"))
         expect("emulator: " in done.err and re.search("race|nobody has written", done.err), done.describe())
 
@@ -457,7 +461,7 @@ class Twin:
             self.emit(tgc, "net.tg", folder / name, "net")
             found = re.search(r"Of (\d+) kernels the longest chain has\n \* (\d+);", (folder / name / "net.c").read_text())
             expect(found and int(found.group(2)) == longest, f"{name}: {found and found.group()}, not a longest chain of {longest}")
-            T.build(folder / name / "net.c", folder / name / "net", "gcc", ("-O0",))
+            T.build_quickly(folder / name / "net.c", folder / name / "net")
             done = T.must(T.run([folder / name / "net", "--selftest"], env=self.environment_of(folder / name, "net")))
             expect(not done.err, done.err)
 

@@ -85,7 +85,7 @@ def broken_by_llvm(tgc, folder, version):
     expect(broken != text, "no kernel stores")
     (folder / "m.ll").write_text(broken)
     kernels = kernel_ir.compile_for_host(folder / "m.ll", version)
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O0",))
+    T.build_quickly(folder / "m.c", folder / "m")
     done = T.run([folder / "m", "--selftest"], env=emulator.cuda_environment(suite.options.build, folder / "m.cu", cache=folder / "kernels", object=kernels))
     expect(done.status != 0 and re.search(r"emulator: m_\w+: out of bounds: ", done.err), done.describe())
 
@@ -466,7 +466,7 @@ def run_changed(folder, name, change, said):
     (other / f"{name}.cu").write_text(changed)
     (other / f"{name}.c").write_text(of_text((folder / f"{name}.c").read_text(), text, changed))
     shutil.copy(folder / f"{name}.h", other)
-    T.build(other / f"{name}.c", other / name, "gcc", ("-O0",))
+    T.build_quickly(other / f"{name}.c", other / name)
     done = T.run([other / name, "--selftest"], env=twin.environment_of(other, name, device="arch=90"), timeout=120)
     expect((done.status == 0 and not done.err) if said is None else done.status != 0 and re.search(said, done.err), done.describe())
 
@@ -602,7 +602,7 @@ def bank_turns(tgc, folder, text, looks, *options, tune=None, fails=False):
         (folder / "one.tune").write_text(f"tgc-tune 2\n{tune(line)}\n")
         options = (*options, f"--tune={folder / 'one.tune'}")
     twin.emit(tgc, "net.tg", folder, "net", *options)
-    T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+    T.build_quickly(folder / "net.c", folder / "net")
     done = T.run([folder / "net", "--selftest"], env=twin.environment_of(folder, "net", device=f"banks={looks}"))
     expect((done.status != 0) == fails and bool(done.err) == fails, done.describe())
     return done.err
@@ -619,7 +619,7 @@ def mistake(tgc, folder, wrong, by, words):
     expect(broken != text, f"nothing to break in\n{text}")
     (folder / "net.cu").write_text(broken)
     (folder / "net.c").write_text(of_text((folder / "net.c").read_text(), text, broken))
-    T.build(folder / "net.c", folder / "net", "gcc", ("-O0",))
+    T.build_quickly(folder / "net.c", folder / "net")
     done = T.run([folder / "net", "--selftest"], env=twin.environment_of(folder, "net"))
     expect(done.status != 0 and re.search(rf"emulator: net_\w+: .*({words})", done.err), done.describe())
 

@@ -120,7 +120,7 @@ def matrices_diverge(tgc, folder, build):
     broken = re.sub(r"( +)(m8n8k8_f16\(acc)", r"\1if (thread % 2) \2", text)
     expect(broken != text, "no instruction")
     (folder / "net.c").write_text(broken)
-    T.build(folder / "net.c", folder / "net", "gcc", ("-O0", *emulator.METAL_FLAGS))
+    T.build_quickly(folder / "net.c", folder / "net", *emulator.METAL_FLAGS)
     done = T.run([folder / "net", "--selftest"], env=environment(build, folder))
     expect(done.status != 0 and re.search(r"emulator: net_\w+: divergent operation of a sub-group", done.err), done.describe())
 
@@ -361,7 +361,7 @@ def broken_program(tgc, folder, build):
     broken = re.sub(r"\by\[([^]]*)\](?=, | = )", r"y[\1 + 4]", text, count=1)
     expect(broken != text, "no kernel stores to y[...]")
     (folder / "net.c").write_text(broken)
-    T.build(folder / "net.c", folder / "net", "gcc", ("-O0", *emulator.METAL_FLAGS))
+    T.build_quickly(folder / "net.c", folder / "net", *emulator.METAL_FLAGS)
     done = T.run([folder / "net", "--selftest"], env=environment(build, folder))
     expect(done.status != 0 and re.search(r"emulator: net_\w+: out of bounds: .*, at line \d+: .*\by\[.* \+ 4\]", done.err), done.describe())
 
