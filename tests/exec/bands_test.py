@@ -179,7 +179,7 @@ def check(name, model, x, error=1e-4):
     programs = set()
     for cache in CACHES:
         for more in ((), ("--cpu=generic", "--threads=3")):
-            T.emit(TGC, folder / "net.onnx", folder / "net.c", "--cache", cache, *more)
+            T.emit(TGC, folder / "net.onnx", folder / "net.c", "--cache", cache, *T.HERE, *more)
             source = (folder / "net.c").read_bytes()
             if source in programs:
                 continue

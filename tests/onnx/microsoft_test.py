@@ -63,7 +63,7 @@ def session(m, **more):
 
 def compiled(folder, model, arrays, names, *options, compiler="gcc", flags=(T.LEVEL,)):
     """The outputs of the emitted program, by name."""
-    T.must(T.run([TGC, model, "-o", "m.c", *options], cwd=folder))
+    T.must(T.run([TGC, model, "-o", "m.c", *T.HERE, *options], cwd=folder))
     T.build(folder / "m.c", folder / "m", compiler, flags, main_by=TGC)
     return T.Program(folder / "m", names).run(arrays)
 
