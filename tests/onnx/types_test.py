@@ -5,7 +5,7 @@ program gives it.
 The models are those of the onnx package's node tests, a few for each operator, with the dtype of one
 type variable of the schema replaced in its inputs and outputs, and their data converted.
 
-The quick form compiles only; --all runs the programs, too.
+The quick form compiles only, every second of them; --all runs the programs, too.
 """
 
 import collections
@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 import warnings
+import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -262,6 +263,8 @@ def main():
     scratch = T.scratch(Path(options.build).resolve() / "test-scratch" / "types")
     for (domain, operator), variants in sorted(collect().items()):
         name = f"{domain}.{operator}" if domain else operator
+        if not options.all:          # every second one, of each operator others: a dtype is one of half of the operators
+            variants = variants[zlib.crc32(name.encode()) % 2::2] or variants
         suite.add(f"{name}: {len(variants)} dtypes", check, tgc, scratch / name, operator, variants,
                   options.all)
     suite.main()
