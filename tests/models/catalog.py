@@ -307,5 +307,5 @@ MODELS = [
       for name in light.NAMES),
 ]
 
-# Of the heavy models, the ones that every change is checked against (compile and run once).
-EVERY_CHANGE = {"mobilenet_v2", "light_squeezenet", "light_shufflenet", "resnet50"}
+# Of the heavy models, the ones that every change is checked against (compile and run once); mobilenet_v2 is by LLVM's object.
+EVERY_CHANGE = {"light_shufflenet", "resnet50"}
