@@ -29,6 +29,8 @@ struct matrix_bit { enum matrix_coordinate of; int bit; };
 int matrix_bits(const struct matrix_row *r, enum matrix_part part, bool of_lane, struct matrix_bit *bit);
 /* How many elements of it a lane holds. */
 int matrix_elements(const struct matrix_row *r, enum matrix_part part);
+/* How many words of 32 bits these are. */
+int matrix_words(const struct matrix_row *r, enum matrix_part part);
 /* The coordinates, by enum matrix_coordinate, of the element of the lane's. */
 void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, int element,
                   int at[MATRIX_NONE + 1]);

@@ -51,6 +51,12 @@ int matrix_elements(const struct matrix_row *r, enum matrix_part part)
     return matrix_is_local(r, part) ? 0 : 1 << matrix_bits(r, part, false, bit);
 }
 
+int matrix_words(const struct matrix_row *r, enum matrix_part part)
+{
+    enum { WORD = 32 };
+    return matrix_elements(r, part) * dtype_bits(r->dtype[part]) / WORD;
+}
+
 void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, int element,
                   int at[MATRIX_NONE + 1])
 {

@@ -164,6 +164,7 @@ LLVMBasicBlockRef block_new(const struct emit *e, const char *name);
 /* operands.c */
 value acc_place(struct emit *e, const struct uop *acc);        /* of the lanes that are open */
 LLVMTypeRef acc_type(struct emit *e, const struct uop *acc);
+const struct uop *acc_tile(const struct emit *e, const struct uop *acc);    /* that it keeps for a wave's products; NULL: none */
 value operand(struct emit *e, const struct uop *u);            /* of its dtype */
 value offset_wide(struct emit *e, const struct uop *u);             /* of an i32: as wide as an address */
 /* Whether the i32 that u computes is to be that wide: without overflow, from what is. */
@@ -268,8 +269,6 @@ void gpu_put(struct emit *e, const struct uop *u);
 void gpu_wait(struct emit *e, const struct uop *u);
 /* gpu_matrix.c */
 void gpu_matrix_load(struct emit *e, const struct uop *u);
-/* The type of the tiles that the ACC keeps for a wave's products; NULL: it is another one. */
-LLVMTypeRef gpu_matrix_kept(struct emit *e, const struct uop *acc);
 void gpu_matrix_product(struct emit *e, const struct uop *u);
 /* Adds to `out` those of gpu_matrix.def that the module calls. */
 void gpu_matrix_functions(const struct emit *e, struct text *out);

@@ -13,12 +13,6 @@
 
 enum { WORD = 32, MOST_WORDS = 16 };
 
-/* How many words, or sums, the lane has of the part. */
-static int count_of(const struct matrix_row *r, enum matrix_part part)
-{
-    return matrix_elements(r, part) * dtype_bits(r->dtype[part]) / WORD;
-}
-
 /* Where the lane's first element is: each bit of its number is one of a coordinate, which are `step` apart. */
 static value lane_offset(struct emit *e, const struct matrix_row *r, enum matrix_part part, const int64_t *step)
 {
@@ -113,33 +107,14 @@ static value load_own(struct emit *e, const struct matrix_row *r, enum matrix_pa
     return words;
 }
 
-/* The product from position `from` on that takes the tile, as its part. */
-static const struct uop *product_of(struct emit *e, int from, const struct uop *tile, enum matrix_part *part)
-{
-    int factor;
-    const struct uop *product = matrix_of_tile(e->linear + from, e->nlinear - from, tile, &factor);
-    if (!product)
-        TGC_BUG(e->t, "kernel %s: a tile without a product", e->k->name);
-    *part = factor ? MATRIX_B : MATRIX_A;
-    return product;
-}
-
-LLVMTypeRef gpu_matrix_kept(struct emit *e, const struct uop *acc)
-{
-    const struct uop *tile = e->gpu ? matrix_kept_tile(e->linear, e->nlinear, acc) : NULL;
-    enum matrix_part part;
-    if (!tile)
-        return NULL;
-    const struct uop *product = product_of(e, 0, tile, &part);
-    return e->l->VectorType(e->i32, (unsigned)count_of(matrix_row(MATRIX_ROW(product->arg.i)), part));
-}
-
 void gpu_matrix_load(struct emit *e, const struct uop *u)
 {
-    enum matrix_part part;
-    const struct uop *product = product_of(e, e->position, u, &part);
+    int factor;
+    const struct uop *product = matrix_of_tile(e->linear + e->position, e->nlinear - e->position, u, &factor);
+    if (!product)
+        TGC_BUG(e->t, "kernel %s: a tile without a product", e->k->name);
     const struct matrix_row *r = matrix_row(MATRIX_ROW(product->arg.i));
-    const bool factor = part == MATRIX_B;
+    enum matrix_part part = factor ? MATRIX_B : MATRIX_A;
     const struct buffer *b = uop_buffer_of(u->src[0]);
     bool along = MATRIX_ALONG_K(product->arg.i, factor);
     int64_t stride = TILE_STRIDE(u->arg.i), step[MATRIX_NONE] = {0};
@@ -172,7 +147,7 @@ void gpu_matrix_product(struct emit *e, const struct uop *u)
     value arg[2 * MOST_WORDS + MOST_WORDS], place = acc_place(e, acc);
     int n = 0, nsum = matrix_elements(r, MATRIX_SUM);
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < count_of(r, k ? MATRIX_B : MATRIX_A); i++) {
+        for (int i = 0; i < matrix_words(r, k ? MATRIX_B : MATRIX_A); i++) {
             type[n] = e->i32;
             arg[n++] = e->l->BuildExtractElement(e->at, operand(e, u->src[1 + k]), const_int(e, e->i32, i), "");
         }
@@ -197,7 +172,7 @@ static const char letter[] = "abs";
 static void put_parameters(struct text *out, const struct matrix_row *r, const char *sum)
 {
     for (int part = MATRIX_A; part <= MATRIX_SUM; part++)
-        for (int i = 0; i < count_of(r, (enum matrix_part)part); i++)
+        for (int i = 0; i < matrix_words(r, (enum matrix_part)part); i++)
             text_printf(out, "%s%s %%%c%d", part + i ? ", " : "", part == MATRIX_SUM ? sum : "i32", letter[part], i);
 }
 
@@ -253,7 +228,7 @@ static void declare_once(struct text *out, const struct gpu_intrinsic *f)
 static void put_function(struct text *out, const struct matrix_row *r, const struct gpu_intrinsic *f)
 {
     struct text result = {.t = out->t};
-    int words = count_of(r, MATRIX_A), nsum = count_of(r, MATRIX_SUM);
+    int words = matrix_words(r, MATRIX_A), nsum = matrix_words(r, MATRIX_SUM);
     for (int i = 0; i < nsum; i++)
         text_printf(&result, "%s%s", i ? ", " : "{ ", f->sum);
     text_puts(&result, " }");

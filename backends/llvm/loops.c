@@ -160,7 +160,7 @@ void emit_acc(struct emit *e, const struct uop *u)
     if (!map_get(&e->known, u))
         define(e, u, on_stack(e, u->nsrc > 1 ? e->l->ArrayType(type, (unsigned)lanes_of(u))
                                              : type));
-    if (gpu_matrix_kept(e, u))
+    if (acc_tile(e, u))
         return;
     for (int k = 1; k < u->nsrc; k++) {
         value size = offset_wide(e, u->src[k]->src[0]);

@@ -5,6 +5,7 @@
  * passes that make them so take LLVM a fifth of its time. What reads them as an i32 truncates them.
  */
 #include "backends/llvm/emit.h"
+#include "ir/device_ops.h"
 
 #include <string.h>
 
@@ -39,11 +40,22 @@ static value symbol(struct emit *e, const struct uop *u)
             v->name);
 }
 
-/* Of tiles what a lane of the wave holds. */
+const struct uop *acc_tile(const struct emit *e, const struct uop *acc)
+{
+    return e->gpu ? matrix_kept_tile(e->linear, e->nlinear, acc) : NULL;
+}
+
+/* Of tiles the words that a lane of the wave holds. */
 LLVMTypeRef acc_type(struct emit *e, const struct uop *acc)
 {
-    LLVMTypeRef words = gpu_matrix_kept(e, acc);
-    return words ? words : type_of(e, acc->dtype, acc->lanes);
+    const struct uop *tile = acc_tile(e, acc);
+    int factor;
+    if (!tile)
+        return type_of(e, acc->dtype, acc->lanes);
+    const struct uop *product = matrix_of_tile(e->linear, e->nlinear, tile, &factor);
+    if (!product)
+        TGC_BUG(e->t, "kernel %s: a tile without a product", e->k->name);
+    return e->l->VectorType(e->i32, (unsigned)matrix_words(matrix_row(MATRIX_ROW(product->arg.i)), factor ? MATRIX_B : MATRIX_A));
 }
 
 /* The element of the lanes that are open. */

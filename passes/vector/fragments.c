@@ -71,18 +71,11 @@ static bool places(const struct fragments *f, const struct tile_nest *n, const s
     return op_is_elementwise(u->op) && uop_depends_on(f->t, f->in[n->tile]->src[1], u);
 }
 
-static void push_place(struct fragments *f, const struct tile_nest *n, int from, int to)
-{
-    for (int i = from; i < to; i++)
-        if (places(f, n, f->in[i]))
-            push(f, f->in[i]);
-}
-
-/* Whether a tile that stays in the inner loop needs u, too. */
+/* Whether a tile that stays in the nest needs u, too. */
 static bool is_needed(const struct fragments *f, const struct tile_nest *n, const struct uop *u)
 {
     bool needed = false;
-    for (int i = n->inner + 1; i < n->inner_end; i++)
+    for (int i = n->outer + 1; i < n->end; i++)
         needed |= i != n->tile && is_tile(f->in[i]) && uop_depends_on(f->t, f->in[i]->src[1], u);
     return needed;
 }
@@ -92,8 +85,7 @@ static void push_nest(struct fragments *f, const struct tile_nest *n, struct uop
 {
     for (int i = n->outer; i <= n->end; i++) {
         struct uop *u = f->in[i], *src[3];
-        bool inside = i > n->inner && i < n->inner_end;
-        if (i == n->tile || (inside ? op_is_elementwise(u->op) && !is_needed(f, n, u) : places(f, n, u)))
+        if (i == n->tile || (op_is_elementwise(u->op) && !is_needed(f, n, u)))
             continue;
         for (int k = 0; k < u->nsrc && u->op == OP_MATRIX; k++)
             src[k] = u->src[k] == f->in[n->tile] ? kept : u->src[k];
@@ -108,9 +100,10 @@ static void keep_tile(struct fragments *f, const struct tile_nest *n)
     struct uop *kept = uop_intern(f->t, OP_ACC, tile->dtype, of, 2, (union arg){.i = f->next_id++}), *both[2] = {kept, tile};
     push(f, many);
     push(f, kept);
-    push_place(f, n, n->outer + 1, n->inner);
     push(f, lanes);
-    push_place(f, n, n->inner + 1, n->tile);
+    for (int i = n->outer + 1; i < n->tile; i++)
+        if (places(f, n, f->in[i]))
+            push(f, f->in[i]);
     push(f, tile);
     push(f, uop_intern(f->t, OP_ASSIGN, tile->dtype, both, 2, (union arg){0}));
     push(f, f->in[n->inner_end]);
