@@ -324,11 +324,21 @@ static bool is_beside_stat(struct uop *v)
     return false;
 }
 
+/* A factor of a layer's product of more than a few rows, for all of its columns: in a kernel that computes the statistic, too, a block has one
+ * row, since no tile has sums beside its own. */
+static bool is_factor_of_tiles(struct plan *p, const struct node *n)
+{
+    enum { ROWS = 16 };
+    const struct uop *c = value_contraction(p, n->use->seg->value);
+    double columns = evaluations_of(p, n) / value_nelem(n->u);
+    return c && columns > 1.5 && value_contracts_weight(c) && value_nelem(c) > ROWS * columns;
+}
+
 /* On a device, such a value is computed where it is needed, if several kernels need it or its rows are too long for a stage. The tensor is
  * stored anyway, since the statistic needs all of it first, and reading it again takes less than storing and reading this value. */
 static bool is_computed_anew(struct plan *p, const struct node *n)
 {
-    return !p->noopt && device_has_grid(p->t) && !is_too_large(n, 1) && is_beside_stat(n->u);
+    return !p->noopt && device_has_grid(p->t) && !is_too_large(n, 1) && is_beside_stat(n->u) && !is_factor_of_tiles(p, n);
 }
 
 static void decide_computed(struct plan *p, struct node *n)

@@ -21,6 +21,8 @@ from library import Library  # noqa: E402
 from suite import Suite, expect  # noqa: E402
 
 suite = Suite("grid", jobs=1)       # the device is one of the process
+UNSCALED = ("input %x : f32[{rows}, 96]\nweight %w : f32[96, 300] = normal(seed=3)\n%q = mul(%x, %x)\n%m = reduce_mean(%q) {{axes=[1], keep=true}}\n"
+            "%e = add(%m, 1e-5)\n%s = sqrt(%e)\n%n = div(%x, %s)\n%y = matmul(%n, %w)\n")
 # name: text, sizes of a run, whether generic-gpu's kernels have local memory; None: as they like
 NETS = {
     "a product": ("input %a : f32[64, 96]\ninput %b : f32[96, 64]\n%y = matmul(%a, %b)\n", {}, True),
@@ -41,6 +43,8 @@ NETS = {
     "a norm and its product by rows of weights, in blocks of columns": (
         "input %x : f32[1, 96]\nweight %s : f32[96] = normal(seed=1)\nweight %b : f32[96] = normal(seed=2)\nweight %w : f32[5000, 96] = normal(seed=3)\n"
         "weight %c : f32[5000] = normal(seed=4)\n%a = layer_norm(%x, %s, %b) {axis=-1, eps=1e-5}\n%y = linear(%a, %w, %c)\n", {}, True),
+    "a norm without scales and its product, by tiles": (UNSCALED.format(rows=40), {}, None),
+    "a norm without scales and its product of few rows": (UNSCALED.format(rows=16), {}, None),
     "a convolution of many channels, in parts": ("input %x : f32[1, 256, 4, 4]\nweight %w : f32[20, 256, 3, 3] = normal(seed=1)\n%c = conv2d(%x, %w) {padding=1}\n%y = relu(%c)\n", {}, None),
     "a convolution": ("input %x : f32[1, 16, 14, 14]\nweight %w : f32[24, 16, 3, 3] = normal(seed=1)\nweight %b : f32[24] = normal(seed=2)\n"
                       "%y = conv2d(%x, %w, %b) {padding=1}\n", {}, None),
@@ -116,7 +120,7 @@ NETS = {
 
 BLOCKS = ("attention of more keys than rows fit", "attention in a window", "attention with a mask that hides by numbers")     # of keys
 # launches: nothing is copied to get a border
-LAUNCHES = {"a norm of a long row, each statistic apart": 5, "a norm of groups of channels": 4, "layers that join all that came before": 8, "one row of a long sum, by groups of threads": 1, "one row": 1, "one query, keys of earlier runs and its own": 2, "a norm and its product, for each block's columns": 1, "a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
+LAUNCHES = {"a norm without scales and its product, by tiles": 2, "a norm without scales and its product of few rows": 1, "a norm of a long row, each statistic apart": 5, "a norm of groups of channels": 4, "layers that join all that came before": 8, "one row of a long sum, by groups of threads": 1, "one row": 1, "one query, keys of earlier runs and its own": 2, "a norm and its product, for each block's columns": 1, "a convolution": 1, "a tensor that is read with a border and without": 3, "attention": 1, "a chain of elementwise ops": 1}
 
 # what a kernel has of vectors: columns that a thread reads of the copy, elements but for the last ones
 VECTORS = {"a product of rows that end anywhere, in steps that its sum does not": r"load_aligned_f32x4\(local(.|\n)*fmaf\(",
