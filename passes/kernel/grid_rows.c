@@ -188,6 +188,12 @@ static bool merge_loops(struct tgc *t, struct kernel *k, int at, int number, con
     return false;
 }
 
+/* Whether each thread has a turn of the loop, and more terms, of all loops, than what the threads' sums take. */
+static bool is_worth_sharing(const struct uop *sum, const struct opt *tree)
+{
+    return sum->src[tree->axis + 1]->src[0]->vmax >= tree->n && grid_sum_turns(sum) >= RATIO_GRID_SUM * (double)tree->n;
+}
+
 void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
 {
     for (int number = 0;; number++) {
@@ -200,10 +206,9 @@ void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
         struct opt tree[2] = {{.op = exchanged ? OPT_SHUFFLE : OPT_TREE, .store = at, .of = OF_SUM, .number = number,
                                .axis = grid_longest_loop(sum), .n = threads}};
         sum = add_neighbours(t, k, sum, tree[0]);
-        double turns = (double)sum->src[tree[0].axis + 1]->src[0]->vmax;
-        while (!exchanged && turns < RATIO_GRID_SUM * (double)tree[0].n && tree[0].n >= 4 * STEP)
+        while (!exchanged && !is_worth_sharing(sum, &tree[0]) && tree[0].n >= 4 * STEP)
             tree[0].n /= 2;                              /* the others have no term of it */
-        if (turns < RATIO_GRID_SUM * (double)tree[0].n || !opt_apply(t, k, NULL, tree, 1, NULL))
+        if (!is_worth_sharing(sum, &tree[0]) || !opt_apply(t, k, NULL, tree, 1, NULL))
             continue;
         if (exchanged)
             continue;

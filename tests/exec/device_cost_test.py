@@ -9,6 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
+import numpy as np  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
 import tgc as T  # noqa: E402
 from suite import Suite, expect  # noqa: E402
 
@@ -192,6 +195,25 @@ def bounded_products():
         for row in BOUNDED:
             least, expected = at_least(row, 2 * (m * k + k * n + m * n), 2 * m * k * n, "F16"), predicted(text, row)
             expect(expected >= least, f"{m} x {k} x {n} on {row}: {expected} us expected, {least} us by its bytes and products")
+
+
+@suite.case("a wave's threads share a sum of as many blocks as they are, each with a scale")
+def shared_blocks():
+    """Of weights of 4 bits: no loop of the sum is long, all of them together are. One thread had the whole sum."""
+    k, n, block = 4096, 256, 128
+    given = {"w": np.random.default_rng(1).integers(0, 256, (n, k // block, block // 2), dtype=np.uint8), "s": np.full(n * k // block, 0.01, np.float16)}
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=k, N=n, bits=4, block_size=block)
+    of = [[helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1, size])] for name, size in (("x", k), ("y", n))]
+    graph = helper.make_graph([node], "net", *of, [numpy_helper.from_array(value, name) for name, value in given.items()])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+
+    def save(folder):
+        (folder / "net.onnx").write_bytes(helper.make_model(graph, opset_imports=opsets).SerializeToString())
+        return folder / "net.onnx"
+
+    for row in ("sm_90a", "sm_80"):
+        words = T.must(T.run([TGC, "info", T.shared("nibbles", save), "--target=cuda", f"--cpu={row}", "--why"])).out.decode()
+        expect(re.search(r"\b(shuffle|slice|comb|tree) 0\.sum0", words), f"on {row}: {words[-2000:]}")
 
 
 @suite.case("nothing is expected to be faster than its bytes from memory and its products")

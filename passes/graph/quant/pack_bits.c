@@ -4,7 +4,7 @@
  *
  *      f32(q[n, b, 8*w + j])   ->   f32(i32(words[b, w, n] >> 4*j & 15) - 8)
  *
- * A product of few rows takes what its weights take to come from memory; what an operator says that they are made of (nibbles, bytes, zero
+ * A product of one row takes what its weights take to come from memory; what an operator says that they are made of (nibbles, bytes, zero
  * points) does not matter here, only which numbers they are: 4 or 16 of each other, or 16 in each line of a block, beside the line's least
  * one. A word has neighbours along the sum, so it is loaded once for 8 or 16 terms; neighbouring words are those of neighbouring columns,
  * and so are scales, which are stored so, too: threads that have a column each read whole lines, and one value of x.
@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* Products of more rows copy weights to local memory, by bytes. */
-enum { WORD_BITS = 32, NELEM_LEAST = 256, DEPTH_MOST = 8, ROWS_MOST = 8 };
+enum { WORD_BITS = 32, NELEM_LEAST = 256, DEPTH_MOST = 8 };
 
 /* A weight, as floats, and its axes as a product reads them: that of its columns, and the last one that is summed up, along which a word has
  * neighbours. */
@@ -231,12 +231,24 @@ static void store_scales(struct packer *p, struct uop *v, int64_t columns, int d
         store_scales(p, u->src[k], columns, depth - 1);
 }
 
-/* How the product reads a weight of its factor, all of whose axes but one are of the sum. */
+/* Whether a wave's threads have something of the sum each: blocks, or words. */
+static bool is_shared_by_wave(const struct packer *p, const struct contraction *c, const struct factor *f, int along)
+{
+    int64_t size, most = 0;
+    for (int a = 0; a < f->base->ndim; a++)
+        if (f->axes[a] & c->reduced && uop_const_int(f->base->dim[a], &size)) {
+            size /= a == along ? WORD_BITS / 4 : 1;
+            most = size > most ? size : most;
+        }
+    return most >= p->t->device->wave;
+}
+
+/* How the product of one row reads a weight of its factor, all of whose axes but one are of the sum. */
 static bool find_packing(const struct packer *p, const struct contraction *c, const struct factor *f, struct packing *of)
 {
     *of = (struct packing){find_weight(f->base, DEPTH_MOST), -1, -1};
     if (!of->of || !is_read_once(p, of->of) || !is_read_once(p, widened_weight(of->of)) || of->of->ndim != f->base->ndim ||
-        value_nelem(c->product) >= ROWS_MOST * value_nelem(f->base))
+        value_nelem(c->product) > value_nelem(f->base))
         return false;
     for (int a = 0; a < f->base->ndim; a++) {
         if (f->axes[a] & c->reduced)
@@ -246,7 +258,7 @@ static bool find_packing(const struct packer *p, const struct contraction *c, co
         else
             of->column = a;
     }
-    return of->along >= 0 && of->column >= 0;
+    return of->along >= 0 && of->column >= 0 && is_shared_by_wave(p, c, f, of->along);
 }
 
 static void pack_factor(struct packer *p, const struct contraction *c, const struct factor *f)
