@@ -1,5 +1,5 @@
 """The LLVM target, in process: the onnx package's tests that pass by the C target, and the models of
-models/ compared with C's results. Quick: every twelfth test. Where libLLVM is absent all of it is
+models/ compared with C's results. Quick: every 24th test. Where libLLVM is absent all of it is
 skipped, but for the message that says so. TGC_LLVM=15 asks for a version."""
 
 import json
@@ -21,7 +21,7 @@ import tgc as T
 from borders import border, graph_inputs
 from suite import Failure, Skip, Suite, expect
 
-EVERY = 12
+EVERY = 24
 LLVM = "--target=llvm"
 
 
