@@ -6,6 +6,7 @@ import gc
 import re
 import shutil
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -45,8 +46,8 @@ VECTORS = "tg 1\ninput %x : f32[40, 128]\n%y = softmax(%x) {axis=-1}\noutput %y\
 SAME = [("states and entries", ENTRIES, ()), ("half storage", MLP, ("--dim=B=3", "--half-storage")),
         ("no locals", MLP, ("--dim=B=3", "--no-locals")), ("weights beside", MLP, ("--dim=B=3", "--weights=file"))]
 DEVICE_FAILED = 11
-EVERY = 60                    # of the onnx package's tests, in the quick form
-FUZZED = 12                   # random graphs
+EVERY = 60                    # of the onnx package's tests: their kernels are compiled; quick: every other one
+FUZZED = 8                    # random graphs
 # The host's C of programs whose kernels are what is tested: models/ are built by T.LEVEL, too.
 HOST = T.LEVEL if "--all" in sys.argv else "-O0"
 FUZZED_LONG, PART = 5000, 250
@@ -262,6 +263,23 @@ class Twin:
 
     # ---------------------------------------------------------------------------------------------- programs
 
+    @staticmethod
+    def build_host(folder):
+        """m.c as a program, of which the kernels are what is tested."""
+        if HOST == "-O0":
+            T.build_quickly(folder / "m.c", folder / "m")
+        else:
+            T.build(folder / "m.c", folder / "m", "gcc", (HOST,))
+
+    def quickly(self):
+        """Within, in the quick form nothing compiles kernels: of those whose like other cases give the compiler."""
+        return self.stand_ins() if HOST == "-O0" else nullcontext()
+
+    def check_text(self, tgc, path, folder, *options, device=""):
+        """check_model() of such kernels."""
+        with self.quickly():
+            self.check_model(tgc, path, folder, *options, device=device)
+
     def check_model(self, tgc, path, folder, *options, device="", level=HOST):
         """The program's own check of its reference vectors, on a device that has just the memory that is known before; one with a byte less is
         refused, with the sizes."""
@@ -280,7 +298,7 @@ class Twin:
         expect(done.status == 1 and f"needs {own} bytes and {weights} for its weights, and of the device's {own + weights - 1} bytes" in said, done.describe())
 
     def check_case(self, device, tgc, case, folder, told, row, facts, is_quick):
-        """One of the onnx package's tests. In the long form what the kernels are compiled to is of one in EVERY, as in the quick one."""
+        """One of the onnx package's tests. In the long form what the kernels are compiled to is of one in EVERY."""
         self.need()
         way = (f"--target={self.name}", f"--cpu={row}")
         with T.environment(**({} if is_quick else emulator.stand_ins(self.suite.options.build))), device.watch(facts):
@@ -362,8 +380,9 @@ class Twin:
     def without_driver(self, tgc, folder):
         """No library of the driver's, or one that does not load: the status, and which it is."""
         T.scratch(folder)
-        self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
-        T.build(folder / "m.c", folder / "m")
+        with self.stand_ins():
+            self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
+        self.build_host(folder)
         done = T.run([folder / "m", "--selftest"], cwd=folder, env={"LD_LIBRARY_PATH": str(folder)})
         said = done.out.decode() + done.err
         expect(done.status != 0 and "driver of the device" in said and re.search(rf"no {self.driver.partition('.so')[0]}\.so.* is found: ", said), done.describe())
@@ -374,8 +393,9 @@ class Twin:
     def old_driver(self, tgc, folder):
         """A driver that lacks a function is older than what programs need."""
         T.scratch(folder)
-        self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
-        T.build(folder / "m.c", folder / "m")
+        with self.stand_ins():
+            self.emit(tgc, ROOT / "models" / "mlp.tg", folder, "m")
+        self.build_host(folder)
         (folder / "old.c").write_text("int cuInit(unsigned flags) { (void)flags; return 0; }\nint hipInit(unsigned flags) { (void)flags; return 0; }\n")
         T.must(T.run(["gcc", "-shared", "-fPIC", "old.c", "-o", self.driver, f"-Wl,-soname,{self.driver}"], cwd=folder))
         done = T.run([folder / "m", "--selftest"], cwd=folder, env={"LD_LIBRARY_PATH": str(folder)})
@@ -408,7 +428,8 @@ class Twin:
         """At each call of the driver in turn, in a build with sanitizers."""
         T.scratch(folder)
         onnx.save(model, folder / "net.onnx")
-        self.emit(tgc, "net.onnx", folder, "net")
+        with self.stand_ins():
+            self.emit(tgc, "net.onnx", folder, "net")
         T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, f'-DDRIVER="{self.driver}"', "net.c", PROGRAMS / "failing.c", "-I.", "-o", "failing", "-lm", "-ldl"],
                      cwd=folder))
         done = T.must(T.run([folder / "failing", "", "+", ":2"], env=self.environment_of(folder, "net", device=device)))
@@ -492,14 +513,15 @@ class Twin:
         suite.add("an old driver", self.old_driver, tgc, scratch / "old_driver")
         suite.add("large grids", self.large_grids, device, tgc, scratch / "grid")
         for name, make in G.FAILING.items():
-            suite.add(f"each call of the driver fails: {name}", self.each_call_fails, tgc, make(), scratch / f"fails-{name.replace(' ', '_')}")
+            suite.add(f"each call of the driver fails: {name}", self.each_call_fails, tgc, make(), scratch / f"fails-{name.replace(' ', '_')}",
+                      slow=(name == "control flow") == (self.name == "cuda"))       # the text is one
         cases = N.load_cases(suite.options.build)
         passing, _ = N.read_lists()
         for number, (name, told) in enumerate(passing.items()):
             if name in cases:
-                row, facts = self.rows[number // EVERY % len(self.rows) if number % EVERY == 0 else number % len(self.rows)]
+                row, facts = self.rows[number // EVERY // 2 % len(self.rows) if number % EVERY == 0 else number % len(self.rows)]
                 suite.add(f"{name}, {row}", self.check_case, device, tgc, cases[name], scratch / N.flat(name), told, row, facts, number % EVERY == 0,
-                          slow=number % EVERY != 0)
+                          slow=number % (2 * EVERY) != 0)
         suite.add(f"{FUZZED} random graphs", self.random_graphs, 100000, FUZZED)
         for first in range(0, FUZZED_LONG, PART):
             suite.add(f"random graphs {first}-{first + PART - 1}", self.random_graphs, first, PART, slow=True)
