@@ -1,5 +1,5 @@
 """The AMD target without a device: kernels are compiled by LLVM and, from HIP C, by clang for each architecture, whose notes and instructions are
-looked at, and run on the emulated device, where every access and every call of the driver is checked. Quick: the models of models/, every 60th of
+looked at, and run on the emulated device, where every access and every call of the driver is checked. Quick: the models of models/, every 120th of
 the onnx package's tests."""
 
 import gc
@@ -26,6 +26,7 @@ from suite import Skip, Suite, expect
 from twins import ACROSS, ATTENTIONS, BYTES, DEVICE_FAILED, FEW_BYTES, FEW_HEADS, GEMM, ROOT, RUNTIME_BYTES, Twin
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
+COMPILERS = ("llvm", "clang")
 LOCAL_NBYTES, REGISTERS = 65536, 256
 NO_DEVICE, OLD_DRIVER, DEVICE_MEMORY, OTHER_DEVICE = 19, 21, 22, 23
 
@@ -55,11 +56,11 @@ def real_models():
     return made | {path.parent.name.rpartition("-")[0]: path for path in sorted((cache / "bench").glob("*/model.onnx"))}
 
 
-def check_objects(tgc, path, folder, compiler, *options):
+def check_objects(tgc, path, folder, compiler, *options, architectures=ARCHITECTURES):
     """For each architecture: nothing is kept in memory for lack of registers (lanes of others, and gfx9's accumulators, are none);
     local memory and registers are within what there is."""
     T.scratch(folder)
-    for arch in ARCHITECTURES:
+    for arch in architectures:
         kernels = compile_by(tgc, path, folder, compiler, arch, *options)
         expect(kernels, "no kernels")
         for name, k in kernels.items():
@@ -71,8 +72,9 @@ def check_objects(tgc, path, folder, compiler, *options):
 def check_llvm(tgc, path, folder, arch, *options):
     """What LLVM makes code objects of computes the same: the module, before it is optimized for the device, on the emulated one."""
     T.scratch(folder)
-    twin.emit(tgc, path, folder, "m", f"--cpu={arch}", *options)
-    T.build(folder / "m.c", folder / "m", "gcc", ("-O1",))
+    with twin.stand_ins():
+        twin.emit(tgc, path, folder, "m", f"--cpu={arch}", *options)
+    twin.build_host(folder)
     run_llvm(tgc, path, folder, arch, *options)
 
 
@@ -102,9 +104,9 @@ MATRICES = [("f16", GEMM.format(dtype="f16", m=128, n=128, k=128), (), "f16"),
             ("attention", (ROOT / "models" / "transformer_block.tg").read_text(), ("--dim=B=1", "--dim=T=40", "--math=f16"), "f16")]
 
 
-def matrices(tgc, folder, arch, text, options, dtype):
+def matrices(tgc, folder, arch, text, options, dtype, compilers=COMPILERS):
     """A product is computed by the instruction, or by none (dtype: None): rightly from HIP C and by LLVM's module on the emulated device, which looks for
-    waves that are not whole; and both compilers' code has it, in as many registers as there are."""
+    waves that are not whole; and those compilers' code has it, in as many registers as there are."""
     T.scratch(folder)
     path = folder / "net.tg"
     path.write_text(text)
@@ -118,7 +120,7 @@ def matrices(tgc, folder, arch, text, options, dtype):
     expect(re.search(rf" {row}\((acc|sum)", kernels), f"by another instruction than {row}")
     run_llvm(tgc, path, folder / "run", arch, *options)
     expect(f"@gpu.{row}(" in (folder / "run" / "m.ll").read_text(), "LLVM's module has another instruction")
-    for compiler in ("llvm", "clang"):
+    for compiler in compilers:
         for name, k in compile_by(tgc, path, folder, compiler, arch, *options).items():
             expect(not k[".private_segment_fixed_size"] and not k.get(".vgpr_spill_count"), f"{compiler}: {name} keeps values in memory: {k}")
         code = amd.disassembly(folder / f"{arch}.hsaco")
@@ -145,7 +147,7 @@ def float8(device, tgc, folder, kind, arch, row, instruction):
         expect(found == ({instruction} if instruction else set()), f"{compiler}: {found}")
 
 
-def bytes_by_words(tgc, folder, arch):
+def bytes_by_words(tgc, folder, arch, compilers=COMPILERS):
     """A product of bytes, too short for matrices: words of four, whose products both compilers have instructions for."""
     T.scratch(folder)
     path = folder / "bytes.tg"
@@ -153,7 +155,7 @@ def bytes_by_words(tgc, folder, arch):
     with twin.stand_ins():
         twin.check_model(tgc, path, folder / "run", f"--cpu={arch}", device=f"version={arch}")
         check_llvm(tgc, path, folder / "llvm", arch)
-    for compiler in ("llvm", "clang"):
+    for compiler in compilers:
         for name, k in compile_by(tgc, path, folder, compiler, arch).items():
             expect(not k[".private_segment_fixed_size"], f"{compiler}: {name} keeps values in memory: {k}")
         found = set(re.findall(r"v_dot4\w*", amd.disassembly(folder / f"{arch}.hsaco")))
@@ -424,10 +426,13 @@ def main():
     scratch = T.scratch(Path(build).resolve() / "test-scratch" / "amd")
     device = emulator.Device(build, scratch, emulator.amd_library)
     for number, path in enumerate(twin.models()):
-        for k, compiler in enumerate(("llvm", "clang")):
-            suite.add(f"{compiler}: {path.name}", check_objects, tgc, path, scratch / f"{path.stem}-{compiler}", compiler, slow=number % 3 != k)
-        suite.add(f"{path.name}, waves of 64", partial(twin.check_model, device="version=gfx90a"), tgc, path, scratch / f"{path.stem}-64", "--cpu=gfx90a",
-                  slow=number % 4 != 0)
+        # quick: one of each kind of processor, in turn
+        some = ARCHITECTURES if suite.options.all else ARCHITECTURES[number // 3 % 2::2]
+        for k, compiler in enumerate(COMPILERS):
+            suite.add(f"{compiler}: {path.name}", partial(check_objects, architectures=some), tgc, path, scratch / f"{path.stem}-{compiler}", compiler,
+                      slow=number % 3 != k)
+        suite.add(f"{path.name}, waves of 64", partial(twin.check_text, device="version=gfx90a"), tgc, path, scratch / f"{path.stem}-64", "--cpu=gfx90a",
+                  slow=number not in (0, 4))
         for k, arch in enumerate(("gfx90a", "gfx1201")):
             suite.add(f"LLVM's text: {path.name}, {arch}", check_llvm, tgc, path, scratch / f"{path.stem}-{arch}", arch, slow=number % 5 != k)
     for name, path in real_models().items():
@@ -437,10 +442,12 @@ def main():
     for number, (kind, arch, row, instruction) in enumerate(FLOATS_8):
         suite.add(f"{kind} on {arch}", float8, device, tgc, scratch / f"{kind}-{arch}", kind, arch, row, instruction, slow=number in (1, 2))
     for number, arch in enumerate(ARCHITECTURES):
-        suite.add(f"products of bytes, {arch}", bytes_by_words, tgc, scratch / f"bytes-{arch}", arch, slow=number % 2 == 1)
+        suite.add(f"products of bytes, {arch}", bytes_by_words, tgc, scratch / f"bytes-{arch}", arch,
+                  COMPILERS if suite.options.all else COMPILERS[number // 2:][:1], slow=number % 2 == 1)
     for number, (name, text, options, dtype) in enumerate(MATRICES):
         for k, arch in enumerate(ARCHITECTURES):
             suite.add(f"matrices: {name}, {arch}", matrices, tgc, scratch / f"matrices-{name.replace(' ', '_')}-{arch}", arch, text, options, dtype,
+                      COMPILERS if suite.options.all else COMPILERS[number // 4 % 2:][:1],        # quick: of each architecture one product by either
                       slow=(number + k) % 4 != 0 or name == "attention")         # quick: those of ATTENTIONS, and the block's model
     for number, (name, (make, options)) in enumerate((name, model) for name, model in small.MODELS.items() if re.search("bytes|quantized", name)):
         for k, arch in enumerate(ARCHITECTURES):
@@ -449,6 +456,7 @@ def main():
     for number, (name, text, options, dtype) in enumerate([*ATTENTIONS, (*FEW_HEADS, None)]):
         for arch in {"many heads": ("gfx90a", "gfx1201"), "64 heads": ("gfx942", "gfx1100")}.get(name, ("gfx1201",)):       # where that pays
             suite.add(f"attention by matrices: {name}, {arch}", matrices, tgc, scratch / f"attention{number}-{arch}", arch, text, options, dtype,
+                      COMPILERS if suite.options.all else ("clang",) if arch == "gfx90a" else ("llvm",),
                       slow=(name, arch) not in (("many heads", "gfx90a"), ("in a window", "gfx1201")))
     suite.add("matrices: in loops", in_loops, tgc, scratch / "loops")
     for number, arch in enumerate(ARCHITECTURES):
