@@ -1,6 +1,6 @@
 """The clang target: the onnx package's tests that pass by the C target, the models of models/ compared
 with C's results, objects for other machines, run by emulators where linkers are there, and messages.
-Quick: every sixtieth test, since each is built by a compiler. TGC_CLANG=15 asks for a version."""
+Quick: every 120th test, since each is built by a compiler. TGC_CLANG=15 asks for a version."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ import node_test as N
 import tgc as T
 from suite import Skip, Suite, expect
 
-EVERY = 60
+EVERY = 120
 CLANG = "--target=clang"
 BY_CLANG = L.Way(CLANG, "clang ", "clang: none", "clang is not on PATH (clang)")
 MLP = ROOT / "models" / "mlp.tg"
