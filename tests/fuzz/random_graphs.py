@@ -51,7 +51,7 @@ TOGETHER = 64  # --joined: graphs a case, of which those of one opset are a prog
 FULL = 32  # --fast: one graph of so many is built with sanitizers and optimization, too
 TCC = shutil.which("tcc")
 ARRAYS = ("--weights=array",) if TCC else ()        # on a device: tcc has no u"" strings
-QUICK, LONG = 16, 1500
+QUICK, LONG = 12, 1500
 RTOL, ATOL = 1e-3, 1e-5
 LEVELS = ((), ("-O0",))
 # A third way to compile, another for each graph; its C is built with sanitizers, and as C++ too.
