@@ -155,7 +155,7 @@ static void test_prefetch(void **state)
     if (cases_are("quick"))
         skip();
     const struct { int rows, steps, prefetches; } layer[] = {
-        {41, 200, 1}, {5, 9000, 4}, {5, 200, 0}, {41, 50, 0}};
+        {41, 200, 1}, {3, 9000, 4}, {3, 200, 0}, {41, 50, 0}};
     for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
         struct fixture *f = fixture_new(1);
         const int size[] = {512, layer[i].steps};
