@@ -39,7 +39,7 @@ void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, i
 int matrix_own_element(const struct matrix_row *r, enum matrix_part part, int element);
 /* The MATRIX among linear[0..n) that multiplies the tile, a LOAD, or an ACC that it is assigned to; *factor: 0, it is its a, or 1, its b. */
 const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile, int *factor);
-/* The tile, a LOAD, that linear[0..n) assigns to an ACC, where products take it from; NULL: the ACC is another one's. */
+/* The LOAD of a tile that linear[0..n) assigns to the accumulator, from which products read it; NULL: the accumulator holds no tile. */
 const struct uop *matrix_kept_tile(struct uop *const *linear, int n, const struct uop *acc);
 
 /* --------------------------------------------------------------------------------------- bulk.c */

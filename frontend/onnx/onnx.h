@@ -218,8 +218,8 @@ const char *const *onnx_external_files(const struct onnx_model *m, int *n);
  * has none: "?" does not count. */
 bool onnx_dim_is_named(const TensorShapeProto__Dimension *d);
 
-/* A name that + joins of names and numbers ("past_sequence_length + 1") is their sum, if all of these are dimensions of the
- * model and no --dim has the whole name. The first of them in *rest, without blanks; *rest is what follows the +. */
+/* A dimension whose name is a sum ("past_sequence_length + 1") has that sum's size, if each name in it is another dimension of the model and no
+ * --dim gives the whole name. Returns the first term in *rest, without blanks; *rest is then what follows its +. */
 const char *onnx_next_term(struct tgc *t, const char **rest);
 /* --dim n=3: both 3; --dim n<=8: 1 and 8 */
 struct onnx_dim_option { const char *name; int64_t min, max; };

@@ -4,7 +4,7 @@
  *        for j < 1024                                                   and each of them goes through all i, in the order of the updates
  *
  * Updates of the same place are stored in their order, so one thread stores them. Threads may share a loop whose turns never store at the same
- * place: those whose number is a coordinate of the place, with some factor, while no other loop moves that coordinate. All others are loops
+ * place: the loop's counter, times a constant, is a term of one of the place's coordinates, and no other loop changes that coordinate. All others are loops
  * of the kind `order`, unless the indices are known, and no two updates have the same place: then threads share every loop.
  *
  * Where these loops leave threads of the device idle, others share the places:

@@ -1,4 +1,4 @@
-/* fragments.c - tiles of a wave's products that are multiplied again and again are loaded once.
+/* fragments.c - a tile that a wave multiplies once for each row of tiles (or column) is loaded once, and kept in registers.
  *
  *      for row < 4                              for column < 4
  *        a = x[row..]                             b = y[column..]
