@@ -3,7 +3,9 @@
 #   make            build tgc into build/
 #   make demo       compile a real model to C, build it, run it on real files
 #   make check      build and pass every test, in about 20 minutes on two cores
-#   make check-all  the same with every model, size and compiler
+#                   SUITES='cuda text' runs these suites alone (tests/check.py names them)
+#   make quick      the inner loop: in a built tree a minute's choice of them; SUITES, too
+#   make check-all  make check with every model, size and compiler
 #   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
 #   make mutate     the mutation test: 200 changed operators of passes/, which the quick tests should
@@ -15,6 +17,7 @@
 
 BUILD  ?= build
 JOBS   ?= 2
+suites  = $(if $(SUITES),--suites '$(SUITES)')
 destdir = $(if $(DESTDIR),--destdir "$$(realpath -m '$(DESTDIR)')")
 
 all: build
@@ -39,11 +42,15 @@ with-tests:
 	$(MAKE) --no-print-directory build
 
 check: with-tests
-	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS)
+	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) $(suites)
+
+# Sets up where nothing was built yet; else only builds.
+quick: $(if $(wildcard .venv/bin/python),build,with-tests)
+	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --quick $(suites)
 
 check-all: with-tests
 	scripts/setup.sh check-all
-	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --all
+	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --all $(suites)
 
 mutate:
 	scripts/setup.sh check
@@ -77,4 +84,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all build demo with-tests check check-all mutate bench wheel site install uninstall clean
+.PHONY: all build demo with-tests quick check check-all mutate bench wheel site install uninstall clean

@@ -3,6 +3,8 @@
 Two kinds of test are summed: the programs that Meson knows (cmocka's or TAP's output) and
 the Python suites listed below (TAP). A program that ran no test counts as one failed test,
 and so does one that stops before the end of its plan. Full logs: build/test-logs/.
+
+--suites names the ones to run ("unit" is Meson's programs); --quick runs the rows of QUICK.
 """
 
 import argparse
@@ -111,6 +113,20 @@ SUITES = [
 LONG = ("onnx", "models", "opencl", "cuda", "amd", "cli", "emulator", "bulk", "arena", "llvm", "vision", "metal", "integer", "exec", "vectors", "mutants",
         "threads", "stack", "quantized", "tune", "builds", "audit", "damage")
 
+# The inner loop, at most a minute on two cores: a suite, and which of its cases.
+THREE_MODELS = "^(digits|mnist_cnn|transformer_block)"
+QUICK = [
+    ("unit", ["--no-suite", "slow"]),
+    ("passes", ["--part", "1/4"]),
+    ("text", []),
+    ("opts", ["--part", "1/4"]),
+    ("library", ["--part", "1/5"]),
+    ("rulegen", []),
+    ("models", ["--filter", THREE_MODELS + r"\.tg gcc"]),
+    ("llvm", ["--filter", THREE_MODELS + "$"]),
+    ("opencl", ["--filter", THREE_MODELS + r"\.tg, "]),
+]
+
 
 class Totals:
     def __init__(self):
@@ -184,11 +200,11 @@ def excerpt(text, limit=60):
     return "".join(f"    {line}\n" for line in text.strip().splitlines()[-limit:])
 
 
-def run_meson_tests(options, build):
+def run_meson_tests(arguments, options, build):
     """Returns the totals of Meson's programs, and what is to be printed of them."""
     start = time.monotonic()
     totals, shown = Totals(), []
-    command = ["meson", "test", "-C", str(build), "--no-rebuild", "--num-processes", str(jobs_of_lane(options))]
+    command = ["meson", "test", "-C", str(build), "--no-rebuild", "--num-processes", str(jobs_of_lane(options)), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env={**os.environ, **({"TGC_CASES": "all"} if options.all else {})})
     log = build / "meson-logs" / "testlog.json"
@@ -214,7 +230,7 @@ def jobs_of_lane(options):
     return max(options.jobs // LANES, 1)
 
 
-def run_suite(name, program, limit, options, build):
+def run_suite(name, program, limit, arguments, options, build):
     """Returns the totals of one suite, and what is to be printed of it."""
     start = time.monotonic()
     totals, shown = Totals(), []
@@ -222,7 +238,7 @@ def run_suite(name, program, limit, options, build):
         totals.failed.append(f"{name}: {program} is missing")
         return totals, report(name, totals, start)
     command = [sys.executable, str(ROOT / program), "--jobs", str(jobs_of_lane(options)),
-               "--build", str(build)] + (["--all"] if options.all else [])
+               "--build", str(build)] + (["--all"] if options.all else []) + arguments
     logs = build / "test-logs"
     logs.mkdir(exist_ok=True)
     try:
@@ -239,13 +255,26 @@ def run_suite(name, program, limit, options, build):
     return totals, "".join(shown) + report(name, totals, start)
 
 
+def chosen_suites(options):
+    """Names and arguments of the suites that the command line asks for."""
+    known = ["unit"] + [row[0] for row in SUITES]
+    if options.suites is None:
+        return dict(QUICK) if options.quick else {name: [] for name in known}
+    names = options.suites.replace(",", " ").split()
+    strangers = [name for name in names if name not in known]
+    if strangers or not names:
+        sys.exit(f"check.py: no suite {' '.join(strangers) or 'is named'}; there are: {' '.join(known)}")
+    return {name: [] for name in names}
+
+
 def run_all(options, build, totals):
     """Side by side, the long ones first, so that no lane ends much later than the other."""
-    jobs = [(name, program, full if options.all else quick) for name, program, quick, full in SUITES]
+    chosen = chosen_suites(options)
+    jobs = [(name, program, full if options.all else quick) for name, program, quick, full in SUITES if name in chosen]
     jobs.sort(key=lambda job: (LONG.index(job[0]) if job[0] in LONG else len(LONG), -job[2]))
     with ThreadPoolExecutor(min(LANES, options.jobs)) as lanes:
-        running = [lanes.submit(run_meson_tests, options, build)]
-        running += [lanes.submit(run_suite, *job, options, build) for job in jobs]
+        running = [lanes.submit(run_meson_tests, chosen["unit"], options, build)] if "unit" in chosen else []
+        running += [lanes.submit(run_suite, *job, chosen[job[0]], options, build) for job in jobs]
         for done in as_completed(running):
             of_suite, text = done.result()
             totals.add(of_suite.passed, of_suite.failed, of_suite.skipped)
@@ -262,7 +291,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default="build")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--all", action="store_true", help="the long forms, too")
+    parser.add_argument("--quick", action="store_true", help="a minute's choice")
+    parser.add_argument("--suites", help="names, by spaces or commas")
     options = parser.parse_args()
     build = Path(options.build).resolve()
     totals = Totals()
