@@ -70,6 +70,10 @@ struct region {
     int64_t step;                /* of its counter; 0: 1 */
 };
 
+/* A function of the module's own. Kernels with other features have another: vectors are passed as the
+ * features say. */
+struct own_piece { const char *name, *features; value function; };
+
 struct emit {
     struct tgc *t;
     const struct llvm *l;
@@ -92,8 +96,11 @@ struct emit {
     int *slot, nslot;            /* likewise: where it is in the tables of dispatch.c; -1: it has no variant */
     const struct gpu *gpu;       /* whose kernels these are; NULL: a processor's */
     bool is_linux, swapped;      /* swapped: numbers have their bytes in the order that tgc has not */
-    /* the functions of runtime/ that are called */
+    /* The functions of runtime/ that the module calls: its own, compiled from their text, and those that
+     * stay C, which have pointers to the host's data and no vectors. */
+    struct own_piece *own; int nown; size_t cap_own;
     const char **piece; int npiece; size_t cap_piece;
+    int lanes;                   /* of the vectors of the own piece that is written */
 
     /* the function that is being written */
     value function;
@@ -273,9 +280,10 @@ void gpu_matrix_product(struct emit *e, const struct uop *u);
 /* Adds to `out` those of gpu_matrix.def that the module calls. */
 void gpu_matrix_functions(const struct emit *e, struct text *out);
 
-/* piece_code.c: the functions of runtime/ that the module calls, from their text, as functions of the
- * module. */
+/* piece_code.c: writes the module's own pieces, and those that they call. */
 void pieces_emit(struct emit *e);
+/* The text of which an own piece is compiled; *lanes: of its vectors. NULL: the piece stays C. */
+const struct snippet *piece_text(const struct emit *e, const char *name, int *lanes);
 
 /* state.c */
 /* What NAME_run() begins with (loads the lengths that the context keeps, checks them against the inputs,

@@ -165,7 +165,7 @@ void machine_free(struct llvm_machine *m) { held_release(m->held); }
 const char *machine_passes(struct tgc *t, const struct llvm *l)
 {
     const char *combine = l->version >= 18 ? "instcombine<no-verify-fixpoint>" : "instcombine";
-    return mem_printf(t, "function(sroa,early-cse,simplifycfg,%s,loop-mssa(loop-rotate,licm),"
+    return mem_printf(t, "always-inline,function(sroa,early-cse,simplifycfg,%s,loop-mssa(loop-rotate,licm),"
                          "loop(loop-unroll-full),sroa,early-cse,loop-vectorize,%s,"
                          "loop-mssa(licm),simplifycfg)", combine, combine);
 }

@@ -2,8 +2,8 @@
  * object file (.o).
  *
  * The module has the functions of NAME.h (entry.c), the weights as data, and the kernels, for several
- * instruction sets or for one processor. It calls libm's and libc's functions, and those of runtime/ that the caller compiles
- * beside it.
+ * instruction sets or for one processor. Arithmetic of runtime/ is a part of it; it calls libc's functions, and the host's functions
+ * of runtime/, which the caller compiles beside it.
  */
 #include "backends/llvm/machine.h"
 
@@ -82,6 +82,7 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
     for (int i = 0; i < info.entry_count; i++)
         entries_emit(&e, &info, i, r->entry[i]);
     struct text listing = debug_end(&e);
+    pieces_emit(&e);
     module_check(&e);
     bool ok = name_pieces(t, &e, r->file);
     *out = (struct llvm_output){{.t = t}, e.piece, e.npiece, listing, m.swapped};

@@ -1,10 +1,15 @@
-/* piece_code.c - functions of runtime/ as functions of a module, from their text: kernels of devices have
- * no library of C, and what the functions compute is written once. The C is theirs: numbers and tables of
- * them, pointers to a result, expressions, if, for, while, return. What else it has is a bug (words_wrong()).
+/* piece_code.c - functions of runtime/ as functions of a module, from their text, so that what they compute
+ * is written once and a module with elementary functions needs no C. No function of C takes vectors from a
+ * kernel: how these are passed depends on the compiler, its flags and the function's features. The C is theirs:
+ * numbers and tables of them, vectors, pointers to a result, expressions, if, for, while, return. What else it
+ * has is a bug (words_wrong()).
  *
  * One pass, by recursive descent; variables are places on the stack, which LLVM makes registers.
  */
 #include "backends/llvm/piece_code.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 enum { MOST_ELEMENTS = 64 };
 
@@ -31,7 +36,7 @@ static value read_table(struct piece *p, enum ctype type)
         words_take(&p->w, ",");
     }
     value all = e->l->ConstArray(ctype_memory(e, type), item, n);
-    value g = e->l->AddGlobalInAddressSpace(e->module, e->l->TypeOf(all), "", SPACE_OF_CONSTANTS);
+    value g = e->l->AddGlobalInAddressSpace(e->module, e->l->TypeOf(all), "", e->gpu ? SPACE_OF_CONSTANTS : 0);
     e->l->SetInitializer(g, all);
     e->l->SetGlobalConstant(g, 1);
     e->l->SetLinkage(g, LLVM_PRIVATE);
@@ -171,14 +176,38 @@ static void bind_parameters(struct piece *p)
     }
 }
 
-static void emit_piece(struct emit *e, const char *name)
+/* Files of pieces that compute with numbers and vectors alone. */
+static bool is_arithmetic(const struct snippet *s)
+{
+    return strcmp(s->file, "number") == 0 || strcmp(s->file, "math") == 0 || strcmp(s->file, "vector_math") == 0;
+}
+
+/* A function of vectors, "exp_f32x8", is compiled from the text of four lanes, with OpenCL C's name where C
+ * has a cast. */
+const struct snippet *piece_text(const struct emit *e, const char *name, int *lanes)
+{
+    const char *x = strstr(name, "_f32x");
+    const struct snippet *s = NULL;
+    *lanes = 1;
+    if (x) {
+        *lanes = atoi(x + strlen("_f32x"));
+        name = mem_printf(e->t, "opencl_%.*s_f32x4", (int)(x - name), name);
+        s = snippet_find(name);
+        name += strlen("opencl_");
+    }
+    s = s ? s : snippet_find(name);
+    return s && (e->gpu || is_arithmetic(s)) ? s : NULL;
+}
+
+static void emit_piece(struct emit *e, const struct own_piece *own)
 {
     struct piece p = {.e = e};
-    words_begin(&p.w, e->t, name, snippet_find(name)->text);
+    words_begin(&p.w, e->t, own->name, piece_text(e, own->name, &e->lanes)->text);
     piece_head(&p.w, &p.result);
-    function_open(e, e->l->GetNamedFunction(e->module, name));
-    function_attribute(e, e->function, ~0u, "alwaysinline");
-    e->l->SetLinkage(e->function, LLVM_INTERNAL);
+    e->features = own->features;
+    function_open(e, own->function);
+    if (e->gpu || e->lanes > 1)
+        function_attribute(e, e->function, ~0u, "alwaysinline");
     bind_parameters(&p);
     statement(&p);
     e->l->BuildRet(e->at, e->l->GetUndef(ctype_register(e, p.result)));
@@ -189,6 +218,10 @@ static void emit_piece(struct emit *e, const char *name)
 
 void pieces_emit(struct emit *e)
 {
-    for (int i = 0; i < e->npiece; i++)          /* the list grows by what they call */
-        emit_piece(e, e->piece[i]);
+    const char *features = e->features;
+    for (int i = 0; i < e->nown; i++) {         /* the list grows by what they call */
+        struct own_piece own = e->own[i];
+        emit_piece(e, &own);
+    }
+    e->features = features;
 }

@@ -1,12 +1,16 @@
-/* piece_code.h - private to piece_code.c, piece_values.c and piece_words.c: the words and types of the C that the
+/* piece_code.h - private to piece_code.c and piece_*.c: the words and types of the C that the
  * functions of runtime/ are written in. */
 #ifndef TGC_LLVM_PIECE_CODE_H
 #define TGC_LLVM_PIECE_CODE_H
 
 #include "backends/llvm/emit.h"
 
-/* In the order of C's conversions, from int on. */
-enum ctype { C_VOID, C_BOOL, C_I8, C_U8, C_I16, C_U16, C_I32, C_U32, C_I64, C_U64, C_F32, C_F64 };
+/* In the order of C's conversions, from int on; what is mixed with a vector becomes one: C_MASKS (of a
+ * comparison), C_INTS and C_BITS (of 32 bits, with and without a sign), C_FLOATS. */
+enum ctype {
+    C_VOID, C_BOOL, C_I8, C_U8, C_I16, C_U16, C_I32, C_U32, C_I64, C_U64, C_F32, C_F64,
+    C_MASKS, C_INTS, C_BITS, C_FLOATS
+};
 
 enum token { TOKEN_END, TOKEN_WORD, TOKEN_NUMBER, TOKEN_SIGN };
 struct words {
@@ -31,6 +35,7 @@ bool words_type(struct words *w, enum ctype *type);
 LLVMTypeRef ctype_register(const struct emit *e, enum ctype type);
 LLVMTypeRef ctype_memory(const struct emit *e, enum ctype type);
 bool ctype_is_signed(enum ctype type);
+bool ctype_is_real(enum ctype type);
 /* Of two operands, as C has it. */
 enum ctype ctype_common(enum ctype a, enum ctype b);
 value ctype_convert(struct emit *e, value v, enum ctype from, enum ctype to);
@@ -60,5 +65,8 @@ struct operand piece_assignment(struct piece *p);                /* an expressio
 /* "static inline float name(", and a parameter; false: there is no other. The words are behind them then. */
 void piece_head(struct words *w, enum ctype *result);
 bool piece_parameter(struct words *w, struct variable *a);
+
+/* piece_vectors.c: a function of vectors that is an instruction or two on all processors; false: it is none. */
+bool piece_call_vectors(struct piece *p, const char *name, const struct operand *a, int n, struct operand *r);
 
 #endif

@@ -129,13 +129,17 @@ bool piece_parameter(struct words *w, struct variable *a)
 
 static struct operand call_other(struct piece *p, const char *name, const struct operand *a, int n)
 {
-    const struct snippet *s = snippet_find(name);
+    size_t stem = strlen(name) - strlen("x4");
+    int lanes;
+    if (stem < strlen(name) && strcmp(name + stem, "x4") == 0)
+        name = mem_printf(p->w.t, "%.*sx%d", (int)stem, name, p->e->lanes);
+    const struct snippet *s = piece_text(p->e, name, &lanes);
     struct words w;
     struct variable formal;
     enum ctype result;
     value arg[MOST_ARGUMENTS];
     if (!s)
-        TGC_BUG(p->w.t, "%s of runtime/ calls %s(), which is not in runtime/", p->w.name, name);
+        TGC_BUG(p->w.t, "%s of runtime/ calls %s(), which LLVM does not compile", p->w.name, name);
     words_begin(&w, p->w.t, name, s->text);
     piece_head(&w, &result);
     for (int i = 0; i < n; i++) {
@@ -158,7 +162,7 @@ static struct operand call_named(struct piece *p, const char *name)
     }
     if (strcmp(name, "signbit") == 0 && n == 1)
         return sign_bit(p, a[0]);
-    return call_builtin(p, name, a, n, &r) ? r : call_other(p, name, a, n);
+    return call_builtin(p, name, a, n, &r) || piece_call_vectors(p, name, a, n, &r) ? r : call_other(p, name, a, n);
 }
 
 static struct operand primary(struct piece *p)
@@ -221,7 +225,7 @@ static struct operand negate(struct piece *p, struct operand o)
 {
     enum ctype type = ctype_common(o.type, C_I32);
     value v = piece_read_as(p, o, type);
-    return made(type >= C_F32 ? p->e->l->BuildFNeg(p->e->at, v, "") : p->e->l->BuildNeg(p->e->at, v, ""), type);
+    return made(ctype_is_real(type) ? p->e->l->BuildFNeg(p->e->at, v, "") : p->e->l->BuildNeg(p->e->at, v, ""), type);
 }
 
 static struct operand cast_or_primary(struct piece *p)
@@ -273,14 +277,15 @@ static const struct operator table[] = {
     {"%", 9, false, LLVM_UREM, 0, LLVM_SREM}};
 enum { LEVEL_OR = 0, LEVEL_AND = 1, LEVEL_SHIFT = 7 };
 
-/* a + b or a - b, with one of the two a product, rounded once: compilers of devices' languages do that. */
+/* a + b or a - b, with one of the two a product, rounded once: compilers of devices' languages do that. On
+ * processors results are those of the C target, which rounds twice. */
 static bool fuse(struct piece *p, const struct operator *op, const struct operand *a, const struct operand *b,
                  struct operand *r)
 {
     struct emit *e = p->e;
     const struct operand *product = b->factor[0] ? b : a, *other = b->factor[0] ? a : b;
     bool minus = op->real == LLVM_FSUB;
-    if ((op->real != LLVM_FADD && !minus) || !product->factor[0] || ctype_common(a->type, b->type) != product->type)
+    if (!e->gpu || (op->real != LLVM_FADD && !minus) || !product->factor[0] || ctype_common(a->type, b->type) != product->type)
         return false;
     LLVMTypeRef type = ctype_register(e, product->type);
     value arg[3] = {product->factor[0], product->factor[1], piece_read_as(p, *other, product->type)};
@@ -297,7 +302,7 @@ static struct operand apply_operator(struct piece *p, const struct operator *op,
         return r;
     enum ctype type = ctype_common(a.type, op->level == LEVEL_SHIFT ? C_I32 : b.type);
     value x = piece_read_as(p, a, type), y = piece_read_as(p, b, type);
-    int is = type >= C_F32 ? op->real : op->of_signed && ctype_is_signed(type) ? op->of_signed : op->whole;
+    int is = ctype_is_real(type) ? op->real : op->of_signed && ctype_is_signed(type) ? op->of_signed : op->whole;
     if (!is)
         words_wrong(&p->w);
     if (!op->compares) {
@@ -308,7 +313,7 @@ static struct operand apply_operator(struct piece *p, const struct operator *op,
         }
         return r;
     }
-    return truth(p, type >= C_F32 ? p->e->l->BuildFCmp(p->e->at, is, x, y, "")
+    return truth(p, ctype_is_real(type) ? p->e->l->BuildFCmp(p->e->at, is, x, y, "")
                                   : p->e->l->BuildICmp(p->e->at, is, x, y, ""));
 }
 

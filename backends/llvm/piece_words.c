@@ -105,8 +105,9 @@ bool words_type(struct words *w, enum ctype *type)
     static const struct { const char *name; enum ctype type; } table[] = {
         {"bool", C_BOOL}, {"int8_t", C_I8}, {"uint8_t", C_U8}, {"int16_t", C_I16}, {"uint16_t", C_U16}, {"int", C_I32},
         {"int32_t", C_I32}, {"unsigned", C_U32}, {"uint32_t", C_U32}, {"int64_t", C_I64}, {"uint64_t", C_U64},
-        {"float", C_F32}, {"double", C_F64}, {"void", C_VOID}};
-    while (words_take(w, "static") || words_take(w, "inline") || words_take(w, "const"))
+        {"float", C_F32}, {"double", C_F64}, {"void", C_VOID},
+        {"f32x4", C_FLOATS}, {"bits_f32x4", C_BITS}, {"ints_f32x4", C_INTS}, {"mask_f32x4", C_MASKS}};
+    while (words_take(w, "static") || words_take(w, "inline") || words_take(w, "const") || words_take(w, "IN_f32x4"))
         ;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (words_take(w, table[i].name)) {
@@ -118,13 +119,26 @@ bool words_type(struct words *w, enum ctype *type)
 
 /* ------------------------------------------------------------------------------------------ types */
 
-static bool is_real(enum ctype type) { return type >= C_F32; }
+static bool is_vector(enum ctype type) { return type >= C_MASKS; }
 static bool is_wide(enum ctype type) { return type == C_I64 || type == C_U64; }
 
-bool ctype_is_signed(enum ctype type) { return type == C_I8 || type == C_I16 || type == C_I32 || type == C_I64; }
+bool ctype_is_real(enum ctype type) { return type == C_F32 || type == C_F64 || type == C_FLOATS; }
+
+bool ctype_is_signed(enum ctype type)
+{
+    return type == C_I8 || type == C_I16 || type == C_I32 || type == C_I64 || type == C_INTS;
+}
+
+/* Of a vector that has such lanes when a scalar becomes one. */
+static enum ctype lane_type(enum ctype type)
+{
+    return type == C_FLOATS ? C_F32 : type == C_INTS ? C_I32 : type == C_BITS ? C_U32 : C_BOOL;
+}
 
 LLVMTypeRef ctype_register(const struct emit *e, enum ctype type)
 {
+    if (is_vector(type))
+        return vector_of(e, type == C_MASKS ? e->i1 : ctype_register(e, lane_type(type)), e->lanes);
     return type == C_VOID  ? e->nothing
            : type == C_F32 ? e->f32
            : type == C_F64 ? e->f64
@@ -155,7 +169,7 @@ static value narrow(struct emit *e, value v, enum ctype type)
 static value is_not_zero(struct emit *e, value v, enum ctype type)
 {
     value zero = e->l->ConstNull(e->l->TypeOf(v));
-    return is_real(type) ? e->l->BuildFCmp(e->at, LLVM_UNE, v, zero, "") : e->l->BuildICmp(e->at, LLVM_NE, v, zero, "");
+    return ctype_is_real(type) ? e->l->BuildFCmp(e->at, LLVM_UNE, v, zero, "") : e->l->BuildICmp(e->at, LLVM_NE, v, zero, "");
 }
 
 value ctype_convert(struct emit *e, value v, enum ctype from, enum ctype to)
@@ -163,12 +177,14 @@ value ctype_convert(struct emit *e, value v, enum ctype from, enum ctype to)
     LLVMTypeRef type = ctype_register(e, to);
     if (from == to)
         return v;
+    if (is_vector(to))
+        return splat(e, ctype_convert(e, v, from, lane_type(to)), e->lanes);
     if (to == C_BOOL)
         return cast_to(e, LLVM_ZEXT, is_not_zero(e, v, from), e->i32);
-    if (is_real(to))
-        return is_real(from) ? cast_to(e, to > from ? LLVM_FPEXT : LLVM_FPTRUNC, v, type)
+    if (ctype_is_real(to))
+        return ctype_is_real(from) ? cast_to(e, to > from ? LLVM_FPEXT : LLVM_FPTRUNC, v, type)
                              : cast_to(e, ctype_is_signed(from) ? LLVM_SITOFP : LLVM_UITOFP, v, type);
-    if (is_real(from))
+    if (ctype_is_real(from))
         return narrow(e, cast_to(e, ctype_is_signed(to) ? LLVM_FPTOSI : LLVM_FPTOUI, v, type), to);
     if (is_wide(to))
         return cast_to(e, ctype_is_signed(from) ? LLVM_SEXT : LLVM_ZEXT, v, type);

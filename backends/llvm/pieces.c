@@ -1,5 +1,5 @@
-/* pieces.c - the functions of runtime/ as tgc itself has them: code that is made in this process
- * calls them, so nothing of runtime/ is written a second time. embed (runtime/embed.c) writes the
+/* pieces.c - the functions of runtime/ that work on the host's data (sort, find, strings, trees) as tgc
+ * itself has them, for code that is made in this process. Arithmetic is the module's own (piece_code.c). embed (runtime/embed.c) writes the
  * pieces' text, and a list of those that are functions. */
 #include "backends/llvm/llvm.h"
 
@@ -12,24 +12,12 @@
 #ifdef __GNUC__
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
-#if defined __x86_64__ && defined __GNUC__
-#include <immintrin.h>
-#endif
 
 #include "pieces.inc"
-#if defined __x86_64__ && defined __GNUC__
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wpsabi"
-#endif
-#include "pieces_x86.inc"
-#endif
 
 static const struct { const char *name; void (*function)(void); } table[] = {
 #define PIECE(name) {#name, (void (*)(void))name},
 #include "pieces.inc"
-#if defined __x86_64__ && defined __GNUC__
-#include "pieces_x86.inc"
-#endif
 #undef PIECE
 };
 

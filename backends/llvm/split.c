@@ -119,9 +119,11 @@ struct emit *split_emit(struct tgc *t, struct llvm *l, const struct llvm_machine
         *group = (struct emit){.t = t, .l = l, .s = s};
         module_begin(group, l, m, name);
         emit_group(group, share, n, i);
+        pieces_emit(group);
         module_check(group);
     }
     emit_rest(&first, share, n, ngroup == 1, mem_printf(t, "%s_run", name));
+    pieces_emit(&first);
     module_check(&first);
     e[(*nmodule)++] = first;
     return e;

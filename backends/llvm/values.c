@@ -147,21 +147,47 @@ void extend_call(const struct emit *e, value made, const LLVMTypeRef *type, int 
     }
 }
 
-value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *arg, int n)
+static value own_piece(struct emit *e, const char *name, LLVMTypeRef type)
+{
+    for (int i = 0; i < e->nown; i++)
+        if (strcmp(e->own[i].name, name) == 0 && strcmp(e->own[i].features, e->features) == 0)
+            return e->own[i].function;
+    value f = e->l->AddFunction(e->module, mem_printf(e->t, "%s.%d", name, e->nown), type);
+    e->l->SetLinkage(f, LLVM_INTERNAL);
+    struct own_piece own = {mem_str(e->t, name), e->features, f};
+    VEC_PUSH(e->t, e->own, e->nown, e->cap_own, own);
+    return f;
+}
+
+static value c_piece(struct emit *e, const char *name, LLVMTypeRef type, LLVMTypeRef result)
 {
     value f = e->l->GetNamedFunction(e->module, name);
-    if (!f) {
-        LLVMTypeRef *type = scratch_array(e->t, (size_t)n + 1, sizeof *type);
-        for (int i = 0; i < n; i++)
-            type[i] = e->l->TypeOf(arg[i]);
-        if (!snippet_find(name))
-            TGC_BUG(e->t, "runtime/ has no function %s", name);
-        f = e->l->AddFunction(e->module, name,
-                              e->l->FunctionType(result, type, (unsigned)n, 0));
-        extend_function(e, f, result);
-        const char *kept = mem_str(e->t, name);
-        VEC_PUSH(e->t, e->piece, e->npiece, e->cap_piece, kept);
+    if (f)
+        return f;
+    if (!snippet_find(name))
+        TGC_BUG(e->t, "runtime/ has no function %s", name);
+    f = e->l->AddFunction(e->module, name, type);
+    extend_function(e, f, result);
+    const char *kept = mem_str(e->t, name);
+    VEC_PUSH(e->t, e->piece, e->npiece, e->cap_piece, kept);
+    return f;
+}
+
+value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *arg, int n)
+{
+    enum { VECTOR = 13 };
+    LLVMTypeRef *type = scratch_array(e->t, (size_t)n + 1, sizeof *type);
+    bool has_vector = e->l->GetTypeKind(result) == VECTOR;
+    for (int i = 0; i < n; i++) {
+        type[i] = e->l->TypeOf(arg[i]);
+        has_vector |= e->l->GetTypeKind(type[i]) == VECTOR;
     }
+    int lanes;
+    bool is_own = piece_text(e, name, &lanes) != NULL;
+    if (has_vector && !is_own)       /* how C takes them depends on its compiler and flags */
+        TGC_BUG(e->t, "%s() of runtime/ is C, and would have a vector", name);
+    LLVMTypeRef of = e->l->FunctionType(result, type, (unsigned)n, 0);
+    value f = is_own ? own_piece(e, name, of) : c_piece(e, name, of, result);
     return call(e, f, arg, n);
 }
 

@@ -33,6 +33,39 @@ weight %b : f32[8] = zeros()
 %y = relu(%1)
 output %y
 """
+# Elementary functions, which the module has of its own; f64 ones have tables and loops.
+FUNCTIONS = """tg 1
+input %x : f32[4, 37]
+input %d : f64[5]
+%a = exp(%x)
+%b = tanh(%x)
+%c = erf(%x)
+%e = sigmoid(%x)
+%s = abs(%x)
+%l = log(%s)
+%f = sin(%x)
+%h = cast(%x) {to=f8e5m2}
+%i = cast(%h) {to=f32}
+%p = pow(%s, %x)
+%g = erf(%d)
+%k = sin(%d)
+output %a
+output %b
+output %c
+output %e
+output %l
+output %f
+output %i
+output %p
+output %g
+output %k
+"""
+# A model that calls a function of the host.
+HOST = """tg 1
+input %x : f32[40]
+%v, %_i = topk(%x) {k=5}
+output %v
+"""
 # A product of so many rows as a run says.
 ROWS = """tg 1
 input %x : f32[B<=9, 40]
@@ -185,7 +218,7 @@ def check_node(tgc, case, folder):
 def check_texts(tgc, folder):
     """.s is what an assembler takes, .ll what LLVM's own tools take; both by -o -, too."""
     BY_LLVM.need(tgc)
-    (T.scratch(folder) / "t.tg").write_text(PLAIN)
+    (T.scratch(folder) / "t.tg").write_text(FUNCTIONS)
     expected = run_c(tgc, folder / "t.tg", folder / "c")
     for version in VERSIONS:
         env = by_version(version)
@@ -203,6 +236,17 @@ def check_texts(tgc, folder):
         text = T.must(T.run([tgc, "compile", "t.tg", "-o", "-", "--emit=ll", "--name=m", LLVM], cwd=folder,
                             env=env)).out
         expect(text == (folder / "m.ll").read_bytes(), "-o - is another text")
+        strangers = [line for line in text.decode().splitlines() if line.startswith("declare") and " x " in line and "@llvm." not in line]
+        expect(not strangers, f"functions that others have to pass vectors to: {strangers}")
+
+
+def check_without_compiler(tgc, folder):
+    """Arithmetic is the module's own, for every machine: an object of it needs no compiler of C."""
+    BY_LLVM.need(tgc)
+    (T.scratch(folder) / "t.tg").write_text(FUNCTIONS)
+    for triple in ("x86_64-linux-gnu", *(machine[0] for machine in MACHINES), *(machine[0] for machine in SOFT)):
+        T.must(T.run([tgc, "compile", "t.tg", "-o", "m.o", LLVM, f"--triple={triple}"], cwd=folder, timeout=120,
+                     env={**os.environ, "CC": "/nowhere/cc"}))
 
 
 def check_offsets(tgc, folder):
@@ -467,8 +511,9 @@ def check_loader(tgc, folder):
 
 def check_refusals(tgc, folder):
     BY_LLVM.need(tgc)
-    model = ROOT / "models" / "mlp.tg"
+    model = folder.with_suffix(".tg")
     T.scratch(folder)
+    model.write_text(HOST)
     for words, status, says in (
             (["-o", "m.o", LLVM, "--triple=pdp11-dec-unix"], 1, "--triple=pdp11-dec-unix"),
             (["-o", "m.o", LLVM, "--triple=sparc64-linux-gnu"], 1, "armv7"),
@@ -478,7 +523,7 @@ def check_refusals(tgc, folder):
             (["-o", "m.ll"], 2, "--target=llvm"),
             (["-o", "m.c", LLVM], 2, "--target=c"),
             (["-o", "-", "--emit=s", LLVM, "-g"], 1, "no place"),
-            (["-o", "m.s", LLVM], 1, "tanh")):
+            (["-o", "m.s", LLVM], 1, "topk")):
         done = T.run([tgc, "compile", model, *words], cwd=folder)
         expect(done.status == status and says in done.err, f"{words}: status {done.status}: {done.err}")
         expect(not list(folder.iterdir()), f"{words} left a file")
@@ -496,6 +541,7 @@ def main():
     suite.add("refusals", check_refusals, tgc, scratch / "refusals")
     suite.add("loader", check_loader, tgc, scratch / "loader")
     suite.add("texts", check_texts, tgc, scratch / "texts")
+    suite.add("objects without a compiler", check_without_compiler, tgc, scratch / "without")
     suite.add("places as wide as addresses", check_offsets, tgc, scratch / "offsets")
     suite.add("weights", check_weights, tgc, scratch / "weights")
     suite.add("weights of the other order of bytes", check_other_order, tgc, scratch / "order")
