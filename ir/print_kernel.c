@@ -106,12 +106,14 @@ static void print_value(struct printer *p, const struct uop *u, int outer)
     }
     switch (u->op) {
     case OP_CONST:
-        text_printf(p->out, u->dtype == DTYPE_INDEX ? "" : "%s(", dtype_name(u->dtype));
+        if (u->dtype != DTYPE_INDEX)
+            text_printf(p->out, "%s(", dtype_name(u->dtype));
         print_const(p->out, u);
         text_puts(p->out, u->dtype == DTYPE_INDEX ? "" : ")");
         return;
     case OP_VAR:
-        text_printf(p->out, u->dtype == DTYPE_INDEX ? "" : "%s(", dtype_name(u->dtype));
+        if (u->dtype != DTYPE_INDEX)
+            text_printf(p->out, "%s(", dtype_name(u->dtype));
         print_quoted(p->out, ((const struct var *)u->arg.p)->name, '\'');
         text_puts(p->out, u->dtype == DTYPE_INDEX ? "" : ")");
         return;

@@ -200,7 +200,7 @@ bool machine_code(const struct llvm *l, const struct llvm_machine *m, LLVMModule
         l->DisposeErrorMessage(text);
         return false;
     }
-    if (l->TargetMachineEmitToMemoryBuffer(m->machine, module, code, &text, to)) {
+    if (l->TargetMachineEmitToMemoryBuffer(m->machine, module, (int)code, &text, to)) {
         note(error, text);
         l->DisposeMessage(text);
         return false;

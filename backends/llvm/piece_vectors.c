@@ -42,7 +42,7 @@ static value apply_function(struct piece *p, const struct lane_function *f, valu
     case INTRINSIC: return call_intrinsic(e, f->intrinsic, &type, 1, arg, f->n);
     case BITS: return e->l->BuildBitCast(e->at, arg[0], type, "");
     case SELECTS: return choose(e, arg[0], arg[1], arg[2]);
-    case CONVERTS: return cast_to(e, f->is, arg[0], type);
+    case CONVERTS: return cast_to(e, (enum llvm_opcode)f->is, arg[0], type);
     case SPLATS: break;
     }
     return arg[0];

@@ -183,7 +183,7 @@ static double window_fits(const struct nest *m, enum isa isa, const struct pairi
     if (!p->window)
         return 1;
     int64_t places = (rows - 1) * p->window + p->taps;
-    if (p->taps <= RATIO_WINDOW_TAPS
+    if ((double)p->taps <= RATIO_WINDOW_TAPS
             ? (double)((rows + places) * blocks) >= RATIO_WINDOW_ROOM * isa_registers(isa)
             : p->window == 1 && (2 * rows + 1) * blocks >= isa_registers(isa))
         return RATIO_WINDOW_SPILLED;

@@ -49,8 +49,9 @@ static inline int64_t rule_sub(int64_t a, int64_t b)
 }
 static inline bool rule_constant(const struct uop *u) { return u->op == OP_CONST; }
 static inline int rule_width(const struct uop *u) { return dtype_bits(u->dtype); }
-static inline int64_t rule_least(const struct uop *u) { return dtype_min(u->dtype); }
-static inline int64_t rule_greatest(const struct uop *u) { return dtype_max(u->dtype); }
+/* compared with constants of floats, too; exact but for the greatest of 64 bits */
+static inline double rule_least(const struct uop *u) { return (double)dtype_min(u->dtype); }
+static inline double rule_greatest(const struct uop *u) { return (double)dtype_max(u->dtype); }
 static inline bool rule_same_dtype(const struct uop *a, const struct uop *b)
 {
     return a->dtype == b->dtype;

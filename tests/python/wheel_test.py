@@ -102,6 +102,18 @@ def check_in_process(python, folder):
     np.testing.assert_allclose(eval(done.out.decode()), want, rtol=1e-5, atol=1e-6)
 
 
+def same_as_c(tgc, model, folder):
+    """The wheel's tgc, which another compiler made than the build's, runs a model in process as the build's C does."""
+    said = []
+    for name, program, more in (("wheel", tgc, []), ("c", [T.find_tgc(OPTIONS.build).resolve()], ["--target=c"])):
+        done = T.must(T.run([*program, "run", model, *more, "--out-dir", folder / name], cwd=SCRATCH, timeout=120))
+        expect(("ran by LLVM" in done.out.decode()) == (name == "wheel"), done.out.decode())
+        said.append({file.name: np.load(file) for file in (folder / name).glob("*.npy")})
+    expect(said[0].keys() == said[1].keys() and said[0], f"outputs {said[0].keys()} and {said[1].keys()}")
+    for output, want in said[1].items():
+        np.testing.assert_allclose(said[0][output], want, rtol=1e-4, atol=1e-5, err_msg=f"{model.name}: {output}")
+
+
 @suite.case("installed: tgc on PATH, a model compiled and run; uninstalled without a trace",
             slow=True)
 def installed():
@@ -133,6 +145,8 @@ def installed():
     expect(native[0] == native[1], "--cpu=native is another processor")
     if T.has_llvm(home / "bin" / "tgc"):
         check_in_process([*clean, f"PATH={home}/bin", "python"], SCRATCH)
+        for model in sorted((ROOT / "models").glob("*.tg")):
+            same_as_c([*clean, "tgc"], model, SCRATCH / model.stem)
     T.must(T.run([*pip, "uninstall", "-q", "-y", "tgc"]))
     left = [p for p in home.rglob("*tgc*")]
     expect(not left, f"left: {left}")
