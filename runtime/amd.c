@@ -160,6 +160,7 @@ static int check_owner(const model_self *self, uint64_t at, bool *is_ours)
 }
 
 //@ amd_language
+#pragma clang fp contract(off)
 #ifndef __global__
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
@@ -195,6 +196,7 @@ typedef __UINT64_TYPE__ uint64_t;
 #define copysign(x, y) __builtin_copysign(x, y)
 #define copysignf(x, y) __builtin_copysignf(x, y)
 #define fmaf(x, y, z) __builtin_fmaf(x, y, z)
+#define fma(x, y, z) __builtin_fma(x, y, z)
 #define signbit(x) __builtin_signbit(x)
 #define GROUPS_X (__builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x())
 #define wait_block() \

@@ -735,6 +735,7 @@ static int check_buffer(const model_self *self, int place, void *buffer, size_t 
 //@ metal_language
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(off)
 #ifndef INT32_MAX
 #define INT32_MIN (-2147483647 - 1)
 #define INT32_MAX 2147483647

@@ -40,7 +40,7 @@ bool amd_clang_compile(struct tgc *t, const char *text, struct amd_code *code)
                                    "(Debian: apt-get install libllvm19 lld-19); -o NAME.hip needs no compiler");
     const char *const word[] = {
         clang, "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", mem_printf(t, "--offload-arch=%s", code->arch),
-        "-nogpuinc", "-nogpulib", "-fuse-cuid=none", "-mcode-object-version=4", "-std=c++17", "-O3", "-w", "-", "-o", "-", NULL};
+        "-nogpuinc", "-nogpulib", "-fuse-cuid=none", "-mcode-object-version=4", "-std=c++17", "-O3", "-ffp-contract=off", "-w", "-", "-o", "-", NULL};
     struct filtered f;
     code->made_by = mem_printf(t, "clang%s", version_of(t, clang));
     if (!filter_run(t, word, text, strlen(text), &f))

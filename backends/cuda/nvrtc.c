@@ -146,7 +146,8 @@ bool nvrtc_compile(struct nvrtc *c, const char *text, const char *name, struct c
 {
     const char *arch = mem_printf(c->t, "--gpu-architecture=%s_%d%s", image->is_ptx ? "compute" : "sm",
                                   image->arch.number, image->arch.exact ? "a" : "");
-    const char *const option[] = {arch, "--std=c++17", "--disable-warnings"};
+    /* legalize.c decides what is rounded once: see there. */
+    const char *const option[] = {arch, "--std=c++17", "--disable-warnings", "--fmad=false"};
     void *program = NULL;
     if (c->create(&program, text, name, 0, NULL, NULL) != 0)
         return diag_error(c->t, NULL, "NVRTC %s does not take the kernels' text", c->version);

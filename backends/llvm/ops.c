@@ -92,38 +92,10 @@ static value same_intrinsic(struct emit *e, const char *name, value *src, int n)
     return call_intrinsic(e, name, &type, 1, src, n);
 }
 
-/* The product that operand k is, if its factors can be read again: an accumulator may have changed since. */
-static const struct uop *product_of(const struct uop *u, int k)
-{
-    const struct uop *p = u->src[k];
-    if (p->op != OP_MUL || p->lanes != u->lanes)
-        return NULL;
-    for (int i = 0; i < 2; i++)
-        if (p->src[i]->op == OP_ACC || p->src[i]->op == OP_ASSIGN || p->src[i]->lanes != u->lanes)
-            return NULL;
-    return p;
-}
-
-/* A sum or difference with a product, rounded once, as the compilers of devices' languages have it; NULL:
- * it has none, or is a processor's, where an earlier pass decides (OP_MULACC). */
-static value fused(struct emit *e, const struct uop *u, value *src)
-{
-    int k = u->op != OP_ADD && u->op != OP_SUB ? 2 : product_of(u, 1) ? 1 : product_of(u, 0) ? 0 : 2;
-    if (!e->gpu || u->dtype != DTYPE_F32 || k == 2)
-        return NULL;
-    const struct uop *p = product_of(u, k);
-    value arg[3] = {operand(e, p->src[0]), operand(e, p->src[1]), src[1 - k]};
-    if (u->op == OP_SUB)
-        arg[k == 1 ? 0 : 2] = e->l->BuildFNeg(e->at, arg[k == 1 ? 0 : 2], "");
-    return same_intrinsic(e, "llvm.fma", arg, 3);
-}
-
 static value apply_float(struct emit *e, const struct uop *u, value *src)
 {
     LLVMTypeRef type = e->l->TypeOf(src[0]);
-    value one = fused(e, u, src);
-    if (one)
-        return one;
+    value one;
     switch (u->op) {
     case OP_NEG: return e->l->BuildFNeg(e->at, src[0], "");
     case OP_ABS: return same_intrinsic(e, "llvm.fabs", src, 1);
@@ -144,7 +116,7 @@ static value apply_float(struct emit *e, const struct uop *u, value *src)
         one = binary(e, LLVM_FDIV, src[0], src[1]);
         return same_intrinsic(e, "llvm.floor", &one, 1);
     case OP_MULACC:
-        if (u->dtype == DTYPE_F64)
+        if (u->dtype == DTYPE_F64 && !e->gpu)
             return binary(e, LLVM_FADD, binary(e, LLVM_FMUL, src[0], src[1]), src[2]);
         return same_intrinsic(e, "llvm.fma", src, 3);
     case OP_EXP2:

@@ -176,8 +176,8 @@ static struct uop *subtrahend(struct tgc *t, struct uop *top, struct uop *low)
     return uop_where(t, uop_binary(t, OP_EQ, top, low), uop_constf(t, DTYPE_F32, 0), top);
 }
 
-/* e^(x - top), where top is of a whole row. Of what is rounded to 16 bits by a device's 2^x: the difference is a product and a sum, and what
- * rounding of top's product changes changes all of the row alike. */
+/* e^(x - top), where top is of a whole row. Of what is rounded to 16 bits by a device's 2^x. The difference comes first: of a row whose keys are
+ * all hidden by a large number it is 0, where the products' is what rounding them leaves, or two infinities'. */
 static struct uop *power_of(const struct tiles *y, struct uop *score, struct uop *top)
 {
     struct tgc *t = y->x->t;
@@ -185,7 +185,7 @@ static struct uop *power_of(const struct tiles *y, struct uop *score, struct uop
     if (!is_half(y->x))
         return uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, score, top));
     struct uop *times = uop_constf(t, DTYPE_F32, log2e * y->factor);
-    return uop_unary(t, OP_EXP2, uop_binary(t, OP_SUB, uop_binary(t, OP_MUL, score, times), uop_binary(t, OP_MUL, top, times)));
+    return uop_unary(t, OP_EXP2, uop_binary(t, OP_MUL, uop_binary(t, OP_SUB, score, top), times));
 }
 
 /* t[r], c[r], m[r] */

@@ -9,6 +9,11 @@
  * What stays in its format (a maximum, a choice, a sum that bounds prove small) needs no cast: a
  * language computes it in the wide format, too. What is written plainly, and what by a function, a
  * renderer asks legal.h.
+ *
+ * Compilers of devices' languages may round a product and its sum once, and do it where they see both: a difference of equal
+ * values, each rounded, would not be 0 any more. So they are told not to (`contract` in runtime/, nvrtc.c), and here
+ * a product that is added becomes the one operation that it is to be; a product from which something is subtracted, or which is
+ * subtracted, stays rounded.
  */
 #include "passes/passes.h"
 #include "passes/rules/rules.h"
@@ -20,6 +25,7 @@ struct legal {
     struct uop **linear; int n; size_t cap;
     struct uop_map now;          /* a uop of before -> what it is now */
     struct scopes scopes;        /* of elementwise uops */
+    bool fuses;                  /* products that are added, of a device's threads */
 };
 
 /* Computes u here, unless it is known; returns it. */
@@ -102,11 +108,38 @@ static struct uop *widen(struct legal *l, struct uop *u)
     return cast(l, u->dtype, r);
 }
 
+/* Whether the factors are still what the product read: an accumulator changes by what is no value. */
+static bool factors_stay(const struct legal *l, const struct uop *product)
+{
+    if (product->src[0]->op != OP_ACC && product->src[1]->op != OP_ACC)
+        return true;
+    int i = l->n - 1;
+    while (i >= 0 && l->linear[i] != product && (op_is_elementwise(l->linear[i]->op) || l->linear[i]->op == OP_LOAD))
+        i--;
+    return i >= 0 && l->linear[i] == product;
+}
+
+/* x*y + z, rounded once; NULL: u is no such sum. */
+static struct uop *fuse_product(struct legal *l, struct uop *u)
+{
+    if (!l->fuses || u->op != OP_ADD || (u->dtype != DTYPE_F32 && u->dtype != DTYPE_F64))
+        return NULL;
+    for (int k = 0; k < 2; k++) {
+        struct uop *x = u->src[k], *src[3] = {NULL, NULL, u->src[1 - k]};
+        if (x->op != OP_MUL || x->lanes != u->lanes || !factors_stay(l, x))
+            continue;
+        src[0] = x->src[0], src[1] = x->src[1];
+        return uop_intern(l->t, OP_MULACC, u->dtype, src, 3, (union arg){0});
+    }
+    return NULL;
+}
+
 static struct uop *legal_uop(struct legal *l, struct uop *u)
 {
     int rule;
     struct uop *r = with_operands(l, u);
     struct uop *by = r->lanes == 1 ? rules_match(l->t, RULES_legal, NULL, r, &rule) : NULL;
+    by = by ? by : fuse_product(l, r);
     if (!by && may_leave_format(r))
         by = widen(l, r);
     if (by)
@@ -117,7 +150,7 @@ static struct uop *legal_uop(struct legal *l, struct uop *u)
 static void legalize(struct tgc *t, struct uop ***linear, int *n)
 {
     struct mem_mark mark = scratch_mark(t);
-    struct legal l = {.t = t};
+    struct legal l = {.t = t, .fuses = device_has_grid(t)};
     l.now = l.scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < *n; i++) {
         struct uop *u = (*linear)[i], *r = push(&l, legal_uop(&l, u));

@@ -132,6 +132,13 @@ static const char *given_object(void)
     return path && *path ? path : NULL;
 }
 
+/* Of a device that contracts. Without optimization clang has no values in which it could. */
+static const char *const contracting[] = {"-O1", "-Xclang", "-ffp-contract=fast-honor-pragmas",
+#ifdef __x86_64__
+                                          "-mfma",
+#endif
+                                          NULL};
+
 static bool compile(const struct language *language, const char *key, const char *const *flags)
 {
     enum { MOST = 64 };
@@ -150,6 +157,8 @@ static bool compile(const struct language *language, const char *key, const char
     int n = 7;
     for (int i = 0; flags[i] && n < MOST - 2; i++)
         words[n++] = flags[i];
+    for (int i = 0; contracting[i] && device_facts()->contracts && n < MOST - 2; i++)
+        words[n++] = contracting[i];
     words[n] = source;
     const char *given = given_object();
     const char *const link[] = {"ld", "-shared", "-o", made, object, library_path(), given, NULL};
@@ -253,6 +262,7 @@ static void make_key(char *key, const char *text, const char *const *flags)
     free(object);
     for (int i = 0; flags[i]; i++)
         a = hash(a, flags[i]);
+    a = device_facts()->contracts ? hash(a, "contracts") : a;
     char path[PATH];
     folder(path);
     snprintf(key, PATH, "%.3900s/%016llx%016llx", path, (unsigned long long)a,

@@ -35,6 +35,7 @@ static const struct fact {
     {"arch", offsetof(struct device_facts, arch), 80},
     {"banks", offsetof(struct device_facts, looks_at_banks), 0},
     {"driver", offsetof(struct device_facts, driver), 13000},
+    {"contracts", offsetof(struct device_facts, contracts), 0},
 };
 
 static struct {

@@ -35,7 +35,7 @@ def ptx_of(text, architecture):
     need_nvrtc()
     library = ctypes.CDLL(os.environ["TGC_NVRTC"])
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--disable-warnings"]
+    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--disable-warnings", b"--fmad=false"]
     status = library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None)
     status = status or library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     log = status != 0

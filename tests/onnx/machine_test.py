@@ -63,6 +63,23 @@ def by_scalars(tgc, folder, text, architecture, share):
     expect(count(loop, "FFMA") >= share * len(loop), f"{count(loop, 'FFMA')} multiply-adds of {len(loop)} instructions")
 
 
+def by_doubles(tgc, folder, text):
+    """A product and its sum are one instruction, though nothing is contracted by the compiler."""
+    for loop in product_loops(folder, tgc, text, "sm_80", "DFMA"):
+        expect(not count(loop, "DMUL"), f"{count(loop, 'DMUL')} products beside {count(loop, 'DFMA')} multiply-adds")
+
+
+def as_written(tgc, folder, text, *options):
+    """ptxas makes one operation of mul.f32 and add.f32, not of mul.rn.f32; what tgc has compiled has the latter, and no difference of products is an fma."""
+    T.scratch(folder)
+    (folder / "net.tg").write_text(text)
+    cuda.need_nvrtc()
+    T.must(T.run([tgc, "net.tg", "-o", "m.ptx", "--target=cuda", *options], cwd=folder))
+    ptx = (folder / "m.ptx").read_text()
+    loose, scaled = re.findall(r"\b(?:mul|add|sub)\.f(?:32|64)\b.*", ptx), re.findall(r"\bfma\.rn\.f32.*0f3FB8AA3B.*", ptx)
+    expect("mul.rn.f32" in ptx and not loose and not scaled, f"{len(loose)} operations that may be joined, {loose[:2]}, {scaled[:2]}")
+
+
 def main():
     suite.parse()
     tgc, scratch = T.find_tgc(suite.options.build), T.scratch(Path(suite.options.build).resolve() / "test-scratch" / "machine")
@@ -78,6 +95,11 @@ def main():
         suite.add(f"{architecture}: 3x3", by_mma, tgc, scratch / f"conv-{architecture}", CONVOLUTION, architecture, 0.65, slow=number != 1)
         suite.add(f"{architecture}: attention", by_mma, tgc, scratch / f"attention-{architecture}", ATTENTION.format(d=64, causal="false"), architecture, 1.25, slow=number > 1)
     suite.add("sm_80: f32", by_scalars, tgc, scratch / "f32", GEMM.format(dtype="f32", m=2048, n=2048, k=2048), "sm_80", 0.8)
+    suite.add("sm_80: f64", by_doubles, tgc, scratch / "f64", GEMM.format(dtype="f64", m=512, n=512, k=512))
+    attention = ATTENTION.format(d=64, causal="true")
+    suite.add("products are rounded before a difference: attention", as_written, tgc, scratch / "written-attention", attention, "--cpu=sm_80")
+    suite.add("products are rounded before a difference: softmax", as_written, tgc, scratch / "written-softmax",
+              "tg 1\ninput %x : f32[64, 1000]\n%a = mul(%x, f32(0.3))\n%y = softmax(%a) {axis=-1}\noutput %y\n", "--cpu=sm_80")
     suite.main()
 
 

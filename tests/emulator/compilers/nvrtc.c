@@ -2,6 +2,7 @@
 /* nvrtc.c - stands for NVRTC where thousands of programs run on the emulated device, which runs kernels from their
  * text: what it makes of any text, as PTX or machine code, names the architecture and has no kernels.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,7 +40,10 @@ int nvrtcCompileProgram(struct program *p, int n, const char *const *option)
 {
     enum { FLAGS_AT = 48 };
     uint32_t arch = 0;
+    bool contracts = true;
     for (int i = 0; i < n; i++)
+        contracts &= strcmp(option[i], "--fmad=false") != 0;
+    for (int i = 0; i < n && !contracts; i++)
         if (sscanf(option[i], "--gpu-architecture=compute_%u", &arch) == 1 || sscanf(option[i], "--gpu-architecture=sm_%u", &arch) == 1)
             break;
     snprintf(p->ptx, sizeof p->ptx, "//\n.version 7.1\n.target sm_%u\n", arch);
