@@ -105,6 +105,7 @@ SUITES = [
     ("opencl_vectors", "tests/exec/opencl_vectors_test.py", 120, 120),
     ("device", "tests/exec/device_test.py", 120, 120),
     ("contract", "tests/exec/contract_test.py", 120, 1800),
+    ("attention", "tests/exec/attention_test.py", 120, 1800),
     ("device_images", "tests/exec/images_test.py", 120, 1800),
     ("entries", "tests/exec/entries_test.py", 120, 120),
     ("openpilot", "tests/exec/openpilot_test.py", 300, 1800),

@@ -425,7 +425,7 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
 {
     struct kernel trial = *k;
     struct online_tiles tiles = {s->row->dtype[MATRIX_A], s->row->size[MATRIX_K], s->row->size[MATRIX_N], s->by[RESULTS].row->size[MATRIX_N],
-                                 pad_of(s, SCORES), is_direct(s)};
+                                 pad_of(s, SCORES), is_direct(s), s->panels};
     struct online_shape shape = {(int)rows_of(s), 1, (int)s->keys, true, &tiles};
     const char *why = "there are no such loops";
     int n = 1;

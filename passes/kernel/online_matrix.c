@@ -32,6 +32,7 @@ struct tiles {
     int64_t columns, features;   /* in whole tiles, in whole steps */
     double factor;               /* a positive scale of all scores: applied in the exponent, not to each score */
     struct buffer *query, *scores, *weights, *less, *now, *top, *parts, *product;
+    bool is_weight;              /* scores have become weights in their places */
 };
 
 /* The value in the instruction's dtype of which u is the factor of a product; NULL: it is not rounded to that. */
@@ -208,7 +209,7 @@ static struct uop *weight_of(struct tiles *y, struct uop *row, struct uop *key)
 {
     struct online *x = y->x;
     struct uop *power = online_load(x, y->scores, row_at(x, row, x->step, key));
-    return factor_of(x, uop_substitute(x->t, x->weight, x->read, power));
+    return y->is_weight ? uop_cast(x->t, x->tiles->factor, power) : factor_of(x, uop_substitute(x->t, x->weight, x->read, power));
 }
 
 static bool put_weights(struct tiles *y)
@@ -217,9 +218,17 @@ static bool put_weights(struct tiles *y)
     struct uop *r[2] = {online_rows(x), online_range(x, uop_int(x->t, x->step), "key")}, *weight = weight_of(y, r[0], r[1]);
     if (!weight)
         return false;
-    const struct uop *load = weight->op == OP_CAST ? weight->src[0] : weight;
-    if (x->tiles->direct && load->op == OP_LOAD)
+    struct uop *value = weight->op == OP_CAST ? weight->src[0] : weight;
+    if (x->tiles->direct && value->op == OP_LOAD)
         return true;
+    if (x->tiles->direct && dtype_is_float(value->dtype) && dtype_bits(value->dtype) <= 32) {
+        /* rounded twice, say: a thread's own weights take their powers' places, whose sums are taken by now */
+        online_put(x, KEYS, y->scores, row_at(x, r[0], x->step, r[1]), uop_cast(x->t, DTYPE_F32, value), r, 2);
+        y->is_weight = true;
+        return true;
+    }
+    if (x->tiles->own)
+        return false;
     y->weights = new_factor(x, x->rows, x->step);
     online_put(x, KEYS, y->weights, row_at(x, r[0], x->step + x->tiles->pad, r[1]), as_stored(x, weight), r, 2);
     return true;

@@ -68,8 +68,9 @@ struct online {
 struct online_shape { int rows, groups, keys; bool whole; const struct online_tiles *tiles; };
 /* For instructions that multiply tiles (online_matrix.c): what their factors are, as long as a step of their sums, and a
  * tile's columns, in as many of which a row's sum is kept; the result's columns are whole times `columns`; rows of factors in local memory
- * are `pad` elements longer. direct: threads that have weights have what the second product's instruction takes of them. */
-struct online_tiles { enum dtype factor; int64_t k, n, columns, pad; bool direct; };
+ * are `pad` elements longer. direct: threads that have weights have what the second product's instruction takes of them; own: it takes no
+ * others. */
+struct online_tiles { enum dtype factor; int64_t k, n, columns, pad; bool direct, own; };
 /* The AST, of one segment whose stages hold rows of scores and of their exponentials, with blocks of keys; NULL: it is no
  * attention of the known form. */
 struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_shape *shape);

@@ -283,7 +283,8 @@ GROUPS = [("heads of 64", attention("f16", "1, 2", 128, 512, 64), (), "m64n64k16
           ("in a window", attention("f16", "1, 4", 300, 300, 64, more="{causal=true, window=100}"), (), "m64n64k16_f16_own"),
           ("65 queries of 129 keys", attention("f16", "3", 65, 129, 64), (), "m64n64k16_f16_own"),
           ("heads of 112", attention("f16", "1, 2", 190, 260, 112), (), "m64n128k16_f16_own"),
-          ("a mask of numbers", attention("f16", "2", 130, 200, 64, mask="130, 200"), (), "m64n64k16_f16_own")]
+          ("a mask of numbers", attention("f16", "2", 130, 200, 64, mask="130, 200"), (), "m64n64k16_f16_own"),
+          ("weights rounded twice", attention("f16", "2", 40, 40, 64), ("--math=bf16",), "m64n64k16_bf16_own")]
 
 
 def groups(tgc, folder, text, options, results):
@@ -845,7 +846,7 @@ def main():
     for number, (name, text, options, row) in enumerate(FLASH):
         suite.add(f"attention by matrices: {name}", matrices, tgc, scratch / f"attention{number}", text, options, row, slow=number not in (1, 3) and "two heads" not in name)
     for number, (name, text, options, *rows) in enumerate(GROUPS):
-        suite.add(f"attention by four warps: {name}", groups, tgc, scratch / f"groups{number}", text, options, *rows, slow=number not in (1, 3))
+        suite.add(f"attention by four warps: {name}", groups, tgc, scratch / f"groups{number}", text, options, *rows, slow=number not in (1, 3, 8))
     suite.add("caches of several heads that grow", growing, device, tgc, scratch / "growing")
     suite.add("attention by matrices: a block of several heads", repeated, tgc, scratch / "repeated")
     suite.add("attention by four warps that lack something", wrong_groups, tgc, scratch / "groups-wrong")
