@@ -35,7 +35,7 @@ static inline void mbar_init(uint64_t *bar, int n, unsigned count)
 }
 
 //@ cuda_cluster_barrier
-/* Threads go on when all those of the cluster's blocks have come here. Nothing that they have stored in memory is waited for: barriers
+/* Threads go on when all those of the cluster's blocks have come here. It orders nothing that they have stored or told barriers before: those
  * that have begun are known by mbar_init()'s fence. */
 static inline void cluster_barrier()
 {

@@ -508,9 +508,6 @@ static struct steps *find_roles(struct expander *e, struct kernel *kernel, int a
     return NULL;
 }
 
-/* Behind them nobody copies to a block that has ended, nor tells its barriers. */
-static void end_cluster(struct expander *e) { steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++); }
-
 /* Whether a loop of each thread's stands around, as for several heads: those of the grid have one turn. */
 static bool is_in_loop(const struct expander *e, int at)
 {
@@ -520,10 +517,10 @@ static bool is_in_loop(const struct expander *e, int at)
     return false;
 }
 
-/* Writes the steps that begin at `at`, if some do; returns what is to be copied next. *last: where the loops end whose copies
- * blocks share. *band: where a band ends behind which threads wait: the next turn of a loop around it stores what this one's
+/* Writes the steps that begin at `at`, if some do; returns what is to be copied next. *shared: those whose copies blocks share, and
+ * *last: where their loops end. *band: where a band ends behind which threads wait: the next turn of a loop around it stores what this one's
  * sums read, and the barriers of the copies that stood between are gone. */
-static int write_steps_at(struct expander *e, struct kernel *kernel, struct steps *of_roles, int at, int *last, int *band)
+static int write_steps_at(struct expander *e, struct kernel *kernel, struct steps *of_roles, int at, struct steps **shared, int *last, int *band)
 {
     struct steps *s = of_roles && at == of_roles->start ? of_roles : new_steps(e, kernel), *of_band = new_steps(e, kernel);
     if (s != of_roles && find_bands(of_band, at)) {
@@ -534,13 +531,13 @@ static int write_steps_at(struct expander *e, struct kernel *kernel, struct step
     if (s != of_roles && !find_counted(s, at))
         return at;
     if (s->cluster > 1 && s != of_roles)
-        *last = expand_find_end(e, at);
+        *shared = s, *last = expand_find_end(e, at);
     return write_steps(s);
 }
 
 static void write_program(struct expander *e, struct kernel *kernel)
 {
-    struct steps *of_roles = NULL, *found;
+    struct steps *of_roles = NULL, *shared = NULL, *found;
     struct uop *role = NULL;
     int last = -1, band = -1, roles_end = -1;
     for (int i = 0; i < e->nin; i++) {
@@ -549,17 +546,14 @@ static void write_program(struct expander *e, struct kernel *kernel)
             roles_end = expand_find_end(e, i) + 1;
             role = steps_begin_roles(found);
         }
-        i = is_step(e->in[i]) ? write_steps_at(e, kernel, of_roles, i, &last, &band) : i;
-        if (i == roles_end) {
+        i = is_step(e->in[i]) ? write_steps_at(e, kernel, of_roles, i, &shared, &last, &band) : i;
+        if (i == roles_end)
             steps_close(e, role);
-            if (of_roles->cluster > 1)
-                end_cluster(e);
-        }
         steps_copy(e, i < roles_end && e->in[i]->op == OP_BARRIER ? steps_barrier(of_roles, e->in[i]) : e->in[i]);
         if (i == band)
             steps_push(e, OP_BARRIER, e->next_acc++);
         if (i == last)
-            end_cluster(e);
+            steps_end_cluster(shared);
         if (!of_roles && (found = find_roles(e, kernel, i)) != NULL) {
             of_roles = found;
             roles_end = expand_find_end(e, i);

@@ -45,6 +45,8 @@ struct uop *steps_open(struct expander *e, struct uop *condition);
 void steps_close(struct expander *e, struct uop *guard);
 /* pipeline_bulk.c: writes the steps of s, whose copies come in bulk. Of a band: its beginning, and the end of a turn. */
 void steps_in_bulk(struct steps *s);
+/* Behind the loops whose copies blocks of a cluster share. needs: what steps_in_bulk() has written. */
+void steps_end_cluster(struct steps *s);
 void bands_begin_in_bulk(struct steps *s);
 void bands_end_in_bulk(struct steps *s);
 /* The same where threads have roles (PRODUCER): what is before them, and all that producers do, and, behind a guard that

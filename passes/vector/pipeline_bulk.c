@@ -25,6 +25,9 @@
  * Nobody fills part n - 1 before it is released for the first time, which nobody need wait for: so of the other parts the first
  * phase that a producer waits for is the one before the first, which has always ended.
  *
+ * Blocks of a cluster release each other's parts, and a release that arrives at a block that has ended is an error: before its end who copies waits for
+ * the last ones. (A barrier of the cluster does not say that they have arrived, but by a release to all of it, which waits for memory.)
+ *
  * No thread waits for all others: barriers in memory tell of each part when it is full, and when it is empty. A part is
  * released a step late, so that products that are added behind the threads' backs go on meanwhile (products.c); a band's at
  * the turn's end, since its products are waited for in it.
@@ -171,6 +174,30 @@ static void write_consumed(struct steps *s, struct uop *step, int lanes)
     push_statement(s->e, OP_MBAR_RELEASE, release, 2, RELEASE_BITS(1, lanes, s->cluster));
 }
 
+/* As if there were more steps, until all parts are empty whose releases are on their way: behind that no block of the cluster tells this one's
+ * barriers, so it may end. */
+static void write_tail(struct steps *s)
+{
+    struct expander *e = s->e;
+    struct tgc *t = e->t;
+    struct uop *more = uop_axis(t, uop_int(t, s->parts - 1), AXIS_LOOP, WORKER_EACH), *step = sym_add(t, more, s->count), *parts = uop_int(t, s->parts),
+               *before = sym_addi(t, sym_div(t, sym_addi(t, step, 1), parts), 1), *until_empty[3] = {s->empty, sym_mod(t, step, parts), sym_mod(t, before, uop_int(t, 2))};
+    expand_need(e, s->count);
+    expand_push(e, more);
+    expand_enter(e);
+    push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
+    expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &more, 1, (union arg){0}));
+    expand_leave(e);
+}
+
+void steps_end_cluster(struct steps *s)
+{
+    struct tgc *t = s->e->t;
+    struct uop *guard = steps_open(s->e, sym_lt(t, s->thread, uop_int(t, 1)));
+    write_tail(s);
+    steps_close(s->e, guard);
+}
+
 void steps_in_bulk(struct steps *s)
 {
     struct expander *e = s->e;
@@ -227,6 +254,8 @@ static void write_produced(struct steps *s)
     write_boxes(s, step, part);
     expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &step, 1, (union arg){0}));
     expand_leave(e);
+    if (s->cluster > 1)
+        write_tail(s);
 }
 
 struct uop *steps_begin_roles(struct steps *s)

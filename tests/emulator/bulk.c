@@ -263,17 +263,19 @@ void emulator_bulk_registers(int n, bool more)
     barriers_of(l, l->here)->registers[l->now->in_block % MOST_ITEMS] = n;
 }
 
-void emulator_bulk_meet(void) { item_wait(FOR_CLUSTER, 3, NULL); }
+/* Relaxed: who has met knows nothing of what others have done before. */
+void emulator_bulk_meet(void) { item_wait(FOR_CLUSTER, 0, NULL); }
 
+/* Barriers that have begun are known: who began them has made that known to the cluster before. */
 void bulk_met(struct launch *l)
 {
     for (uint32_t i = 0; i < l->ncluster; i++)
-        for (uint32_t k = 0; l->cluster[i].barriers && k < l->nitem; k++)
-            for (uint32_t wave = 0; wave < ALL_WAVES; wave++) {
-                const uint32_t block = wave / MOST_WAVES, first = wave % MOST_WAVES * l->nsubgroup;
-                if (block < l->ncluster && first < l->nitem)
-                    l->cluster[i].barriers->known[k][wave] = l->cluster[block].item[first].subphase;
-            }
+        for (int k = 0; l->cluster[i].barriers && k < l->cluster[i].barriers->n; k++) {
+            unsigned char *at = (unsigned char *)l->cluster[i].barriers->v[k].at;
+            struct memory *m = shadow_memory(at);
+            for (size_t byte = 0; m && byte < sizeof(uint64_t); byte++)
+                shadow_forget_writer(block_memory(l, &l->cluster[i], m), (size_t)(at - m->at) + byte);
+        }
 }
 
 void emulator_bulk_role(unsigned n)

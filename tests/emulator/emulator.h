@@ -318,9 +318,9 @@ void bulk_free(struct block *b);
 void leaving_begin_block(struct block *b);
 bool leaving_end_block(const struct launch *l, const struct block *b);
 void leaving_free(struct block *b);
-/* All work-items of a cluster have met: each knows what all waves have done. */
+/* All work-items of a cluster have met. */
 void bulk_met(struct launch *l);
-/* The same of the block's first n work-items. */
+/* The block's first n work-items have met: each knows what all their waves have done. */
 void bulk_met_role(const struct launch *l, struct block *b, uint32_t n);
 /* Whether the phase of this parity of the block that runs has ended. */
 bool bulk_has_ended(struct launch *l, const uint64_t *at, unsigned parity);

@@ -303,9 +303,13 @@ BROKEN_PRODUCTS = [("released while products read", r" matrix_wait<1>\(acc\);", 
                    ("not all are waited for", r" matrix_wait<0>\(acc\);", " matrix_wait<1>(acc);", "ends before its products are waited for"),
                    ("no wait for an empty part", r"mbar_wait\(&[^;]*;(\s*mbar_arrive)", r"\1", "race: work-item 0 of block 0 writes")]
 # Of blocks that copy to each other's memory: two of them, of four waves.
+TAIL = r"(matrix_wait<0>\(acc\);)\s*if \(inside\)\s*for [^;]*;[^;]*;[^;]*\s*mbar_wait\([^;]*;"
+LATE = "ends, and nothing says that wave 0 of block 0 has arrived at its barriers before"
 BROKEN_CLUSTERS = [("no barrier before the copies", r"(__syncthreads\(\);)\s*cluster_barrier\(\);", r"\1", "a barrier in memory that has not begun"),
-                   ("no barrier behind the last step", r"(matrix_wait<0>\(acc\);)\s*cluster_barrier\(\);", r"\1", "ends, and nothing says that wave 0 of block 0 has arrived at its barriers before"),
-                   ("one block meets nobody", r"(matrix_wait<0>\(acc\);)\s*cluster_barrier\(\);", r"\1 if (i % 2) cluster_barrier();", "divergent barrier of a cluster"),
+                   ("no wait behind the last step", TAIL, r"\1", LATE),
+                   ("a barrier of the cluster behind the last step", TAIL, r"\1 cluster_barrier();", LATE),
+                   ("not all parts are empty", r"(matrix_wait<0>\(acc\);\s*if \(inside\)\s*for \(int \w+ = 0; \w+ <) 2;", r"\1 1;", "a block of its cluster that has ended, or arrives there"),
+                   ("one block meets nobody", r"(matrix_wait<0>\(acc\);)", r"\1 if (i % 2) cluster_barrier();", "divergent barrier of a cluster"),
                    ("released for its own block", r" mbar_release<2>", " mbar_release<1>", "waits for the end of a phase, for which 4 threads and 0 bytes are missing"),
                    ("waves of one block are counted", r"(mbar_init\(&\w+\[0\], 3, )8\)", r"\g<1>4)", "waits for the end of a phase, for which 0 threads and -4096 bytes are missing"),
                    ("no wait for an empty part", r"mbar_wait\(&[^;]*;(\s*mbar_arrive)", r"\1", "race: work-item 0 of block 1 writes"),
