@@ -47,7 +47,6 @@ struct operand {
     value v;
     enum ctype type;
     bool is_place, is_pointer;   /* pointer: to what has the type; a table's name is one */
-    value factor[2];             /* of a product of floats, of its type; NULL: it is none */
 };
 struct variable { const char *name; size_t n; struct operand o; };
 struct piece {

@@ -277,42 +277,15 @@ static const struct operator table[] = {
     {"%", 9, false, LLVM_UREM, 0, LLVM_SREM}};
 enum { LEVEL_OR = 0, LEVEL_AND = 1, LEVEL_SHIFT = 7 };
 
-/* a + b or a - b, with one of the two a product, rounded once: compilers of devices' languages do that. On
- * processors results are those of the C target, which rounds twice. */
-static bool fuse(struct piece *p, const struct operator *op, const struct operand *a, const struct operand *b,
-                 struct operand *r)
-{
-    struct emit *e = p->e;
-    const struct operand *product = b->factor[0] ? b : a, *other = b->factor[0] ? a : b;
-    bool minus = op->real == LLVM_FSUB;
-    if (!e->gpu || (op->real != LLVM_FADD && !minus) || !product->factor[0] || ctype_common(a->type, b->type) != product->type)
-        return false;
-    LLVMTypeRef type = ctype_register(e, product->type);
-    value arg[3] = {product->factor[0], product->factor[1], piece_read_as(p, *other, product->type)};
-    value *negated = &arg[product == b ? 0 : 2];
-    *negated = minus ? e->l->BuildFNeg(e->at, *negated, "") : *negated;
-    *r = made(call_intrinsic(e, "llvm.fma", &type, 1, arg, 3), product->type);
-    return true;
-}
-
 static struct operand apply_operator(struct piece *p, const struct operator *op, struct operand a, struct operand b)
 {
-    struct operand r;
-    if (fuse(p, op, &a, &b, &r))
-        return r;
     enum ctype type = ctype_common(a.type, op->level == LEVEL_SHIFT ? C_I32 : b.type);
     value x = piece_read_as(p, a, type), y = piece_read_as(p, b, type);
     int is = ctype_is_real(type) ? op->real : op->of_signed && ctype_is_signed(type) ? op->of_signed : op->whole;
     if (!is)
         words_wrong(&p->w);
-    if (!op->compares) {
-        r = made(p->e->l->BuildBinOp(p->e->at, is, x, y, ""), type);
-        if (is == LLVM_FMUL) {
-            r.factor[0] = x;
-            r.factor[1] = y;
-        }
-        return r;
-    }
+    if (!op->compares)
+        return made(p->e->l->BuildBinOp(p->e->at, is, x, y, ""), type);
     return truth(p, ctype_is_real(type) ? p->e->l->BuildFCmp(p->e->at, is, x, y, "")
                                   : p->e->l->BuildICmp(p->e->at, is, x, y, ""));
 }
