@@ -42,7 +42,7 @@ static const char no_library[] = "no libamdhip64.so (.7, .6, .5, also of /opt/ro
 static const char oldest_version[] = "ROCm 5.0";
 static const char *const call_name[] = {
     "hipInit", "hipGetDeviceCount", "hipDeviceGet", "hipStreamCreateWithFlags", "hipStreamSynchronize", "hipStreamDestroy",
-    "hipMemGetInfo", "hipMalloc", "hipMallocManaged", "hipFree", "hipMemcpyHtoDAsync",
+    "hipMemGetInfo", "hipMalloc", "hipHostMalloc", "hipHostFree", "hipFree", "hipMemcpyHtoDAsync",
     "hipMemcpyDtoHAsync", "hipPointerGetAttribute", "hipMemGetAddressRange", "hipModuleLoadDataEx",
     "hipModuleUnload", "hipModuleGetFunction", "hipModuleLaunchKernel", "hipGraphCreate", "hipGraphAddKernelNode",
     "hipGraphInstantiateWithFlags", "hipGraphExecKernelNodeSetParams", "hipGraphLaunch", "hipGraphExecDestroy",
@@ -71,6 +71,14 @@ static bool find_call(const model_self *self, const char *name, void *function)
     return found != NULL;
 }
 
+/* Drivers without the function capture by streams that have no such state, or not at all. */
+static int ask_capture(model_self *self, int *state)
+{
+    int32_t (*get_capture)(void *stream, int *state);
+    return find_call(self, "hipStreamIsCapturing", &get_capture) ? status_of(self, "hipStreamIsCapturing", get_capture(self->device.queue, state))
+                                                                 : MODEL_OK;
+}
+
 static int device_of_context(model_self *self, void *context, int *device)
 {
     const struct own_calls *calls = &self->device.own_calls;
@@ -86,11 +94,11 @@ static int device_of_context(model_self *self, void *context, int *device)
     return status;
 }
 
-/* Before ROCm 5.6 a stream does not say: the thread's device. */
+/* Before ROCm 5.6 a stream does not say: the thread's device, as of hipStreamLegacy and hipStreamPerThread, 1 and 2. */
 static int device_of_stream(model_self *self, void *stream, int *device)
 {
     int32_t (*get_device)(void *stream, int *device);
-    if (find_call(self, "hipStreamGetDevice", &get_device))
+    if ((uintptr_t)stream > 2 && find_call(self, "hipStreamGetDevice", &get_device))
         return status_of(self, "hipStreamGetDevice", get_device(stream, device));
     return TRY(own_calls.get_current, device);
 }

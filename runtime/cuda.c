@@ -30,9 +30,11 @@ struct own_calls {
     int32_t (*release_context)(int device);
     int32_t (*push)(void *context);
     int32_t (*pop)(void **context);
+    int32_t (*get_current)(void **context);
     int32_t (*get_context_device)(int *device);
     int32_t (*get_stream_context)(void *stream, void **context);
     int32_t (*set_function_attribute)(void *function, int what, int value);
+    int32_t (*get_capture)(void *stream, int *state);
     void *context;
     bool owns_context;
 };
@@ -43,14 +45,14 @@ static const char no_library[] = "no libcuda.so.1 is found: NVIDIA's driver is n
 static const char oldest_version[] = "CUDA 11.4";
 static const char *const call_name[] = {
     "cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuStreamCreate", "cuStreamSynchronize", "cuStreamDestroy_v2",
-    "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemAllocManaged", "cuMemFree_v2", "cuMemcpyHtoDAsync_v2",
+    "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemFree_v2", "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2", "cuPointerGetAttribute", "cuMemGetAddressRange_v2", "cuModuleLoadDataEx",
     "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel", "cuGraphCreate", "cuGraphAddKernelNode",
     "cuGraphInstantiateWithFlags", "cuGraphExecKernelNodeSetParams", "cuGraphLaunch", "cuGraphExecDestroy",
     "cuGraphDestroy", "cuEventCreate", "cuEventRecord", "cuEventElapsedTime", "cuEventDestroy_v2",
     "cuGetErrorString", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
-    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxGetDevice", "cuStreamGetCtx",
-    "cuFuncSetAttribute"};
+    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxGetCurrent", "cuCtxGetDevice", "cuStreamGetCtx",
+    "cuFuncSetAttribute", "cuStreamIsCapturing"};
 
 /* The kernels for an architecture: machine code, for it and, unless it is exact, newer ones of the same
  * generation (the number's tens); or PTX, for it and all newer ones. */
@@ -118,6 +120,20 @@ static void leave(model_self *self)
     self->device.own_calls.pop(&context);
 }
 
+static int ask_capture(model_self *self, int *state) { return TRY(own_calls.get_capture, self->device.queue, state); }
+
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no streams of a context, but of the thread's when they are used. */
+static bool is_of_thread(const void *stream) { return (uintptr_t)stream == 1 || (uintptr_t)stream == 2; }
+
+/* The stream's context. */
+static int ask_context(model_self *self, void **of_stream)
+{
+    const model_options *o = &self->options;
+    if (!o->queue || (is_of_thread(o->queue) && o->context))
+        return MODEL_OK;
+    return is_of_thread(o->queue) ? TRY(own_calls.get_current, of_stream) : TRY(own_calls.get_stream_context, o->queue, of_stream);
+}
+
 /* The caller's context, that of the caller's stream, or the device's primary one. */
 static int open_context(model_self *self)
 {
@@ -125,7 +141,7 @@ static int open_context(model_self *self)
     const model_options *o = &self->options;
     void *of_stream = NULL;
     int theirs = -1;
-    int status = o->queue ? TRY(own_calls.get_stream_context, o->queue, &of_stream) : MODEL_OK;
+    int status = ask_context(self, &of_stream);
     if (status != MODEL_OK)
         return status;
     if (of_stream && o->context && of_stream != o->context) {

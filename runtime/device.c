@@ -12,6 +12,7 @@
  *      write, read write_buffer(), read_buffer()    copies, in the queue's order
  *      start       start()                          kernels of the list, by self->groups
  *      start_queued                                 the same by several queues, as turn_of[] says
+ *      queue       look_at_queue()                  whether the queue captures what it is given, which runs later then
  *      end         mark(), wait_all(), check_buffer(), which finds the room of a buffer of the caller's
  *      hold        hold_buffer(), let_buffer()      a buffer of the caller's
  */
@@ -78,11 +79,15 @@ static int renew(model_self *self)
     return MODEL_OK;
 }
 
-//@ device_host to_device map
+//@ device_host to_device map queue
 /* Makes these bytes of the memory the host's, until the device goes on. */
 static int to_host(model_self *self, const struct span *need, int n)
 {
-    int status = to_device(self);
+    int status = look_at_queue(self);
+    if (status == MODEL_CAPTURING)
+        complain(self, "the host reads what the device computes, which it cannot while options.queue captures");
+    if (status == MODEL_OK)
+        status = to_device(self);
     for (int i = 0; i < n && status == MODEL_OK; i++)
         if (!map_span(self, i, &need[i], i + 1 == n))
             status = MODEL_DEVICE_FAILED;
@@ -145,16 +150,24 @@ static int run_part_queued(model_self *self, int from, int to)
     return to_device(self) == MODEL_OK && start_queued(self, from, to) ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
-//@ device_calls end device_list
+//@ device_calls end queue device_list
 static int enqueue_list(model_self *self, const model_inputs *in, model_outputs *out, void **event);
 
-/* If it fails, nothing of it goes on that touches the caller's memory. */
+/* If it fails, nothing of it goes on that touches the caller's memory; what a queue captures has not begun. */
 int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void **event)
 {
+    const bool is_open = self && self->opened == self;
     if (event)
         *event = NULL;
+    const int queue = is_open ? look_at_queue(self) : MODEL_OK;
+    if (queue == MODEL_CAPTURING && MODEL_RUNS_DIFFER) {
+        complain(self, "options.queue captures, and a state's place or length differs from run to run");
+        return queue;
+    }
+    if (queue != MODEL_OK && queue != MODEL_CAPTURING)
+        return queue;
     int status = enqueue_list(self, in, out, event);
-    if (status != MODEL_OK && self && self->opened == self)
+    if (status != MODEL_OK && is_open && queue == MODEL_OK)
         wait_all(self);
     return status;
 }
@@ -165,11 +178,15 @@ int model_wait(model_self *self)
         return MODEL_NULL_ARGUMENT;
     if (self->opened != self)
         return MODEL_NOT_INITIALIZED;
-    return wait_all(self) ? MODEL_OK : MODEL_DEVICE_FAILED;
+    const int queue = look_at_queue(self);
+    return queue != MODEL_OK ? queue : wait_all(self) ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
 int model_run(model_self *self, const model_inputs *in, model_outputs *out)
 {
+    const int queue = self && self->opened == self ? look_at_queue(self) : MODEL_OK;
+    if (queue != MODEL_OK)
+        return queue;
     int begun = model_enqueue(self, in, out, NULL);
     int ended = begun == MODEL_NULL_ARGUMENT || begun == MODEL_NOT_INITIALIZED ? begun : model_wait(self);
     return begun == MODEL_OK ? ended : begun;

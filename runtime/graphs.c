@@ -5,9 +5,10 @@
  *
  * A part of a run's list (device.c) is a graph, made when the model is opened: a node for each kernel,
  * behind those that store what it reads, or access what it stores (behind_of[]): others may run at once. What changes from run to run (run-time sizes, the caller's memory) is
- * told to the nodes that have it. Where hooks ask for kernels one by one, or one has no work, kernels
- * are launched by themselves. The memory is the device's, and managed, which both see, if the host
- * accesses tensors itself.
+ * told to the nodes that have it. Where hooks ask for kernels one by one, one has no work, or the caller's stream
+ * captures, kernels are launched by themselves. The memory is the device's alone. What the host itself reads or stores
+ * of it is copied to pinned memory of the host, and back before the device goes on: no managed memory, which the host
+ * of many devices may not touch while any kernel runs.
  *
  * The interface's own file has struct own_calls, the functions that the other one has not, struct kernel_node, whose
  * fields have another order, the names of all functions, of the library's files and of the oldest version that
@@ -21,6 +22,9 @@
 #include <string.h>
 
 //@ graphs
+/* A part of the memory of which the host has a copy. lent: where it is, if not in pinned memory. */
+struct seen_part { size_t at, nbytes; bool is_stored; void *lent; };
+
 /* The driver's functions that are called, in the order of call_name[], and what they return and take. */
 struct driver {
     int32_t (*init)(unsigned flags);
@@ -31,7 +35,8 @@ struct driver {
     int32_t (*destroy_stream)(void *stream);
     int32_t (*get_memory)(size_t *free_bytes, size_t *all);
     int32_t (*allocate)(uint64_t *at, size_t nbytes);
-    int32_t (*allocate_managed)(uint64_t *at, size_t nbytes, unsigned flags);
+    int32_t (*allocate_pinned)(void **at, size_t nbytes, unsigned flags);
+    int32_t (*release_pinned)(void *at);
     int32_t (*release)(uint64_t at);
     int32_t (*write)(uint64_t to, const void *from, size_t nbytes, void *stream);
     int32_t (*read)(void *to, uint64_t from, size_t nbytes, void *stream);
@@ -58,8 +63,13 @@ struct driver {
     void *library;                  /* open as long as the model is */
     void *queue, *module, *memory, *weights;
     bool is_open, owns_queue;       /* is_open: the device is found, and its context */
+    bool captures;                  /* the caller's stream, when it was looked at last */
     int device;
-    unsigned char *seen[MODEL_SPANS];       /* parts of the memory, where it is managed */
+    void *pinned;                   /* MODEL_PINNED bytes of the host */
+    unsigned char *seen[MODEL_SPANS];       /* copies of parts of the memory, in pinned memory or, if they exceed it, lent */
+    struct seen_part part[MODEL_SPANS];
+    int nseen;
+    size_t npinned;                 /* bytes that the copies take of the pinned memory */
 };
 
 /* Calls a function of the driver's: the model's status, and an error is said. TRY_AS: the same of what it has returned. */
@@ -76,6 +86,7 @@ static void leave(model_self *self);
 static int open_module(model_self *self);
 static int check_owner(const model_self *self, uint64_t at, bool *is_ours);     /* memory of the model's device? */
 static int allow_local(const model_self *self, int index);      /* the kernel's launches name so much of a block's memory */
+static int ask_capture(model_self *self, int *state);    /* of the queue; 0: it does not capture */
 static int begin_arguments(model_self *self);            /* before the first one is told */
 static int put_argument(model_self *self, int argument); /* self->value[argument] has changed */
 
@@ -166,13 +177,30 @@ static int load_driver(model_self *self)
 static bool hold_buffer(const model_self *self, void *buffer) { (void)self; return buffer != NULL; }
 static void let_buffer(const model_self *self, void *buffer) { (void)self; (void)buffer; }
 
-//@ graphs_driver_open load hold
+//@ graphs_driver_queue load
+/* MODEL_CAPTURING: the caller's stream records a graph, so that what is launched runs later, and a wait for it would end the
+ * record. Another stream is the model's own. */
+static int look_at_queue(model_self *self)
+{
+    struct driver *d = &self->device;
+    int state = 0, status = MODEL_OK;
+    if (self->options.queue) {
+        status = enter(self);
+        if (status == MODEL_OK)
+            status = done(self, ask_capture(self, &state));
+    }
+    d->captures = status == MODEL_OK && state != 0;
+    return d->captures ? MODEL_CAPTURING : status;
+}
+
+//@ graphs_driver_open load hold queue
 /* Ends what has been begun. */
 static void device_close(model_self *self)
 {
     struct driver *d = &self->device;
+    const bool waits = d->is_open && d->queue && look_at_queue(self) != MODEL_CAPTURING;
     if (d->is_open && enter(self) == MODEL_OK) {
-        if (d->queue)
+        if (waits)
             d->wait(d->queue);
         for (int i = 0; i < MODEL_KERNELS; i++) {
             if (self->list[i])
@@ -186,10 +214,14 @@ static void device_close(model_self *self)
             d->release((uint64_t)(uintptr_t)d->weights);
         if (d->memory)
             d->release((uint64_t)(uintptr_t)d->memory);
+        if (d->pinned)
+            d->release_pinned(d->pinned);
         if (d->owns_queue)
             d->destroy_stream(d->queue);
         leave(self);
     }
+    for (int i = 0; i < d->nseen; i++)
+        free(d->part[i].lent);
     close_context(self);
     if (d->library)
         dlclose(d->library);
@@ -222,10 +254,9 @@ static int settle_device(model_self *self, int theirs)
     return status;
 }
 
-/* Managed memory is given beyond what the device has, too, and comes and goes page by page then: so the sizes are compared first. */
+/* The sizes are compared first: a part of what does not fit as a whole is not taken from others. */
 static int open_memory(model_self *self, size_t weights)
 {
-    enum { GLOBAL = 1 };
     struct driver *d = &self->device;
     uint64_t memory = 0, at = 0;
     size_t left = 0, all = 0;
@@ -234,8 +265,7 @@ static int open_memory(model_self *self, size_t weights)
     if (status == MODEL_OK && (weights > all || MODEL_DEVICE_BYTES > all - weights))
         status = MODEL_DEVICE_MEMORY;
     if (status == MODEL_OK)
-        status = MODEL_MANAGED ? TRY(allocate_managed, &memory, MODEL_DEVICE_BYTES, GLOBAL)
-                               : TRY(allocate, &memory, MODEL_DEVICE_BYTES);
+        status = TRY(allocate, &memory, MODEL_DEVICE_BYTES);
     d->memory = (void *)(uintptr_t)memory;
     if (status == MODEL_OK && weights > 0)
         status = TRY(allocate, &at, weights);
@@ -245,6 +275,8 @@ static int open_memory(model_self *self, size_t weights)
                  "bytes %zu are free: give smaller bounds by --dim", (size_t)MODEL_DEVICE_BYTES, weights, all, left);
         complain(self, line);
     }
+    if (status == MODEL_OK && MODEL_PINNED > 0)
+        status = TRY(allocate_pinned, &d->pinned, MODEL_PINNED, 0);
     return status;
 }
 
@@ -261,11 +293,15 @@ static int device_open(model_self *self, size_t weights)
     if (status == MODEL_OK)
         status = open_context(self);
     d->is_open = status == MODEL_OK;
+    d->queue = self->options.queue;
+    if (status == MODEL_OK)
+        status = look_at_queue(self);
+    if (status == MODEL_CAPTURING)
+        complain(self, "options.queue captures, and weights are copied now: open the model before");
     if (status == MODEL_OK)
         status = enter(self);
     if (status != MODEL_OK)
         return status;
-    d->queue = self->options.queue;
     if (!d->queue)
         status = TRY(create_stream, &d->queue, NON_BLOCKING);
     d->owns_queue = !self->options.queue && status == MODEL_OK;
@@ -354,22 +390,74 @@ static int record(model_self *self)
     return done(self, status);
 }
 
-//@ graphs_driver_map
-/* Both see the memory, page by page as it is touched; the host waits until the device is done with it. */
+//@ graphs_driver_map to_device
+/* Where the host gets its copy of a part of the memory: behind those of the same step, or, of all states, which may be
+ * many bytes and are rarely wanted, in memory that is lent until they go back. */
+static unsigned char *place_copy(model_self *self, struct seen_part *part)
+{
+    enum { ALIGN = 64 };
+    struct driver *d = &self->device;
+    const size_t nbytes = (part->nbytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (nbytes > MODEL_PINNED - d->npinned) {
+        part->lent = malloc(nbytes);
+        if (!part->lent)
+            complain(self, "the host has no memory for a copy of the states");
+        return (unsigned char *)part->lent;
+    }
+    d->npinned += nbytes;
+    return (unsigned char *)d->pinned + d->npinned - nbytes;
+}
+
+/* The i-th span that the host sees: copied if it reads it. waits: for all of them, and until what it gave back before
+ * has been read. If that fails there is nothing to give back. */
 static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 {
+    enum { READS = 1, WRITES = 2 };
     struct driver *d = &self->device;
-    int status = MODEL_OK;
-    d->seen[i] = (unsigned char *)d->memory + s->at;
-    if (waits)
-        status = enter(self);
-    if (waits && status == MODEL_OK)
-        status = done(self, TRY(wait, d->queue));
+    struct seen_part *part = &d->part[i];
+    d->npinned = i ? d->npinned : 0;
+    memset(part, 0, sizeof *part);
+    part->at = s->at;
+    part->nbytes = s->nbytes;
+    part->is_stored = (s->how & WRITES) != 0;
+    d->seen[i] = place_copy(self, part);
+    d->nseen = i + 1;
+    int status = d->seen[i] ? enter(self) : MODEL_DEVICE_MEMORY;
+    if (status == MODEL_OK) {
+        if ((s->how & READS) && s->nbytes > 0)
+            status = TRY(read, d->seen[i], (uint64_t)(uintptr_t)d->memory + s->at, s->nbytes, d->queue);
+        if (waits && status == MODEL_OK)
+            status = TRY(wait, d->queue);
+        leave(self);
+    }
+    for (int k = 0; k <= i && status != MODEL_OK; k++)
+        d->part[k].is_stored = false;
     return status == MODEL_OK;
 }
 
 //@ graphs_driver_to_device
-static int to_device(const model_self *self) { (void)self; return MODEL_OK; }
+/* Gives what the host has stored back to the device. */
+static int to_device(model_self *self)
+{
+    struct driver *d = &self->device;
+    int status = d->nseen ? enter(self) : MODEL_OK;
+    if (!d->nseen || status != MODEL_OK)
+        return status;
+    bool waits = false;
+    for (int i = 0; i < d->nseen; i++) {
+        const struct seen_part *part = &d->part[i];
+        if (part->is_stored && part->nbytes > 0 && status == MODEL_OK)
+            status = TRY(write, (uint64_t)(uintptr_t)d->memory + part->at, d->seen[i], part->nbytes, d->queue);
+        waits |= part->lent != NULL;
+    }
+    if (waits) {
+        const int waited = TRY(wait, d->queue);
+        status = status == MODEL_OK ? waited : status;
+    }
+    for (; d->nseen > 0; d->nseen--)
+        free(d->part[d->nseen - 1].lent);
+    return done(self, status);
+}
 
 //@ graphs_driver_start
 /* A kernel by itself; its time, if that is asked for. */
@@ -377,7 +465,7 @@ static int start_one(model_self *self, int index)
 {
     const struct driver *d = &self->device;
     const struct kernel_node n = node_of(self, index);
-    const bool timed = self->options.on_kernel_time != NULL;
+    const bool timed = self->options.on_kernel_time && !d->captures;
     void *event[2] = {NULL, NULL};
     float ms = 0;
     int status = MODEL_OK;
@@ -394,7 +482,7 @@ static int start_one(model_self *self, int index)
                      n.shared_bytes, d->queue, n.parameters, NULL);
     if (timed && status == MODEL_OK)
         status = TRY(record_event, event[1], d->queue);
-    if (status == MODEL_OK && (timed || self->options.on_kernel))
+    if (status == MODEL_OK && (timed || self->options.on_kernel) && !d->captures)
         status = TRY(wait, d->queue);
     if (timed && status == MODEL_OK)
         status = TRY(get_event_time, &ms, event[0], event[1]);
@@ -422,7 +510,7 @@ static int start_graph(model_self *self, int from, int to)
 
 static bool start(model_self *self, int from, int to)
 {
-    bool whole = self->list[from] && !self->options.on_kernel && !self->options.on_kernel_time;
+    bool whole = self->list[from] && !self->options.on_kernel && !self->options.on_kernel_time && !self->device.captures;
     for (int i = from; i < to; i++)
         for (int d = 0; d < 3; d++)
             whole &= self->groups[i][d] > 0;
@@ -457,9 +545,10 @@ static bool read_buffer(model_self *self, void *buffer, size_t at, size_t nbytes
 static int mark(model_self *self, void **event)
 {
     enum { NO_TIMING = 2 };
-    if (!event)
-        return MODEL_OK;
-    int status = enter(self);
+    int status = to_device(self);
+    if (!event || status != MODEL_OK)
+        return status;
+    status = enter(self);
     if (status != MODEL_OK)
         return status;
     status = TRY(create_event, event, NO_TIMING);

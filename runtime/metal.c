@@ -698,6 +698,10 @@ static bool read_buffer(model_self *self, void *buffer, size_t at, size_t nbytes
     return from != NULL;
 }
 
+//@ metal_driver_queue
+/* No queue captures. */
+static int look_at_queue(const model_self *self) { (void)self; return MODEL_OK; }
+
 //@ metal_driver_end to_device commands
 /* The end of a run's list: a command buffer for the caller to wait for, if it asks for one. */
 static int mark(model_self *self, void **event)

@@ -15,11 +15,12 @@ static void write_local(struct program *p, struct text *out)
     text_puts(out, "};\n\n");
 }
 
-/* Whether the host accesses the memory, so that both see it; of which kernels graphs are. */
+/* What the host's steps have of the memory at once; of which kernels graphs are. */
 void device_graph_tables(struct program *p, struct text *out)
 {
     struct text_list list = {.out = out, .separator = ",", .line = out->n, .indent = 4, .tail = 1};
-    text_printf(out, "enum { %s_MANAGED = %d };\n", p->upper, p->device_is_mapped);
+    text_printf(out, "/* Bytes of pinned memory of the host, for what its steps read and store. */\n"
+                     "#define %s_PINNED ((size_t)%zu)\n", p->upper, p->device_mapped_nbytes);
     text_puts(out, "/* By kernel: where the part of a run that begins with it ends; 0: none does. */\n"
                    "static const int part_end[] = {\n    ");
     list.line = out->n - 4;

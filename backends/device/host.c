@@ -49,7 +49,6 @@ static void need_scalar(struct program *p, struct spans *s, struct uop *u)
 
 static void write_need(struct program *p, const char *list, int n, struct text *out)
 {
-    p->device_is_mapped = true;
     snippet_use(&p->snippets, "device_host");
     text_printf(out, "{\n    const struct span need[] = {%s};\n    status = to_host(self, need, %d);\n}\n", list, n);
     write_check(p, out);
@@ -68,15 +67,21 @@ static void device_to_host(struct program *p, const struct step *step, struct te
     need_scalar(p, &s, step->cond);
     need_scalar(p, &s, step->trip);
     memset(p->span, 0, (size_t)p->nbuffer_id * sizeof *p->span);
+    size_t mapped = 0;
     for (int i = 0; i < s.n; i++) {
         const struct buffer *root = s.v[i].root;
         bool varies;
+        size_t nbytes;
+        if (!size_align(root->nbytes, 64, &nbytes) || !size_add(mapped, nbytes, &mapped))
+            TGC_BUG(p->t, "a step of the host accesses more bytes than can be counted");
         const char *at = root->state ? device_offset(p, root, &varies) : mem_printf(p->t, "%zu", p->place[root->id]);
         if (root->state && p->place_of_states)
             at = mem_printf(p->t, "%zu + %s", p->device_states, at);
         text_printf(&list, "%s{%s, %s, %d}", i ? ", " : "", at, s.v[i].nbytes, s.v[i].how);
         p->span[root->id] = i + 1;
     }
+    if (mapped > p->device_mapped_nbytes)
+        p->device_mapped_nbytes = mapped;
     if (s.n > 0)
         write_need(p, list.s, s.n, out);
 }
@@ -180,10 +185,22 @@ static void device_embed(struct program *p, const char *text, struct text *out)
     p->backend->driver->embed(p, text, out);
 }
 
+/* What tells an open model of this name from what an arena held before, with its own address. */
+static unsigned long long open_key(const struct program *p)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (const char *c = p->name; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+    return hash;
+}
+
 static void device_types(struct program *p, struct text *out)
 {
     const char *interface = p->backend->interface;
     text_printf(out, "enum { %s_SPANS = %d };\n", p->upper, DEVICE_SPANS);
+    text_puts(out, "/* Whether a run differs from the one before it by more than its inputs: states have two places, or lengths. */\n");
+    text_printf(out, "enum { %s_RUNS_DIFFER = %d };\n", p->upper, states_have_two_places(p->s) || state_count_vars(p->s) > 0);
+    text_printf(out, "#define OPEN_KEY UINT64_C(0x%016llx)\n", open_key(p));
     device_write_turns(p, out);
     program_write_text(p, out, snippet_find(p->backend->name)->text);
     text_putc(out, '\n');
@@ -207,7 +224,8 @@ static void device_types(struct program *p, struct text *out)
 
 static void device_fields(struct program *p, struct text *out)
 {
-    text_printf(out, "    struct %s device;\n    struct place place[%d];\n    size_t groups[%d][3];\n",
+    text_printf(out, "    uint64_t open_key;              /* OPEN_KEY while it is open: arenas may hold anything before */\n"
+                     "    struct %s device;\n    struct place place[%d];\n    size_t groups[%d][3];\n",
                 p->backend->interface ? "driver" : p->backend->name, device_count_places(p), p->s->nkernel + 1);
     p->backend->driver->fields(p, out);
 }
@@ -329,6 +347,13 @@ static void device_functions(struct program *p, struct text *out)
     write_counters(p, out);
 }
 
+static void device_check(struct program *p, struct text *out)
+{
+    text_printf(out, "    const %s *const before = (const %s *)arena;\n"
+                     "    if (before->opened == before && before->open_key == OPEN_KEY)\n        return %s_OPEN_ALREADY;\n",
+                p->name, p->name, p->upper);
+}
+
 static void device_open(struct program *p, struct text *out)
 {
     text_printf(out, "    int status = device_open(self, %s%zu);\n", p->backend->driver->open(p), p->s->weight_nbytes);
@@ -339,7 +364,7 @@ static void device_open(struct program *p, struct text *out)
     if (p->s->nstate > 0)
         text_printf(out, "    if (status == %s_OK)\n        status = begin_states(self);\n", p->upper);
     text_printf(out, "    if (status != %s_OK) {\n        device_close(self);\n        return "
-                     "status;\n    }\n", p->upper);
+                     "status;\n    }\n    self->open_key = OPEN_KEY;\n", p->upper);
 }
 
 static void device_close(struct program *p, struct text *out)
@@ -349,6 +374,6 @@ static void device_close(struct program *p, struct text *out)
 }
 
 const struct device device_hooks = {
-    device_begin, device_types, device_fields, device_text, device_compile, device_embed, device_functions, device_open,
+    device_begin, device_types, device_fields, device_text, device_compile, device_embed, device_functions, device_check, device_open,
     device_close, device_host_view, device_to_host, device_states_to_host, device_is_absent, device_begin_run, device_launches,
     device_end_run};

@@ -120,6 +120,8 @@ static void write_lifetime(struct program *p, struct text *out)
     const char *rest = write_up_to(p, out, init_text, "CHECK_WEIGHTS");
     if (p->weights == WEIGHTS_FILE && p->s->nweight > 0)
         program_write_text(p, out, weights_check_text);
+    if (p->backend->device)
+        p->backend->device->check(p, out);
     rest = write_up_to(p, out, rest, "CAST");
     /* in C++ a pointer to an atomic counter does not convert to void * by itself */
     text_puts(out, p->threads > 1 ? "(void *)" : "");

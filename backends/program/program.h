@@ -180,7 +180,7 @@ struct program {
     /* by buffer id, of tensors that kernels read as images: its number, from 1 on */
     int *image_number, nimage;
     void *device_code;           /* what the target's compiler has made */
-    bool device_is_mapped;       /* the host accesses the memory */
+    size_t device_mapped_nbytes; /* the most that a step of the host accesses of the memory, each tensor rounded up to 64 */
     int device_arguments;        /* of all kernels */
     int *device_part;            /* by kernel: where the part of a run that begins with it ends; 0: none does */
     int device_queues;           /* that a run takes, the caller's among them */
@@ -202,6 +202,7 @@ struct device {
     /* The functions that open the device and launch kernels, and those of NAME.h but init, enqueue,
      * close; behind step(). */
     void (*functions)(struct program *p, struct text *out);
+    void (*check)(struct program *p, struct text *out);          /* in NAME_init(), of an arena that nothing was written to */
     void (*open)(struct program *p, struct text *out);           /* in NAME_init() */
     void (*close)(struct program *p, struct text *out);          /* in NAME_close() */
     /* Where the host accesses a buffer, after what to_host() writes for a step that accesses it. */

@@ -25,7 +25,7 @@ int program_threads(const struct schedule *s)
 
 /* Static assertions in the program check that these suffice: the sizes of a mutex, a condition and a
  * thread differ between POSIX systems. */
-enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 768, KERNEL = 64, ARGUMENT = 16, PLACE = 32, IMAGE = 24 };
+enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 2560, KERNEL = 64, ARGUMENT = 16, PLACE = 32, IMAGE = 24 };
 
 size_t program_team_offset(void) { return STRUCT; }
 

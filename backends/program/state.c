@@ -205,7 +205,7 @@ static void write_begin(struct program *p, struct text *out)
         text_printf(out, "    self->kept[%d] = %lld;\n", i, (long long)state_first_length(s, v[i]));
     text_puts(out, states_have_two_places(s) ? "    self->odd = 0;\n" : "");
     if (p->backend->device)
-        text_printf(out, "    return %s_OK;\n", p->upper);
+        text_puts(out, "    return to_device(self);\n");
     text_puts(out, "}\n\n");
 }
 
@@ -241,7 +241,7 @@ static const char save_text[] =
     "            memcpy(to + s->block + k * s->stride, states + s->place[WHICH] + k * s->stride, "
     "n);\n"
     "    }\n"
-    "    return MODEL_OK;\n"
+    "    return DONE;\n"
     "}\n\n";
 
 static const char restore_text[] =
@@ -254,7 +254,6 @@ static const char restore_text[] =
     "        return MODEL_NULL_ARGUMENT;\n"
     "    if (self->opened != self)\n"
     "        return MODEL_NOT_INITIALIZED;\n"
-    "MAP    unsigned char *const states = STATES_BEGIN;\n"
     "    const unsigned char *const from = (const unsigned char *)block;\n"
     "    memcpy(&version, from + 8, sizeof version);\n"
     "    memcpy(head, from + 16, sizeof head);\n"
@@ -262,6 +261,7 @@ static const char restore_text[] =
     "        head[1] != MODEL_STATE_BYTES)\n"
     "        return MODEL_BAD_STATE;\n"
     "CHECK_KEPT"
+    "MAP    unsigned char *const states = STATES_BEGIN;\n"
     "    for (size_t i = 0; i < sizeof state_places / sizeof *state_places; i++) {\n"
     "        const struct state_place *s = &state_places[i];\n"
     "        const size_t n = RESTORED_BYTES;\n"
@@ -270,7 +270,7 @@ static const char restore_text[] =
     "n);\n"
     "    }\n"
     "RESTORE_KEPT"
-    "    return MODEL_OK;\n"
+    "    return DONE;\n"
     "}\n\n";
 
 static const char check_kept_text[] =
@@ -296,6 +296,7 @@ void state_write_functions(struct program *p, struct text *out)
         {"BEGIN", of_device ? "    return begin_states(self);\n"
                             : "    begin_states(self);\n    return MODEL_OK;\n"},
         {"CONST", of_device ? "" : "const "},
+        {"DONE", of_device ? "to_device(self)" : "MODEL_OK"},
         {"MAP", map.s ? map.s : ""},
         {"VIEW", map_read.s ? map_read.s : ""},
         {"STATES_READ", read},

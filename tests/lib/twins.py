@@ -494,6 +494,20 @@ class Twin:
         done = T.must(T.run([folder / "sharing"], env=self.environment_of(folder, "net", device=device)))
         expect(done.out.decode() == "right\n" and not done.err, done.describe())
 
+    def host_access(self, tgc, folder):
+        """The device's memory is not the host's: a step of the host that reads it there, and not a copy of it, is reported."""
+        T.scratch(folder)
+        onnx.save(G.loops(), folder / "net.onnx")
+        with self.stand_ins():
+            self.emit(tgc, "net.onnx", folder, "net")
+        text = (folder / "net.c").read_text()
+        for name, source in (("right", text), ("wrong", text.replace("d->seen[i] = place_copy(self, part);", "d->seen[i] = (unsigned char *)d->memory + s->at;"))):
+            expect((name == "right") == (source == text), "the host has no copies")
+            (folder / "net.c").write_text(source)
+            T.build_quickly(folder / "net.c", folder / "net", "-w")
+            done = T.run([folder / "net", "--selftest"], env=self.environment_of(folder, "net"))
+            expect(("the host accesses byte" in done.err) == (name == "wrong") and (name == "wrong" or done.status == 0), done.describe())
+
     # ---------------------------------------------------------------------------------------------- the suite
 
     @staticmethod
@@ -511,6 +525,7 @@ class Twin:
             suite.add(f"a model named {name}", self.named, tgc, scratch / f"named_{name}", name, text, slow=name in ("lanes", "E"))
         suite.add("no driver", self.without_driver, tgc, scratch / "no_driver")
         suite.add("an old driver", self.old_driver, tgc, scratch / "old_driver")
+        suite.add("the host reads the device's memory", self.host_access, tgc, scratch / "host_access")
         suite.add("large grids", self.large_grids, device, tgc, scratch / "grid")
         for name, make in G.FAILING.items():
             suite.add(f"each call of the driver fails: {name}", self.each_call_fails, tgc, make(), scratch / f"fails-{name.replace(' ', '_')}",

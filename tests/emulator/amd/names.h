@@ -12,9 +12,13 @@
 #define cuStreamSynchronize hipStreamSynchronize
 #define cuStreamDestroy_v2 hipStreamDestroy
 #define cuStreamWaitEvent hipStreamWaitEvent
+#define cuStreamBeginCapture_v2 hipStreamBeginCapture
+#define cuStreamEndCapture hipStreamEndCapture
+#define cuStreamIsCapturing hipStreamIsCapturing
 #define cuMemGetInfo_v2 hipMemGetInfo
 #define cuMemAlloc_v2 hipMalloc
-#define cuMemAllocManaged hipMallocManaged
+#define cuMemHostAlloc hipHostMalloc
+#define cuMemFreeHost hipHostFree
 #define cuMemFree_v2 hipFree
 #define cuMemcpyHtoDAsync_v2 hipMemcpyHtoDAsync
 #define cuMemcpyDtoHAsync_v2 hipMemcpyDtoHAsync

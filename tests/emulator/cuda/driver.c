@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static const struct {
 #undef CALL
 #undef NAME
 };
-static const char *const kinds[] = {"context", "stream", "memory", "module", "graph", "executable graph", "event"};
+static const char *const kinds[] = {"context", "stream", "memory", "pinned memory", "module", "graph", "executable graph", "event"};
 
 static struct {
     bool is_begun;
@@ -183,24 +184,71 @@ static size_t left_bytes(void)
     return all > driver.allocated ? all - driver.allocated : 0;
 }
 
-/* Bytes that nobody has written are no zeros. Managed memory may be more than the device has. */
-static int32_t allocate(uint64_t *at, size_t nbytes, bool is_managed)
+/* How many are open; the pages of all memory follow. */
+static int opened;
+
+static void protect_all(int how)
+{
+    for (struct object *o = driver.live; o; o = o->next)
+        if (o->kind == KIND_MEMORY)
+            mprotect(((struct device_memory *)o)->memory.at, ((struct device_memory *)o)->memory.nbytes, how);
+}
+
+void memory_open(void)
+{
+    if (opened++ == 0)
+        protect_all(PROT_READ | PROT_WRITE);
+}
+
+void memory_close(void)
+{
+    if (--opened == 0)
+        protect_all(PROT_NONE);
+}
+
+/* An access of the host's to the device's memory is reported, and then goes on. */
+static struct sigaction before;
+
+static void fault(int number, siginfo_t *info, void *context)
+{
+    const struct device_memory *m = memory_find((uintptr_t)info->si_addr);
+    if (m && opened == 0) {
+        report("the host accesses byte %zu of memory %u, which is the device's", (size_t)((unsigned char *)info->si_addr - m->memory.at),
+               m->o.number);
+        memory_open();
+    } else if (before.sa_flags & SA_SIGINFO)
+        before.sa_sigaction(number, info, context);
+    else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+        before.sa_handler(number);
+    else
+        signal(number, SIG_DFL);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_sigaction = fault;
+    a.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    sigaction(SIGSEGV, &a, &before);
+}
+
+/* Bytes that nobody has written are no zeros. */
+static int32_t allocate(uint64_t *at, size_t nbytes)
 {
     *at = 0;
     if (nbytes == 0)
         return misuse(INVALID_VALUE, "no bytes");
-    if (nbytes > left_bytes() && !is_managed)
+    if (nbytes > left_bytes())
         return OUT_OF_MEMORY;
     struct device_memory *m = object_create(KIND_MEMORY, sizeof *m, end_memory);
     unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!m || bytes == MAP_FAILED || !memory_create(&m->memory, bytes, nbytes))
         return OUT_OF_MEMORY;
     driver.allocated += nbytes;
-    m->is_managed = is_managed;
-    if (is_managed) /* the host may write where it likes */
-        memset(m->memory.known, 1, nbytes);
-    else
-        memset(bytes, 0xa5, nbytes < 1 << 24 ? nbytes : 1 << 24);
+    memset(bytes, 0xa5, nbytes < 1 << 24 ? nbytes : 1 << 24);
+    if (opened == 0)
+        mprotect(bytes, nbytes, PROT_NONE);
     *at = (uintptr_t)bytes;
     return SUCCESS;
 }
@@ -211,18 +259,40 @@ int32_t cuMemAlloc_v2(uint64_t *at, size_t nbytes)
     int32_t status = in_context(CALL_cuMemAlloc_v2);
     *at = 0;
     if (status == SUCCESS)
-        status = allocate(at, nbytes, false);
+        status = allocate(at, nbytes);
     return leave(CALL_cuMemAlloc_v2, status);
 }
 
-API int32_t cuMemAllocManaged(uint64_t *at, size_t nbytes, unsigned flags);
-int32_t cuMemAllocManaged(uint64_t *at, size_t nbytes, unsigned flags)
+/* Of the host, where copies of any stream may be under way. */
+struct pinned_memory { struct object o; void *at; };
+
+static void end_pinned(struct object *o) { free(((struct pinned_memory *)o)->at); }
+
+API int32_t cuMemHostAlloc(void **at, size_t nbytes, unsigned flags);
+int32_t cuMemHostAlloc(void **at, size_t nbytes, unsigned flags)
 {
-    int32_t status = in_context(CALL_cuMemAllocManaged);
-    *at = 0;
+    int32_t status = in_context(CALL_cuMemHostAlloc);
+    *at = NULL;
+    if (status == SUCCESS && (nbytes == 0 || flags))
+        status = misuse(INVALID_VALUE, "%zu bytes, flags %u", nbytes, flags);
+    struct pinned_memory *m = status == SUCCESS ? object_create(KIND_PINNED, sizeof *m, end_pinned) : NULL;
+    if (m)
+        m->at = *at = malloc(nbytes);
+    return leave(CALL_cuMemHostAlloc, m || status != SUCCESS ? status : OUT_OF_MEMORY);
+}
+
+API int32_t cuMemFreeHost(void *at);
+int32_t cuMemFreeHost(void *at)
+{
+    int32_t status = in_context(CALL_cuMemFreeHost);
+    struct object *o = driver.live;
+    while (o && (o->kind != KIND_PINNED || ((struct pinned_memory *)o)->at != at))
+        o = o->next;
+    if (status == SUCCESS && !o)
+        status = misuse(INVALID_VALUE, "%p is not what was allocated", at);
     if (status == SUCCESS)
-        status = flags == 1 || flags == 2 ? allocate(at, nbytes, true) : misuse(INVALID_VALUE, "flags %u", flags);
-    return leave(CALL_cuMemAllocManaged, status);
+        object_end(o);
+    return leave(CALL_cuMemFreeHost, status);
 }
 
 API int32_t cuMemFree_v2(uint64_t at);
@@ -271,6 +341,16 @@ static void end_stream(struct object *o)
         next = c->next;
         free(c);
     }
+    if (s->captured)
+        misuse(0, "stream %u ends while it captures", o->number);
+}
+
+int32_t stream_check(struct stream *s)
+{
+    if (!s->captured)
+        return SUCCESS;
+    s->is_broken = true;
+    return misuse(CAPTURE_UNSUPPORTED, "stream %u captures, which this ends", s->o.number);
 }
 
 static int32_t check_range(uint64_t at, size_t nbytes)
@@ -282,8 +362,7 @@ static int32_t check_range(uint64_t at, size_t nbytes)
     return SUCCESS;
 }
 
-/* The handles of the context's own streams, whose commands run at once. */
-static bool is_eager(const void *stream) { return (uintptr_t)stream <= 2; }
+bool stream_is_eager(const void *stream) { return (uintptr_t)stream <= 2; }
 
 /* Runs the first `count` commands that the stream was ever given. */
 static int32_t drain_until(struct stream *s, size_t count);
@@ -291,11 +370,13 @@ static bool run(const struct command *c);
 
 int32_t stream_add(void *handle, const struct command *c)
 {
-    if (is_eager(handle))
+    if (stream_is_eager(handle))
         return run(c) ? SUCCESS : LAUNCH_FAILED;
     struct stream *s = object_find(handle, KIND_STREAM);
     if (!s)
         return INVALID_HANDLE;
+    if (s->captured)
+        return s->is_broken ? CAPTURE_INVALIDATED : graph_append(s->captured, c) ? SUCCESS : OUT_OF_MEMORY;
     struct command *copy = malloc(sizeof *copy);
     if (!copy)
         return OUT_OF_MEMORY;
@@ -316,7 +397,7 @@ static bool run_before(const struct command *c)
     return !o || o->kind != KIND_STREAM || drain_until((struct stream *)o, c->nbytes) == SUCCESS;
 }
 
-static bool run(const struct command *c)
+static bool work(const struct command *c)
 {
     if (c->work == WORK_LAUNCH)
         return launch_go(&c->launch);
@@ -335,6 +416,14 @@ static bool run(const struct command *c)
         memset(m->memory.known + ((unsigned char *)at - m->memory.at), 1, c->nbytes);
     }
     return true;
+}
+
+static bool run(const struct command *c)
+{
+    memory_open();
+    const bool done = work(c);
+    memory_close();
+    return done;
 }
 
 /* Runs the stream's commands up to this number of them. */
@@ -371,9 +460,53 @@ API int32_t cuStreamSynchronize(void *stream);
 int32_t cuStreamSynchronize(void *stream)
 {
     int32_t status = in_context(CALL_cuStreamSynchronize);
-    struct stream *s = is_eager(stream) ? NULL : object_find(stream, KIND_STREAM);
-    const int32_t done = s ? drain(s) : is_eager(stream) ? SUCCESS : INVALID_HANDLE;
+    struct stream *s = stream_is_eager(stream) ? NULL : object_find(stream, KIND_STREAM);
+    const int32_t captures = s ? stream_check(s) : SUCCESS;
+    const int32_t done = captures != SUCCESS ? captures : s ? drain(s) : stream_is_eager(stream) ? SUCCESS : INVALID_HANDLE;
     return leave(CALL_cuStreamSynchronize, status != SUCCESS ? status : done);
+}
+
+API int32_t cuStreamBeginCapture_v2(void *stream, int mode);
+int32_t cuStreamBeginCapture_v2(void *stream, int mode)
+{
+    int32_t status = in_context(CALL_cuStreamBeginCapture_v2);
+    struct stream *s = status == SUCCESS ? object_find(stream, KIND_STREAM) : NULL;
+    if (status == SUCCESS && (!s || s->captured || mode < 0 || mode > 2))
+        status = misuse(INVALID_VALUE, "no stream, one that captures already, or mode %d", mode);
+    if (status == SUCCESS && !(s->captured = graph_create()))
+        status = OUT_OF_MEMORY;
+    return leave(CALL_cuStreamBeginCapture_v2, status);
+}
+
+API int32_t cuStreamEndCapture(void *stream, void **graph);
+int32_t cuStreamEndCapture(void *stream, void **graph)
+{
+    int32_t status = in_context(CALL_cuStreamEndCapture);
+    struct stream *s = status == SUCCESS ? object_find(stream, KIND_STREAM) : NULL;
+    *graph = NULL;
+    if (status == SUCCESS && (!s || !s->captured))
+        status = misuse(INVALID_VALUE, "the stream does not capture");
+    if (status == SUCCESS && s->is_broken) {
+        object_end((struct object *)(void *)s->captured);
+        status = CAPTURE_INVALIDATED;
+    } else if (status == SUCCESS)
+        *graph = s->captured;
+    if (s) {
+        s->captured = NULL;
+        s->is_broken = false;
+    }
+    return leave(CALL_cuStreamEndCapture, status);
+}
+
+API int32_t cuStreamIsCapturing(void *stream, int *state);
+int32_t cuStreamIsCapturing(void *stream, int *state)
+{
+    int32_t status = in_context(CALL_cuStreamIsCapturing);
+    const struct stream *s = status == SUCCESS && !stream_is_eager(stream) ? object_find(stream, KIND_STREAM) : NULL;
+    if (status == SUCCESS && !s && !stream_is_eager(stream))
+        status = INVALID_HANDLE;
+    *state = !s || !s->captured ? 0 : s->is_broken ? 2 : 1;
+    return leave(CALL_cuStreamIsCapturing, status);
 }
 
 static int32_t copy(enum call call, enum work work, uint64_t at, void *host, size_t nbytes, void *stream)
@@ -443,7 +576,7 @@ int32_t cuEventRecord(void *event, void *stream)
     if (status == SUCCESS)
         status = e ? stream_add(stream, &(struct command){.work = WORK_EVENT}) : INVALID_HANDLE;
     if (status == SUCCESS) {
-        e->is_done = is_eager(stream);
+        e->is_done = stream_is_eager(stream);
         e->stream = e->is_done ? NULL : stream;
         e->number = e->stream ? e->stream->added : 0;
     }

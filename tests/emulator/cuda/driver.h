@@ -34,6 +34,8 @@ enum {
     ILLEGAL_ADDRESS = 700,
     LAUNCH_OUT_OF_RESOURCES = 701,
     LAUNCH_FAILED = 719,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
     UNKNOWN = 999
 };
 
@@ -65,6 +67,7 @@ enum kind {
     KIND_CONTEXT,
     KIND_STREAM,
     KIND_MEMORY,
+    KIND_PINNED,
     KIND_MODULE,
     KIND_GRAPH,
     KIND_LIST,
@@ -110,10 +113,12 @@ int32_t own_check_graph(void);
 struct device_memory {
     struct object o;
     struct memory memory;
-    bool is_managed;
 };
 /* The memory that has the address; NULL: none has. */
 struct device_memory *memory_find(uint64_t at);
+/* What the device does lies between these two: else its memory cannot be accessed in this process, as on a device. */
+void memory_open(void);
+void memory_close(void);
 
 enum { MAX_MAPS = 8, MAP_NBYTES = 128 };
 /* What a stream does next. Its arguments are those of when it was launched. */
@@ -139,7 +144,16 @@ struct stream {
     struct object o;
     struct command *first, *last;
     size_t added, done; /* how many it was given, and how many have run */
+    struct graph *captured; /* what it was given since it captures; NULL: it does not */
+    bool is_broken;         /* something was called meanwhile that ends the capture */
 };
+/* A status: whether the stream does not capture; if it does that is over, and reported. */
+int32_t stream_check(struct stream *s);
+/* Whether a handle is of the context's own streams, whose commands run at once. */
+bool stream_is_eager(const void *stream);
+/* launch.c: an empty graph, and one more command behind all that it has. NULL, false: no memory. */
+struct graph *graph_create(void);
+bool graph_append(struct graph *g, const struct command *c);
 /* Appends a copy of the command. A status. */
 int32_t stream_add(void *stream, const struct command *c);
 /* Runs a launch; false: something was reported. */

@@ -278,7 +278,11 @@ bool launch_go(const struct launch_of *c)
 
 struct node {
     struct node *next; /* the one that was added behind it */
+    enum work work;
     struct launch_of launch;
+    void *host; /* of a copy, as in a command */
+    uint64_t at;
+    size_t nbytes;
     int *behind, count; /* the nodes before it, by their numbers in the order of addition */
     bool is_done;       /* in a launch of the graph */
 };
@@ -344,6 +348,22 @@ static struct node *append(struct graph *g, const int *behind, int count)
     return n;
 }
 
+struct graph *graph_create(void) { return object_create(KIND_GRAPH, sizeof(struct graph), end_graph); }
+
+bool graph_append(struct graph *g, const struct command *c)
+{
+    const int last = number_of(g, g->last);
+    struct node *n = append(g, &last, last >= 0);
+    if (n) {
+        n->work = c->work;
+        n->launch = c->launch;
+        n->host = c->host;
+        n->at = c->at;
+        n->nbytes = c->nbytes;
+    }
+    return n != NULL;
+}
+
 API int32_t cuGraphAddKernelNode(void **node, void *graph, void *const *after, size_t count,
                                  const struct kernel_node *kernel);
 int32_t cuGraphAddKernelNode(void **node, void *graph, void *const *after, size_t count,
@@ -385,8 +405,13 @@ int32_t cuGraphInstantiateWithFlags(void **list, void *graph, unsigned long long
         status = misuse(INVALID_VALUE, "flags are 0");
     for (const struct node *n = g ? g->first : NULL; n && made; n = n->next) {
         struct node *copy = append(made, n->behind, n->count);
-        if (copy)
-            copy->launch = n->launch;
+        if (!copy)
+            continue;
+        copy->work = n->work;
+        copy->launch = n->launch;
+        copy->host = n->host;
+        copy->at = n->at;
+        copy->nbytes = n->nbytes;
     }
     *list = made;
     return leave(CALL_cuGraphInstantiateWithFlags, made || status != SUCCESS ? status : INVALID_HANDLE);
@@ -473,13 +498,18 @@ int32_t cuGraphLaunch(void *list, void *stream)
     const struct graph *run = status == SUCCESS ? object_find(list, KIND_LIST) : NULL;
     if (status == SUCCESS && !run)
         status = INVALID_HANDLE;
+    struct stream *s = status == SUCCESS && !stream_is_eager(stream) ? object_find(stream, KIND_STREAM) : NULL;
+    if (s)
+        status = stream_check(s);
+    if (status != SUCCESS)
+        run = NULL;
     for (struct node *n = run ? run->first : NULL; n; n = n->next)
         n->is_done = false;
     if (run)
         order_nodes(run);
     for (struct node *n = run ? next_node(run) : NULL; n && status == SUCCESS; n = next_node(run)) {
         n->is_done = true;
-        status = stream_add(stream, &(struct command){.work = WORK_LAUNCH, .launch = n->launch});
+        status = stream_add(stream, &(struct command){.work = n->work, .host = n->host, .at = n->at, .nbytes = n->nbytes, .launch = n->launch});
     }
     return leave(CALL_cuGraphLaunch, status);
 }

@@ -37,7 +37,9 @@ static int init_status(void *context, void *stream, int device)
 int main(void)
 {
     static const char *const name[] = {"hipInit", "hipStreamCreateWithFlags", "hipStreamDestroy", "hipMalloc", "hipFree",
-                                       "hipMemcpyHtoD", "hipMemcpyDtoH", "hipEventSynchronize", "hipEventDestroy"};
+                                       "hipMemcpyHtoD", "hipMemcpyDtoH", "hipEventSynchronize", "hipEventDestroy", "hipStreamBeginCapture", "hipStreamEndCapture",
+                                       "hipGraphInstantiateWithFlags", "hipGraphLaunch", "hipGraphExecDestroy", "hipGraphDestroy",
+                                       "hipStreamSynchronize"};
     static const char *const own[] = {"hipGetDevice", "hipSetDevice", "hipCtxGetCurrent"};
     float picture[64], wanted[10];
     void *first, *second, *stream;
@@ -51,6 +53,9 @@ int main(void)
     expect(driver.create_stream(&stream, 0) == 0, "a stream");
     run_shared(second, second, stream, picture, wanted);
     run_shared(second, NULL, stream, picture, wanted);
+    run_captured(stream, picture, wanted);
+    run_by_handle(second, second, picture, wanted);
+    run_by_handle(second, NULL, picture, wanted);
     expect(hip.set_device(0) == 0 && init_status(second, NULL, 0) == NET_OK && has_context(first), "a context that is not the thread's");
     expect(init_status(NULL, stream, 2) == NET_OK && has_context(first), "the stream's device by its number");
     expect(init_status(first, stream, 0) == NET_BAD_OPTIONS, "a stream of another device");

@@ -17,7 +17,9 @@ static int has_context(void *wanted)
 int main(void)
 {
     static const char *const name[] = {"cuInit", "cuStreamCreate", "cuStreamDestroy_v2", "cuMemAlloc_v2", "cuMemFree_v2",
-                                       "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2", "cuEventSynchronize", "cuEventDestroy_v2"};
+                                       "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2", "cuEventSynchronize", "cuEventDestroy_v2", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
+                                       "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
+                                       "cuStreamSynchronize"};
     static const char *const own[] = {"cuCtxCreate_v2", "cuCtxDestroy_v2", "cuCtxGetCurrent"};
     float picture[64], wanted[10];
     void *context, *other, *stream;
@@ -32,6 +34,9 @@ int main(void)
     expect(driver.create_stream(&stream, 0) == 0, "a stream");
     run_shared(context, context, stream, picture, wanted);
     run_shared(context, NULL, stream, picture, wanted);
+    run_captured(stream, picture, wanted);
+    run_by_handle(context, other, picture, wanted);
+    run_by_handle(context, NULL, picture, wanted);
     net_options options;
     memset(&options, 0, sizeof options);
     options.queue = stream;
