@@ -65,7 +65,7 @@ struct driver {
     bool is_open, owns_queue;       /* is_open: the device is found, and its context */
     bool captures;                  /* the caller's stream, when it was looked at last */
     int device;
-    void *pinned;                   /* MODEL_PINNED bytes of the host */
+    void *pinned;                   /* MODEL_MAPPED bytes of the host */
     unsigned char *seen[MODEL_SPANS];       /* copies of parts of the memory, in pinned memory or, if they exceed it, lent */
     struct seen_part part[MODEL_SPANS];
     int nseen;
@@ -275,8 +275,8 @@ static int open_memory(model_self *self, size_t weights)
                  "bytes %zu are free: give smaller bounds by --dim", (size_t)MODEL_DEVICE_BYTES, weights, all, left);
         complain(self, line);
     }
-    if (status == MODEL_OK && MODEL_PINNED > 0)
-        status = TRY(allocate_pinned, &d->pinned, MODEL_PINNED, 0);
+    if (status == MODEL_OK && MODEL_MAPPED > 0)
+        status = TRY(allocate_pinned, &d->pinned, MODEL_MAPPED, 0);
     return status;
 }
 
@@ -398,7 +398,7 @@ static unsigned char *place_copy(model_self *self, struct seen_part *part)
     enum { ALIGN = 64 };
     struct driver *d = &self->device;
     const size_t nbytes = (part->nbytes + ALIGN - 1) / ALIGN * ALIGN;
-    if (nbytes > MODEL_PINNED - d->npinned) {
+    if (nbytes > MODEL_MAPPED - d->npinned) {
         part->lent = malloc(nbytes);
         if (!part->lent)
             complain(self, "the host has no memory for a copy of the states");

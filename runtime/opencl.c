@@ -4,7 +4,8 @@
  *
  * A run's list (device.c) is a kernel object for each launch, whose arguments stay. Tensors that the
  * host accesses (a condition, a host step) are mapped, which costs nothing if host and device share
- * their memory. Only functions of OpenCL 1.2 are called. The API's constants are those of the
+ * their memory; only then is the memory asked for where the host is. Weights are one buffer, or several
+ * where the device has none so large. Only functions of OpenCL 1.2 are called. The API's constants are those of the
  * specification's cl.h.
  */
 #include <dlfcn.h>
@@ -15,8 +16,13 @@
 
 //@ opencl
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* A buffer of weights, and the first of their bytes that it has. */
+enum { OPENCL_PARTS = 32 };
+struct weights_part { void *buffer; size_t begin; };
 
 struct image_shape {
     uint32_t type;
@@ -88,31 +94,62 @@ struct opencl {
     void *device, *context, *queue, *program, *memory, *weights;
     void *side[MODEL_QUEUES];       /* queues beside it; behind the last is NULL */
     unsigned char *seen[MODEL_SPANS];       /* where the host sees parts of the memory */
-    int nseen;
+    int nseen, nweights;
+    struct weights_part weights_of[OPENCL_PARTS];
     uint32_t units;                 /* of the device: a processor's cores */
 };
 
+/* The functions' names, in the order of the struct. */
+static const char *const call_name[] = {
+    "clGetPlatformIDs", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext",
+    "clGetContextInfo", "clCreateCommandQueue", "clGetCommandQueueInfo", "clCreateBuffer",
+    "clCreateProgramWithSource", "clCreateProgramWithBinary", "clBuildProgram",
+    "clGetProgramBuildInfo", "clGetProgramInfo", "clCreateKernel", "clGetKernelWorkGroupInfo",
+    "clSetKernelArg", "clEnqueueNDRangeKernel", "clEnqueueMarkerWithWaitList",
+    "clEnqueueMapBuffer", "clEnqueueUnmapMemObject", "clEnqueueWriteBuffer",
+    "clEnqueueReadBuffer", "clFinish", "clFlush", "clGetEventProfilingInfo", "clReleaseEvent",
+    "clReleaseKernel", "clReleaseProgram", "clGetMemObjectInfo", "clRetainMemObject",
+    "clReleaseMemObject", "clRetainCommandQueue", "clReleaseCommandQueue", "clRetainContext",
+    "clReleaseContext", "clGetSupportedImageFormats", "clCreateSubBuffer", "clCreateImage",
+    "clEnqueueCopyBufferToImage"};
+
 //@ opencl_driver_load
+/* Calls a function of the driver's; false: it has failed, which is said. TRY_MADE: the same of a handle that it returns. */
+#define TRY(call, ...) is_done(self, call_name[offsetof(struct opencl, call) / sizeof(void *)], self->device.call(__VA_ARGS__))
+#define TRY_MADE(call, handle, error) is_made(self, call_name[offsetof(struct opencl, call) / sizeof(void *)], handle, error)
+
+/* "clEnqueueNDRangeKernel: out of resources (-5)" */
+static bool is_done(const model_self *self, const char *call, int32_t error)
+{
+    static const struct { int32_t error; const char *text; } known[] = {
+        {-1, "no device is found"}, {-2, "the device is not available"}, {-4, "the memory cannot be allocated"}, {-5, "out of resources"},
+        {-6, "out of the host's memory"}, {-11, "the program does not build"}, {-34, "invalid context"}, {-36, "invalid queue"},
+        {-38, "invalid memory object"}, {-54, "invalid size of a work-group"}, {-61, "invalid size of a buffer"}};
+    const char *text = "see cl.h";
+    char line[160];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].error == error)
+            text = known[i].text;
+    if (error == 0)
+        return true;
+    snprintf(line, sizeof line, "%s: %s (%ld)", call, text, (long)error);
+    complain(self, line);
+    return false;
+}
+
+static bool is_made(const model_self *self, const char *call, const void *handle, int32_t error)
+{
+    return handle ? true : is_done(self, call, error ? error : -6);
+}
+
 /* false: a function is missing. The order is that of the struct. */
 static bool opencl_load(struct opencl *cl)
 {
-    static const char *const name[] = {
-        "clGetPlatformIDs", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext",
-        "clGetContextInfo", "clCreateCommandQueue", "clGetCommandQueueInfo", "clCreateBuffer",
-        "clCreateProgramWithSource", "clCreateProgramWithBinary", "clBuildProgram",
-        "clGetProgramBuildInfo", "clGetProgramInfo", "clCreateKernel", "clGetKernelWorkGroupInfo",
-        "clSetKernelArg", "clEnqueueNDRangeKernel", "clEnqueueMarkerWithWaitList",
-        "clEnqueueMapBuffer", "clEnqueueUnmapMemObject", "clEnqueueWriteBuffer",
-        "clEnqueueReadBuffer", "clFinish", "clFlush", "clGetEventProfilingInfo", "clReleaseEvent",
-        "clReleaseKernel", "clReleaseProgram", "clGetMemObjectInfo", "clRetainMemObject",
-        "clReleaseMemObject", "clRetainCommandQueue", "clReleaseCommandQueue", "clRetainContext",
-        "clReleaseContext", "clGetSupportedImageFormats", "clCreateSubBuffer", "clCreateImage",
-        "clEnqueueCopyBufferToImage"};
     cl->library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!cl->library)
         cl->library = dlopen("libOpenCL.so", RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; cl->library && i < sizeof name / sizeof *name; i++) {
-        void *function = dlsym(cl->library, name[i]);
+    for (size_t i = 0; cl->library && i < sizeof call_name / sizeof *call_name; i++) {
+        void *function = dlsym(cl->library, call_name[i]);
         if (!function)
             return false;
         memcpy((unsigned char *)cl + i * sizeof function, &function, sizeof function);
@@ -239,7 +276,7 @@ static void opencl_keep(const model_self *self, const char *key)
 }
 
 //@ opencl_driver_hold
-static bool hold_buffer(const model_self *self, void *buffer) { return self->device.retain_buffer(buffer) == 0; }
+static bool hold_buffer(const model_self *self, void *buffer) { return TRY(retain_buffer, buffer); }
 static void let_buffer(const model_self *self, void *buffer) { self->device.release_buffer(buffer); }
 
 //@ opencl_driver_memory load hold
@@ -247,9 +284,9 @@ static void let_buffer(const model_self *self, void *buffer) { self->device.rele
 static bool wait_all(const model_self *self)
 {
     const struct opencl *cl = &self->device;
-    bool done = !cl->queue || cl->finish(cl->queue) == 0;
+    bool done = !cl->queue || TRY(finish, cl->queue);
     for (void *const *q = cl->side; *q; q++)
-        done &= cl->finish(*q) == 0;
+        done &= TRY(finish, *q);
     return done;
 }
 
@@ -265,8 +302,8 @@ static void end_device(model_self *self)
             cl->release_buffer(self->place[i].buffer);
     if (cl->program)
         cl->release_program(cl->program);
-    if (cl->weights)
-        cl->release_buffer(cl->weights);
+    for (int i = 0; i < cl->nweights; i++)
+        cl->release_buffer(cl->weights_of[i].buffer);
     if (cl->memory)
         cl->release_buffer(cl->memory);
     for (void **q = cl->side; *q; q++)
@@ -294,9 +331,9 @@ static int open_queue(model_self *self)
         return MODEL_BAD_OPTIONS;
     if (o->queue) {
         void *context = NULL;
-        if (cl->get_queue_info(o->queue, 0x1090 /* CONTEXT */, sizeof context, &context, NULL) != 0 ||
-            cl->get_queue_info(o->queue, 0x1091 /* DEVICE */, sizeof of_queue, &of_queue, NULL) != 0 ||
-            cl->get_queue_info(o->queue, 0x1093 /* PROPERTIES */, sizeof properties, &properties, NULL) != 0)
+        if (!TRY(get_queue_info, o->queue, 0x1090 /* CONTEXT */, sizeof context, &context, NULL) ||
+            !TRY(get_queue_info, o->queue, 0x1091 /* DEVICE */, sizeof of_queue, &of_queue, NULL) ||
+            !TRY(get_queue_info, o->queue, 0x1093 /* PROPERTIES */, sizeof properties, &properties, NULL))
             return MODEL_DEVICE_FAILED;
         if (properties & OUT_OF_ORDER)
             complain(self, "options.queue is out of order, and a run needs its order: pass another one");
@@ -309,12 +346,12 @@ static int open_queue(model_self *self)
             return MODEL_BAD_OPTIONS;
         }
         cl->device = of_queue;
-        cl->context = cl->retain_context(context) == 0 ? context : NULL;
-        cl->queue = cl->retain_queue(o->queue) == 0 ? o->queue : NULL;
+        cl->context = TRY(retain_context, context) ? context : NULL;
+        cl->queue = TRY(retain_queue, o->queue) ? o->queue : NULL;
         return cl->context && cl->queue ? MODEL_OK : MODEL_DEVICE_FAILED;
     }
     if (o->context) {
-        if (cl->get_context_info(o->context, 0x1081 /* DEVICES */, sizeof device, device, &n) != 0 || n == 0)
+        if (!TRY(get_context_info, o->context, 0x1081 /* DEVICES */, sizeof device, device, &n) || n == 0)
             return MODEL_DEVICE_FAILED;
         void *chosen = o->device > 0 ? opencl_choose(cl, o->device) : device[0];
         for (size_t i = 0; i < n / sizeof *device; i++)
@@ -324,7 +361,7 @@ static int open_queue(model_self *self)
             complain(self, "options.context is not of the device that options.device names");
         if (!cl->device)
             return MODEL_BAD_OPTIONS;
-        cl->context = cl->retain_context(o->context) == 0 ? o->context : NULL;
+        cl->context = TRY(retain_context, o->context) ? o->context : NULL;
     } else {
         cl->device = opencl_choose(cl, o->device);
         if (!cl->device) {
@@ -333,40 +370,96 @@ static int open_queue(model_self *self)
             return MODEL_NO_DEVICE;
         }
         cl->context = cl->create_context(NULL, 1, &cl->device, NULL, NULL, &error);
+        if (!TRY_MADE(create_context, cl->context, error))
+            return MODEL_DEVICE_FAILED;
     }
     if (cl->context)
         cl->queue = cl->create_queue(cl->context, cl->device, o->on_kernel_time ? PROFILING : 0, &error);
-    return cl->queue ? MODEL_OK : MODEL_DEVICE_FAILED;
+    return cl->context && TRY_MADE(create_queue, cl->queue, error) ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
 /* Whether the device has what the model needs, apart from what kernels do. */
-static int check_device(const model_self *self, bool doubles, size_t memory, size_t weights)
+static int check_device(const model_self *self, bool doubles, uint64_t *most)
 {
     const struct opencl *cl = &self->device;
-    uint64_t config = 0, most = 0;
-    const size_t largest = memory > weights ? memory : weights;
+    uint64_t config = 0;
+    size_t largest = MODEL_DEVICE_BYTES;
     char text[200];
-    if (doubles && (cl->get_device_info(cl->device, 0x1032 /* DOUBLE_CONFIG */, sizeof config, &config,
-                                        NULL) != 0 || config == 0)) {
+    for (size_t i = 0; i + 1 < sizeof weight_begin / sizeof *weight_begin; i++)
+        if (weight_begin[i + 1] - weight_begin[i] > largest)
+            largest = weight_begin[i + 1] - weight_begin[i];
+    if (doubles && (!TRY(get_device_info, cl->device, 0x1032 /* DOUBLE_CONFIG */, sizeof config, &config,
+                                        NULL) || config == 0)) {
         complain(self, "the model computes 64-bit floats, which the device does not have");
         return MODEL_DEVICE_LACKS;
     }
-    if (cl->get_device_info(cl->device, 0x1010 /* MAX_MEM_ALLOC_SIZE */, sizeof most, &most, NULL) != 0)
+    if (!TRY(get_device_info, cl->device, 0x1010 /* MAX_MEM_ALLOC_SIZE */, sizeof *most, most, NULL))
         return MODEL_DEVICE_FAILED;
-    if (largest <= most)
+    if (largest <= *most)
         return MODEL_OK;
     snprintf(text, sizeof text, "the model needs %zu bytes in one buffer, and the device allows %llu: "
-                                "give smaller bounds by --dim", largest, (unsigned long long)most);
+                                "give smaller bounds by --dim", largest, (unsigned long long)*most);
     complain(self, text);
     return MODEL_DEVICE_LACKS;
 }
 
-/* The driver, the queue, the memory. doubles: the kernels have 64-bit floats. */
-static int open_memory(model_self *self, bool doubles, size_t weights)
+/* A buffer that the model needs. */
+static int give_buffer(model_self *self, uint64_t flags, size_t nbytes, void **made)
 {
-    enum { READ_WRITE = 1 << 0, READ_ONLY = 1 << 2, HOST_MEMORY = 1 << 4 };
-    struct opencl *cl = &self->device;
+    const struct opencl *cl = &self->device;
     int32_t error = 0;
+    char lacks[100];
+    *made = cl->create_buffer(cl->context, flags, nbytes, NULL, &error);
+    if (TRY_MADE(create_buffer, *made, error))
+        return MODEL_OK;
+    snprintf(lacks, sizeof lacks, "the driver gives no buffer of %zu bytes", nbytes);
+    complain(self, lacks);
+    return MODEL_DEVICE_LACKS;
+}
+
+/* The weights: as few buffers of up to `most` bytes as hold whole tensors. */
+static int open_weights(model_self *self, uint64_t most)
+{
+    enum { READ_ONLY = 1 << 2 };
+    struct opencl *cl = &self->device;
+    const size_t n = sizeof weight_begin / sizeof *weight_begin - 1;
+    int status = MODEL_OK;
+    for (size_t i = 0, next; status == MODEL_OK && (i < n || cl->nweights == 0); i = next) {
+        next = i;
+        while (next < n && weight_begin[next + 1] - weight_begin[i] <= most)
+            next++;
+        if (cl->nweights == OPENCL_PARTS) {
+            complain(self, "the device's largest buffer is too small for the model's weights");
+            return MODEL_DEVICE_LACKS;
+        }
+        struct weights_part *part = &cl->weights_of[cl->nweights];
+        const size_t nbytes = weight_begin[next] - weight_begin[i];
+        part->begin = weight_begin[i];
+        status = give_buffer(self, READ_ONLY, nbytes > 0 ? nbytes : 1, &part->buffer);
+        cl->nweights += status == MODEL_OK;
+    }
+    cl->weights = cl->weights_of[0].buffer;
+    return status;
+}
+
+/* Whether host and device have the same memory. */
+static int share_memory(const model_self *self, bool *is_shared)
+{
+    uint32_t unified = 0;
+    if (!TRY(get_device_info, self->device.device, 0x1035 /* HOST_UNIFIED_MEMORY */, sizeof unified, &unified, NULL))
+        return MODEL_DEVICE_FAILED;
+    *is_shared = unified != 0;
+    return MODEL_OK;
+}
+
+/* The driver, the queue, the memory. doubles: the kernels have 64-bit floats. */
+static int open_memory(model_self *self, bool doubles)
+{
+    enum { READ_WRITE = 1 << 0, HOST_MEMORY = 1 << 4 };
+    struct opencl *cl = &self->device;
+    uint64_t most = 0;
+    int32_t error = 0;
+    bool is_shared = false;
     if (!opencl_load(cl)) {
         complain(self, cl->library ? "libOpenCL.so.1 lacks functions of OpenCL 1.2"
                                    : "no libOpenCL.so.1 is found, or it does not load: OpenCL is not installed");
@@ -375,26 +468,34 @@ static int open_memory(model_self *self, bool doubles, size_t weights)
     int status = open_queue(self);
     for (int i = 0; i + 1 < MODEL_QUEUES && status == MODEL_OK; i++) {
         cl->side[i] = cl->create_queue(cl->context, cl->device, 0, &error);
-        status = cl->side[i] ? MODEL_OK : MODEL_DEVICE_FAILED;
+        status = TRY_MADE(create_queue, cl->side[i], error) ? MODEL_OK : MODEL_DEVICE_FAILED;
     }
     if (status == MODEL_OK)
-        status = check_device(self, doubles, MODEL_DEVICE_BYTES, weights);
+        status = check_device(self, doubles, &most);
+    if (status == MODEL_OK && MODEL_MAPPED > 0)
+        status = share_memory(self, &is_shared);
+    if (status == MODEL_OK)
+        status = give_buffer(self, READ_WRITE | (is_shared ? HOST_MEMORY : 0), MODEL_DEVICE_BYTES, &cl->memory);
+    if (status == MODEL_OK)
+        status = open_weights(self, most);
     if (status != MODEL_OK)
         return status;
-    cl->memory = cl->create_buffer(cl->context, READ_WRITE | HOST_MEMORY, MODEL_DEVICE_BYTES, NULL, &error);
-    if (cl->memory)
-        cl->weights = cl->create_buffer(cl->context, READ_ONLY, weights > 0 ? weights : 1, NULL, &error);
-    if (!cl->weights) {
-        char lacks[100];
-        snprintf(lacks, sizeof lacks, "the driver gives no buffer of %zu bytes",
-                 cl->memory ? weights : (size_t)MODEL_DEVICE_BYTES);
-        complain(self, lacks);
-        return MODEL_DEVICE_LACKS;
-    }
-    if (cl->get_device_info(cl->device, 0x1002 /* MAX_COMPUTE_UNITS */, sizeof cl->units, &cl->units,
-                            NULL) != 0 || cl->units == 0)
+    if (!TRY(get_device_info, cl->device, 0x1002 /* MAX_COMPUTE_UNITS */, sizeof cl->units, &cl->units, NULL) || cl->units == 0)
         return MODEL_DEVICE_FAILED;
     return MODEL_OK;
+}
+
+/* The buffer of byte *at of another one: of weights it may be one of several, in which that byte is another. */
+static void *buffer_of(const model_self *self, void *buffer, uint64_t *at)
+{
+    const struct opencl *cl = &self->device;
+    int i = cl->nweights - 1;
+    if (!cl->weights || buffer != cl->weights)
+        return buffer;
+    while (i > 0 && cl->weights_of[i].begin > *at)
+        i--;
+    *at -= cl->weights_of[i].begin;
+    return cl->weights_of[i].buffer;
 }
 
 /* Waits for what has been begun. */
@@ -433,7 +534,7 @@ static int open_program(model_self *self, const char *const *text, uint32_t coun
     if (cl->program)
         return MODEL_OK;
     cl->program = cl->create_program(cl->context, count, text, NULL, &error);
-    if (!cl->program)
+    if (!TRY_MADE(create_program, cl->program, error))
         return MODEL_DEVICE_FAILED;
     if (cl->build(cl->program, 1, &cl->device, flags, NULL, NULL) != 0)
         return complain_of_build(self);
@@ -444,10 +545,9 @@ static int open_program(model_self *self, const char *const *text, uint32_t coun
 
 //@ opencl_driver_open memory build
 /* The kernels, built for the device; its memory. */
-static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles,
-                       size_t weights)
+static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles)
 {
-    int status = open_memory(self, doubles, weights);
+    int status = open_memory(self, doubles);
     return status == MODEL_OK ? open_program(self, text, count, "-cl-std=CL1.2") : status;
 }
 
@@ -457,20 +557,20 @@ static void device_close(model_self *self)
     end_device(self);
 }
 
-//@ opencl_driver_argument
+//@ opencl_driver_argument memory
 /* Tells a kernel object its i-th argument, whose byte or number is `value`. A tensor is two of OpenCL's
  * arguments. */
 static bool set_argument(model_self *self, int index, int i, uint64_t value)
 {
-    const struct opencl *cl = &self->device;
     const struct argument *a = &argument_of[launch_of[index].first];
     const struct place *p = a[i].place < 0 ? NULL : &self->place[a[i].place];
-    const uint64_t number = (p ? p->at : 0) + value;
+    uint64_t number = (p ? p->at : 0) + value;
+    void *const buffer = p ? buffer_of(self, p->buffer, &number) : NULL;
     uint32_t at = 0;
     for (int k = 0; k < i; k++)
         at += a[k].place < 0 ? 1 : 2;
-    return (!p || cl->set_argument(self->kernel[index], at++, sizeof p->buffer, &p->buffer) == 0) &&
-           cl->set_argument(self->kernel[index], at, sizeof number, &number) == 0;
+    return (!p || TRY(set_argument, self->kernel[index], at++, sizeof buffer, &buffer)) &&
+           TRY(set_argument, self->kernel[index], at, sizeof number, &number);
 }
 
 //@ opencl_driver_record argument
@@ -486,10 +586,10 @@ static int check_kernel(const model_self *self, int index)
     size_t items = 0, along[16] = {0};
     uint64_t local = 0, most = 0;
     char text[300], what[160] = "";
-    if (cl->get_kernel_info(kernel, cl->device, 0x11b0 /* WORK_GROUP_SIZE */, sizeof items, &items, NULL) != 0 ||
-        cl->get_kernel_info(kernel, cl->device, 0x11b2 /* LOCAL_MEM_SIZE */, sizeof local, &local, NULL) != 0 ||
-        cl->get_device_info(cl->device, 0x1005 /* MAX_WORK_ITEM_SIZES */, sizeof along, along, NULL) != 0 ||
-        cl->get_device_info(cl->device, 0x1023 /* LOCAL_MEM_SIZE */, sizeof most, &most, NULL) != 0)
+    if (!TRY(get_kernel_info, kernel, cl->device, 0x11b0 /* WORK_GROUP_SIZE */, sizeof items, &items, NULL) ||
+        !TRY(get_kernel_info, kernel, cl->device, 0x11b2 /* LOCAL_MEM_SIZE */, sizeof local, &local, NULL) ||
+        !TRY(get_device_info, cl->device, 0x1005 /* MAX_WORK_ITEM_SIZES */, sizeof along, along, NULL) ||
+        !TRY(get_device_info, cl->device, 0x1023 /* LOCAL_MEM_SIZE */, sizeof most, &most, NULL))
         return MODEL_DEVICE_FAILED;
     if (b[0] * b[1] * b[2] > items)
         snprintf(what, sizeof what, "work-groups of %zu, and the device allows it %zu", b[0] * b[1] * b[2], items);
@@ -515,7 +615,7 @@ static int record(model_self *self)
         int32_t error = 0;
         bool done = true;
         self->kernel[i] = cl->create_kernel(cl->program, l->function, &error);
-        if (!self->kernel[i])
+        if (!TRY_MADE(create_kernel, self->kernel[i], error))
             return MODEL_DEVICE_FAILED;
         for (int k = 0; k < l->count && done; k++)
             done = set_argument(self, i, k, argument_of[l->first + k].at);
@@ -535,7 +635,7 @@ static bool map_span(model_self *self, int i, const struct span *s, bool waits)
     int32_t error = 0;
     void *at = cl->map(cl->queue, cl->memory, waits, s->how == 1 ? READ : s->how == 2 ? WRITE_ALL : READ_WRITE, s->at,
                        s->nbytes ? s->nbytes : 1, 0, NULL, NULL, &error);
-    if (!at)
+    if (!TRY_MADE(map, at, error))
         return false;
     cl->seen[i] = (unsigned char *)at;
     cl->nseen = i + 1;
@@ -548,34 +648,33 @@ static int to_device(model_self *self)
 {
     struct opencl *cl = &self->device;
     for (; cl->nseen > 0; cl->nseen--)
-        if (cl->unmap(cl->queue, cl->memory, cl->seen[cl->nseen - 1], 0, NULL, NULL) != 0)
+        if (!TRY(unmap, cl->queue, cl->memory, cl->seen[cl->nseen - 1], 0, NULL, NULL))
             return MODEL_DEVICE_FAILED;
     return MODEL_OK;
 }
 
 //@ opencl_driver_kernel
 /* The kernel's time by the device's clock, told to the caller. */
-static int32_t tell_time(const model_self *self, int index, void *event)
+static bool tell_time(const model_self *self, int index, void *event)
 {
     const struct opencl *cl = &self->device;
     uint64_t begin = 0, end = 0;
-    int32_t error = cl->finish(cl->queue);
-    if (error == 0 && event && self->options.on_kernel_time) {
-        error = cl->get_event_time(event, 0x1282 /* START */, sizeof begin, &begin, NULL);
-        if (error == 0)
-            error = cl->get_event_time(event, 0x1283 /* END */, sizeof end, &end, NULL);
-        if (error == 0)
+    bool done = TRY(finish, cl->queue);
+    if (done && event && self->options.on_kernel_time) {
+        done = TRY(get_event_time, event, 0x1282 /* START */, sizeof begin, &begin, NULL) &&
+               TRY(get_event_time, event, 0x1283 /* END */, sizeof end, &end, NULL);
+        if (done)
             self->options.on_kernel_time(self->options.user, index, kernel_info[index].name,
                                          (double)(end - begin));
     }
     if (event)
         cl->release_event(event);
-    return error;
+    return done;
 }
 
 /* A kernel behind `count` events; where there are no work-groups nothing but its event. */
-static int32_t enqueue_kernel(const model_self *self, void *queue, int index, uint32_t count, void *const *wait,
-                              void **event)
+static bool enqueue_kernel(const model_self *self, void *queue, int index, uint32_t count, void *const *wait,
+                           void **event)
 {
     const struct opencl *cl = &self->device;
     const struct launch *l = &launch_of[index];
@@ -588,10 +687,9 @@ static int32_t enqueue_kernel(const model_self *self, void *queue, int index, ui
         all = items[i] == 0 ? 0 : all;
     }
     if (all == 0)
-        return count || event ? cl->enqueue_marker(queue, count, count ? wait : NULL, event) : 0;
-    return cl->enqueue(queue, self->kernel[index], 3, NULL, items,
-                       MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL, count,
-                       count ? wait : NULL, event);
+        return !(count || event) || TRY(enqueue_marker, queue, count, count ? wait : NULL, event);
+    return TRY(enqueue, queue, self->kernel[index], 3, NULL, items,
+               MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL, count, count ? wait : NULL, event);
 }
 
 /* One kernel. */
@@ -603,11 +701,10 @@ static bool start_one(model_self *self, int index)
     step(self, index);
     if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0)
         return true;
-    int32_t error = enqueue_kernel(self, self->device.queue, index, 0, NULL,
-                                   self->options.on_kernel_time ? &event : NULL);
-    if (error == 0 && asked)        /* so that the hooks' times are the kernels' */
-        error = tell_time(self, index, event);
-    return error == 0;
+    bool done = enqueue_kernel(self, self->device.queue, index, 0, NULL, self->options.on_kernel_time ? &event : NULL);
+    if (done && asked)              /* so that the hooks' times are the kernels' */
+        done = tell_time(self, index, event);
+    return done;
 }
 
 //@ opencl_driver_start kernel
@@ -630,8 +727,8 @@ static bool start_turn(model_self *self, int index, void *begin)
         wait[count++] = self->done[turn_of[index].wait[i]];
     if (begin)
         wait[count++] = begin;
-    return enqueue_kernel(self, queue, index, count, wait, turn_of[index].signals ? &self->done[index] : NULL) == 0 &&
-           (!turn_of[index].signals || cl->flush(queue) == 0);
+    return enqueue_kernel(self, queue, index, count, wait, turn_of[index].signals ? &self->done[index] : NULL) &&
+           (!turn_of[index].signals || TRY(flush, queue));
 }
 
 /* Kernels from .. to - 1 by several queues. What the caller's queue was told before comes before all of them, and
@@ -648,7 +745,7 @@ static bool start_queued(model_self *self, int from, int to)
         last[q] = -1;
     for (int i = from; i < to; i++)
         self->done[i] = NULL;
-    bool done = cl->enqueue_marker(cl->queue, 0, NULL, &begin) == 0 && cl->flush(cl->queue) == 0;
+    bool done = TRY(enqueue_marker, cl->queue, 0, NULL, &begin) && TRY(flush, cl->queue);
     for (int i = from; i < to && done; i++) {
         int *of_queue = &last[turn_of[i].queue];
         done = start_turn(self, i, turn_of[i].queue && *of_queue < 0 ? begin : NULL);
@@ -658,7 +755,7 @@ static bool start_queued(model_self *self, int from, int to)
         if (last[q] >= 0)
             wait[count++] = self->done[last[q]];
     if (done && count)
-        done = cl->enqueue_marker(cl->queue, count, wait, NULL) == 0;
+        done = TRY(enqueue_marker, cl->queue, count, wait, NULL);
     for (int i = from; i < to; i++)
         if (self->done[i])
             cl->release_event(self->done[i]);
@@ -667,19 +764,20 @@ static bool start_queued(model_self *self, int from, int to)
     return done;
 }
 
-//@ opencl_driver_write
+//@ opencl_driver_write memory
 static bool write_buffer(const model_self *self, void *buffer, size_t at, size_t nbytes, const void *from,
                          bool waits)
 {
-    const struct opencl *cl = &self->device;
-    return cl->write(cl->queue, buffer, waits, at, nbytes, from, 0, NULL, NULL) == 0;
+    uint64_t begin = at;
+    void *const to = buffer_of(self, buffer, &begin);
+    return TRY(write, self->device.queue, to, waits, (size_t)begin, nbytes, from, 0, NULL, NULL);
 }
 
 //@ opencl_driver_read
 static bool read_buffer(const model_self *self, void *buffer, size_t at, size_t nbytes, void *to)
 {
     const struct opencl *cl = &self->device;
-    return cl->read(cl->queue, buffer, 0, at, nbytes, to, 0, NULL, NULL) == 0;
+    return TRY(read, cl->queue, buffer, 0, at, nbytes, to, 0, NULL, NULL);
 }
 
 //@ opencl_driver_queue
@@ -693,9 +791,9 @@ static int to_device(model_self *self);
 static int mark(model_self *self, void **event)
 {
     const struct opencl *cl = &self->device;
-    if (to_device(self) != MODEL_OK || (event && cl->enqueue_marker(cl->queue, 0, NULL, event) != 0))
+    if (to_device(self) != MODEL_OK || (event && !TRY(enqueue_marker, cl->queue, 0, NULL, event)))
         return MODEL_DEVICE_FAILED;
-    if (cl->flush(cl->queue) == 0)
+    if (TRY(flush, cl->queue))
         return MODEL_OK;
     if (event)
         cl->release_event(*event);
@@ -710,8 +808,8 @@ static int check_buffer(const model_self *self, int place, void *buffer, size_t 
     const struct opencl *cl = &self->device;
     void *context = NULL;
     size_t nbytes = 0;
-    if (cl->get_buffer_info(buffer, 0x1106 /* CONTEXT */, sizeof context, &context, NULL) != 0 ||
-        cl->get_buffer_info(buffer, 0x1102 /* SIZE */, sizeof nbytes, &nbytes, NULL) != 0)
+    if (!TRY(get_buffer_info, buffer, 0x1106 /* CONTEXT */, sizeof context, &context, NULL) ||
+        !TRY(get_buffer_info, buffer, 0x1102 /* SIZE */, sizeof nbytes, &nbytes, NULL))
         return MODEL_DEVICE_FAILED;
     if (context != cl->context)
         complain(self, "the buffer is of another context than the model: pass that one in options.context");

@@ -155,7 +155,9 @@ static bool make_image(model_self *self, enum image_way way, int index, int32_t 
     struct image_shape shape;
     memset(&shape, 0, sizeof shape);
     if (way != IMAGE_COPY && i->place == 1) {
-        made->part = make_part(self, cl->weights, i->at, rows_of(i) * row * pixel_nbytes(i), error);
+        uint64_t at = i->at;
+        void *const weights = buffer_of(self, cl->weights, &at);
+        made->part = make_part(self, weights, (size_t)at, rows_of(i) * row * pixel_nbytes(i), error);
         if (!made->part)
             return false;
     }
@@ -209,10 +211,9 @@ static int open_images(model_self *self)
 }
 
 /* The kernels, built for the device; its memory; images. */
-static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles,
-                       size_t weights)
+static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles)
 {
-    int status = open_memory(self, doubles, weights);
+    int status = open_memory(self, doubles);
     if (status == MODEL_OK)
         status = open_images(self);
     return status == MODEL_OK ? open_program(self, text, count, self->image_way == IMAGE_LINE
@@ -229,25 +230,23 @@ static void device_close(model_self *self)
     end_device(self);
 }
 
-//@ opencl_image_argument
+//@ opencl_image_argument memory
 /* Tells a kernel object its i-th argument, whose byte or number is `value`. A tensor is two of OpenCL's
  * arguments, an image one. */
 static bool set_argument(model_self *self, int index, int i, uint64_t value)
 {
-    const struct opencl *cl = &self->device;
     const struct argument *a = &argument_of[launch_of[index].first];
     const struct place *p = a[i].place < 0 || a[i].place >= MODEL_PLACES ? NULL : &self->place[a[i].place];
     void *const own = p && !p->is_bound ? self->part[a[i].place] : NULL;
-    void *const *buffer = own ? &self->part[a[i].place] : p ? (void *const *)&p->buffer : NULL;
-    const uint64_t number = (p && !own ? p->at : 0) + value;
+    uint64_t number = (p && !own ? p->at : 0) + value;
+    void *const buffer = own ? own : p ? buffer_of(self, p->buffer, &number) : NULL;
     uint32_t at = 0;
     for (int k = 0; k < i; k++)
         at += a[k].place < 0 || a[k].place >= MODEL_PLACES ? 1 : 2;
     if (a[i].place >= MODEL_PLACES)
-        return cl->set_argument(self->kernel[index], at, sizeof(void *),
-                                &self->image[a[i].place - MODEL_PLACES].image) == 0;
-    return (!p || cl->set_argument(self->kernel[index], at++, sizeof *buffer, buffer) == 0) &&
-           cl->set_argument(self->kernel[index], at, sizeof number, &number) == 0;
+        return TRY(set_argument, self->kernel[index], at, sizeof(void *), &self->image[a[i].place - MODEL_PLACES].image);
+    return (!p || TRY(set_argument, self->kernel[index], at++, sizeof buffer, &buffer)) &&
+           TRY(set_argument, self->kernel[index], at, sizeof number, &number);
 }
 
 //@ opencl_image_to_device
@@ -258,7 +257,7 @@ static int to_device(model_self *self)
     for (int i = 0; i < MODEL_IMAGES && cl->nseen > 0; i++)
         self->image[i].is_stale = true;
     for (; cl->nseen > 0; cl->nseen--)
-        if (cl->unmap(cl->queue, cl->memory, cl->seen[cl->nseen - 1], 0, NULL, NULL) != 0)
+        if (!TRY(unmap, cl->queue, cl->memory, cl->seen[cl->nseen - 1], 0, NULL, NULL))
             return MODEL_DEVICE_FAILED;
     return MODEL_OK;
 }
@@ -269,9 +268,9 @@ static bool fill_image(model_self *self, int index)
     const struct opencl *cl = &self->device;
     const struct image_of *i = &image_of[index];
     const size_t origin[3] = {0, 0, 0}, region[3] = {(size_t)1 << i->shift, rows_of(i), 1};
-    const size_t at = i->at + (i->place == 1 ? 0 : part_of[i->place].at);
-    if (cl->fill_image(cl->queue, i->place == 1 ? cl->weights : cl->memory, self->image[index].image, at, origin,
-                       region, 0, NULL, NULL) != 0)
+    uint64_t at = i->at + (i->place == 1 ? 0 : part_of[i->place].at);
+    void *const from = buffer_of(self, i->place == 1 ? cl->weights : cl->memory, &at);
+    if (!TRY(fill_image, cl->queue, from, self->image[index].image, (size_t)at, origin, region, 0, NULL, NULL))
         return false;
     self->image[index].is_stale = false;
     return true;

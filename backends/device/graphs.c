@@ -15,12 +15,10 @@ static void write_local(struct program *p, struct text *out)
     text_puts(out, "};\n\n");
 }
 
-/* What the host's steps have of the memory at once; of which kernels graphs are. */
+/* Of which kernels graphs are. */
 void device_graph_tables(struct program *p, struct text *out)
 {
     struct text_list list = {.out = out, .separator = ",", .line = out->n, .indent = 4, .tail = 1};
-    text_printf(out, "/* Bytes of pinned memory of the host, for what its steps read and store. */\n"
-                     "#define %s_PINNED ((size_t)%zu)\n", p->upper, p->device_mapped_nbytes);
     text_puts(out, "/* By kernel: where the part of a run that begins with it ends; 0: none does. */\n"
                    "static const int part_end[] = {\n    ");
     list.line = out->n - 4;

@@ -334,6 +334,8 @@ static void device_functions(struct program *p, struct text *out)
     if (p->s->nweight > 0 || counts(p->s))
         snippet_use(&p->snippets, "write");
     program_write_text(p, out, complain_text);
+    text_printf(out, "/* Bytes of the memory that a step of the host's reads and stores at once, at most. */\n"
+                     "#define %s_MAPPED ((size_t)%zu)\n\n", p->upper, p->device_mapped_nbytes);
     write_places(p, out);
     if (p->backend->driver->tables)
         p->backend->driver->tables(p, out);
@@ -356,7 +358,7 @@ static void device_check(struct program *p, struct text *out)
 
 static void device_open(struct program *p, struct text *out)
 {
-    text_printf(out, "    int status = device_open(self, %s%zu);\n", p->backend->driver->open(p), p->s->weight_nbytes);
+    text_printf(out, "    int status = device_open(self, %s);\n", p->backend->driver->open(p));
     text_printf(out, "    if (status == %s_OK)\n        status = begin_list(self);\n", p->upper);
     text_printf(out, "    if (status == %s_OK)\n        status = put_weights(self);\n", p->upper);
     if (counts(p->s))

@@ -91,8 +91,7 @@ static void metal_embed(struct program *p, const char *text, struct text *out)
 
 static const char *metal_open(struct program *p)
 {
-    (void)p;
-    return "kernel_text, sizeof kernel_text / sizeof *kernel_text,\n                             ";
+    return mem_printf(p->t, "kernel_text, sizeof kernel_text / sizeof *kernel_text,\n                             %zu", p->s->weight_nbytes);
 }
 
 static int most_arguments(struct program *p)

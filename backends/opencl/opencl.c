@@ -37,10 +37,31 @@ static void opencl_embed(struct program *p, const char *text, struct text *out)
     text_puts(out, "};\n\n");
 }
 
+/* Where weights begin, each after the one before it, and where the last one ends. */
+static void opencl_tables(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    struct text_list list = {.out = out, .separator = ",", .indent = 4, .tail = 1};
+    size_t last = 0;
+    text_puts(out, "/* Where weights begin, and where the last one ends: a buffer has whole ones. */\n"
+                   "static const size_t weight_begin[] = {\n    ");
+    list.line = out->n - 4;
+    list_put(&list, "0");
+    for (int i = 0; i <= s->nweight; i++) {
+        const size_t at = i < s->nweight ? s->weight[i]->offset : s->weight_nbytes;
+        if (at < last)
+            TGC_BUG(p->t, "weights are not in the order of their places");
+        if (at > last)
+            list_put(&list, mem_printf(p->t, "%zu", at));
+        last = at;
+    }
+    text_puts(out, "};\n\n");
+}
+
 static const char *opencl_open(struct program *p)
 {
     return mem_printf(p->t, "kernel_text, sizeof kernel_text / sizeof *kernel_text,\n"
-                            "                             %s, ", p->device_doubles ? "true" : "false");
+                            "                             %s", p->device_doubles ? "true" : "false");
 }
 
 static void opencl_fields(struct program *p, struct text *out)
@@ -65,7 +86,7 @@ static const struct driver driver = {
     .file = file,
     .text = opencl_text, .embed = opencl_embed, .image = "read_only image2d_pixels ",
     .use_images = opencl_use_images, .image_tables = opencl_image_tables, .open = opencl_open,
-    .fields = opencl_fields, .has_queues = true};
+    .fields = opencl_fields, .tables = opencl_tables, .has_queues = true};
 static const struct text_word word[] = {
     {"HANDLES", "cl_context and cl_command_queue, which must be in order"},
     {"END_HANDLE", "cl_event of its end, which the caller releases"},

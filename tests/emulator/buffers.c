@@ -38,6 +38,8 @@ static void end_memory(struct object *o)
         free(a->before);
         free(a);
     }
+    if ((m->flags & MEM_ALLOC_HOST) && m->is_used && !m->was_mapped && !getenv("TGC_EMULATOR_FAIL"))
+        report("memory object %u is asked for in the host's memory, and the host never maps it", o->number);
     memory_release(&m->own);
     if (m->own.at && !m->has_host)
         munmap(m->own.at, m->own.nbytes);
@@ -90,7 +92,7 @@ static bool give_bytes(struct cl_memory *m, size_t nbytes, void *host)
 
 static int32_t check_host(uint64_t flags, const void *host)
 {
-    if ((flags & MEM_USE_HOST) && (flags & (MEM_COPY_HOST | 1 << 4)))
+    if ((flags & MEM_USE_HOST) && (flags & (MEM_COPY_HOST | MEM_ALLOC_HOST)))
         return misuse(INVALID_VALUE, "flags 0x%llx exclude each other", (unsigned long long)flags);
     if (!host != !(flags & (MEM_USE_HOST | MEM_COPY_HOST)))
         return misuse(INVALID_HOST_PTR, "an address of the host, and flags that say otherwise");
@@ -107,8 +109,11 @@ static int32_t create_buffer(void *context, uint64_t flags, size_t nbytes, void 
         return status;
     if (nbytes == 0)
         return misuse(INVALID_BUFFER_SIZE, "a buffer of 0 bytes");
-    if (nbytes > (size_t)device_facts()->memory)
+    const struct device_facts *d = device_facts();
+    if (nbytes > (size_t)(d->most ? d->most : d->memory))
         return INVALID_BUFFER_SIZE;
+    if ((flags & MEM_ALLOC_HOST) && !d->is_unified)
+        report("a buffer of %zu bytes is asked for in the host's memory, and the device has its own", nbytes);
     struct cl_memory *m = create(c, flags);
     if (!m)
         return OUT_OF_HOST_MEMORY;
@@ -254,6 +259,7 @@ struct mapping *mapping_create(struct cl_memory *m, size_t from, size_t nbytes, 
         memset(a->copy, UNWRITTEN, nbytes); /* until the command runs */
     a->next = m->mapping;
     m->mapping = a;
+    m->was_mapped = true;
     return a;
 }
 

@@ -28,6 +28,8 @@ static const struct fact {
     {"pitch", offsetof(struct device_facts, pitch), 64},
     {"align", offsetof(struct device_facts, align), 128},
     {"memory", offsetof(struct device_facts, memory), (long)1 << 40},
+    {"most", offsetof(struct device_facts, most), 0},
+    {"unified", offsetof(struct device_facts, is_unified), 0},
     {"eager", offsetof(struct device_facts, is_eager), 0},
     {"family", offsetof(struct device_facts, family), 9},
     {"tier", offsetof(struct device_facts, tier), 2},

@@ -124,6 +124,7 @@ struct cl_memory {
     size_t from, nbytes;      /* of the parent's */
     uint64_t flags;
     bool is_image, has_host; /* the host gave the bytes */
+    bool is_used, was_mapped; /* by a launch; by the host */
     struct image image;
     struct mapping *mapping;
     void *host;
@@ -147,6 +148,7 @@ enum {
     MEM_WRITE_ONLY = 1 << 1,
     MEM_READ_ONLY = 1 << 2,
     MEM_USE_HOST = 1 << 3,
+    MEM_ALLOC_HOST = 1 << 4,
     MEM_COPY_HOST = 1 << 5
 };
 enum { MAP_READ = 1, MAP_WRITE = 2, MAP_WRITE_INVALIDATE = 4 };

@@ -87,7 +87,9 @@ struct device_facts {
     long pitch;    /* rows of an image over a buffer start at multiples of so many
                     * pixels; 0: there are no such images */
     long align;    /* sub-buffers start at multiples, in bytes */
-    long memory;   /* bytes of a buffer */
+    long memory;   /* bytes that the device has */
+    long most;     /* bytes of a buffer, at most; 0: all */
+    long is_unified; /* host and device have one memory */
     long is_eager; /* commands run when they are enqueued, not when waited for */
     long family;   /* Metal's: 7 for MTLGPUFamilyApple7 */
     long tier;     /* of argument buffers: the first, the second */

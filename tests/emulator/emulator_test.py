@@ -302,6 +302,70 @@ def lacking_devices(device, tgc, scratch):
         lacks(device, scratch / "local", facts, words)
 
 
+def buffers_asked_for(tgc, folder, model, build, facts, wanted, options=()):
+    """The buffers that a program asks for, which is right on that device: `wanted` tells of their number and of failures that are named."""
+    T.scratch(folder)
+    onnx.save(model, folder / "net.onnx") if not isinstance(model, str) else (folder / "net.tg").write_text(model)
+    T.must(T.run([tgc, "net.tg" if isinstance(model, str) else "net.onnx", "-o", "net.c", "--target=opencl", *options], cwd=folder))
+    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-ldl"], cwd=folder))
+    done = T.run([folder / "net", "--selftest"],
+                 env=emulator.environment(build, device=facts, log=folder / "calls", cache=folder / "kernels"))
+    expect(done.status == 0 and not done.err, f"{facts}: {done.describe()}")
+    made = (folder / "calls").read_text().split("\n").count("clCreateBuffer 0")
+    expect(wanted(made), f"{facts}: {made} buffers")
+
+
+def weights_apart(tgc, folder, build):
+    """Weights are as many buffers as the device's largest one asks for, with and without images of them; a weight that is larger is refused."""
+    for name, model, options in (("plain", (ROOT / "models" / "digits.tg").read_text(), ()), ("images", I.MODELS["twins"], ("--cpu=adreno630", "--image"))):
+        T.scratch(folder)
+        (folder / "net.tg").write_text(model)
+        T.must(T.run([tgc, "net.tg", "-o", "net.c", "--target=opencl", *options], cwd=folder))
+        begin = [int(word) for word in re.search(r"weight_begin\[\] = \{([^}]*)", (folder / "net.c").read_text())[1].split(",")]
+        memory = int(re.search(r"#define NET_DEVICE_BYTES (\d+)", (folder / "net.h").read_text())[1])
+        largest = max(memory, *(b - a for a, b in zip(begin, begin[1:])))
+        for most in (largest, (largest + begin[-1]) // 2):
+            buffers_asked_for(tgc, folder / name, model, build, f"most={most}", lambda made: made >= 1 + -(-begin[-1] // most), options)
+        buffers_asked_for(tgc, folder / name, model, build, "", lambda made: made == 2, options)
+
+
+def host_memory(tgc, folder, build):
+    """The host's memory is asked for where the host maps it and has the device's; the emulated device says where it is not."""
+    for name, model in (("mapped", G.hosts_between()), ("plain", G.perceptron())):
+        for facts in ("", "unified=1"):
+            buffers_asked_for(tgc, folder / name, model, build, facts, lambda made: made == 2)
+        asks = re.search(r"HOST_MEMORY : 0", (folder / name / "net.c").read_text())
+        expect(asks, "no condition")
+
+
+def named_failures(device, tgc, folder):
+    """Each function of the driver's whose failure ends init or a run is named, with its status, but for those that have words of their own."""
+    T.scratch(folder)
+    onnx.save(G.hosts_between(), folder / "net.onnx")
+    T.emit(tgc, folder / "net.onnx", folder / "net.c", "--target=opencl")
+    T.build_shared(folder / "net.c", "-ldl")
+    quiet = {"clGetPlatformIDs", "clGetDeviceIDs", "clBuildProgram", "clGetProgramBuildInfo", "clGetProgramInfo"}
+    for number in range(1, 60):
+        told = []
+        os.environ["TGC_EMULATOR_FAIL"], os.environ["TGC_EMULATOR_LOG"] = f"{number}:-5", str(folder / "calls")
+        (folder / "calls").unlink(missing_ok=True)
+        try:
+            device.begin()
+            options = Options(on_error=Options.ERROR(lambda user, text: told.append(text.decode())))
+            library = Library(folder / "net.so", "net", options=options, status=None)
+            if library.model:
+                library.give({"x": X46})
+            goes_on = library.model and library.step() == 0
+            del library
+            gc.collect()
+        finally:
+            del os.environ["TGC_EMULATOR_FAIL"], os.environ["TGC_EMULATOR_LOG"]
+            device.begin()
+        failed = [line.split()[0] for line in (folder / "calls").read_text().splitlines() if line.endswith(" -5")]
+        for name in () if goes_on else set(failed) - quiet:
+            expect(any(line.startswith(f"{name}: ") and "(-5)" in line for line in told), f"call {number}, {name}: {told}")
+
+
 def device_tests(build):
     """The tests of the host's interface, which run on an installed driver otherwise: context, queue, buffers and cache of the caller's."""
     done = T.run([sys.executable, HERE.parent / "exec" / "device_test.py", "--build", build, "--filter", "^(?!tgc devices)"],
@@ -421,6 +485,9 @@ def add_programs(device, tgc, scratch, build):
                   build, "failing.c", ("--cpu=adreno630", "--image", "--no-locals"), facts, slow=way != "copies")
     suite.add("devices that lack something", lacking_devices, device, tgc, scratch / "lacks")
     suite.add("the host's interface", device_tests, build)
+    suite.add("weights in several buffers", weights_apart, tgc, scratch / "weights-apart", build)
+    suite.add("memory where the host is", host_memory, tgc, scratch / "host-memory", build)
+    suite.add("failures are named", named_failures, device, tgc, scratch / "named")
     suite.add("a run's calls of the driver", recorded, device, tgc, scratch / "recorded")
     suite.add("bytes between host and device", moved, device, tgc, scratch / "moved")
     suite.add("an emitted kernel out of bounds", broken_program, tgc, scratch / "broken", build)

@@ -163,6 +163,18 @@ def image_too_wide(host):
     return host.try_image(H.Image(np.zeros((1, 200, 4), np.float32)))[1]
 
 
+def host_memory(host):
+    return host.try_make("Buffer", host.context, C.c_uint64(1 | 16), C.c_size_t(256), None)[1]
+
+
+def host_memory_unseen(host):
+    """A kernel's alone."""
+    kernel, y = host.kernel(K.COPY), host.make("Buffer", host.context, C.c_uint64(1 | 16), C.c_size_t(512), None)
+    for index, value in enumerate([y, host.buffer(X), np.int32(1)]):
+        host.set(kernel, index, value)
+    return host.enqueue(kernel, [128]) or host.finish()
+
+
 def image_without(host):
     return host.try_image(H.Image(np.zeros((1, 20, 4), np.float32)))[1]
 
@@ -238,6 +250,8 @@ WRONG = [
     ("an image's rows against the pitch", image_pitch, "", -65, "rows of 160 bytes, which are no multiple of 64 pixels"),
     ("an image over a buffer where there are none", image_over_buffer, "pitch=0", -59, "no image of two axes over a buffer"),
     ("an image too wide", image_too_wide, "width=128", -40, "200 x 1 pixels; the device has up to 128"),
+    ("the host's memory where the device has its own", host_memory, "", 0, "is asked for in the host's memory, and the device has its own"),
+    ("the host's memory that it does not look at", host_memory_unseen, "unified=1", 0, "is asked for in the host's memory, and the host never maps it"),
     ("an image without images", image_without, "image=0", -59, "the device has no images"),
     ("a text that is none", syntax, "", -11, "clBuildProgram: 1:41: error: use of undeclared identifier 'z'"),
     ("doubles without doubles", doubles, "double=0", -11, "clBuildProgram: .*double"),

@@ -398,6 +398,8 @@ int32_t launch_prepare(struct prepared *p, struct cl_kernel *k)
                           "%s: argument %d '%s' is mapped by the host, which may write it", s->name,
                           i, s->parameter[i].name);
         p->memory[i] = m;
+        for (struct cl_memory *of = m; of; of = of->parent)
+            of->is_used = true;
     }
     if (local_bytes(k) > (size_t)device_facts()->local)
         return misuse(OUT_OF_RESOURCES, "%s takes %zu bytes of local memory, the device has %ld",
