@@ -1,9 +1,12 @@
 /* derive.c - derives a uop's shape, integer bounds and lanes from its operation and sources.
  *
  * Shapes are uops, built as they are needed. Bounds are intervals of 64-bit integers: each
- * operation maps those of its sources (Moore, Interval Analysis, 1966).
+ * operation maps those of its sources (Moore, Interval Analysis, 1966). Floats have them where they
+ * follow from symbols.
  */
 #include "ir/ir.h"
+
+#include <math.h>
 
 /* ---- shapes */
 
@@ -253,11 +256,26 @@ static void compare_unsigned(struct uop *u, const struct uop *a, const struct uo
         u->vmin = u->vmax = (u->op == OP_EQ) == (a == b);
 }
 
+/* Bounds of floats are of numbers: NaN is none. */
+static void compare_floats(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    double x[2], y[2];
+    if (!uop_float_bounds(a, &x[0], &x[1]) || !uop_float_bounds(b, &y[0], &y[1]))
+        return;
+    bool below = x[1] < y[0], above = x[0] > y[1];
+    if (u->op == OP_LT && (below || x[0] >= y[1]))
+        u->vmin = u->vmax = below;
+    else if (u->op != OP_LT && (below || above))
+        u->vmin = u->vmax = u->op == OP_NE;
+}
+
 static void compare_bounds(struct uop *u, const struct uop *a, const struct uop *b)
 {
     set_bounds(u, 0, 1);
     if (a->dtype == DTYPE_U64)
         compare_unsigned(u, a, b);
+    if (dtype_is_float(a->dtype))
+        compare_floats(u, a, b);
     if (dtype_is_float(a->dtype) || a->dtype == DTYPE_U64 || a->dtype == DTYPE_STRING)
         return;
     bool disjoint = a->vmax < b->vmin || b->vmax < a->vmin;
@@ -292,7 +310,11 @@ static void bitwise_bounds(struct uop *u, const struct uop *a, const struct uop 
 
 static void cast_bounds(struct uop *u, const struct uop *a)
 {
-    if (u->dtype == DTYPE_BOOL)
+    double lo, hi;
+    if (u->dtype != DTYPE_BOOL && uop_float_bounds(a, &lo, &hi))
+        set_bounds(u, scalar_cast(u->dtype, a->dtype, (union scalar){.f = lo}).i,
+                   scalar_cast(u->dtype, a->dtype, (union scalar){.f = hi}).i);
+    else if (u->dtype == DTYPE_BOOL)
         set_bounds(u, a->dtype == DTYPE_BOOL ? a->vmin : 0, a->dtype == DTYPE_BOOL ? a->vmax : 1);
     else if (!dtype_is_float(a->dtype) && a->dtype != DTYPE_U64 && a->vmin >= u->vmin &&
              a->vmax <= u->vmax)
@@ -337,8 +359,160 @@ static int64_t turn_of(const struct uop *a, const struct uop *b)
     return mirrors && c >= 0 ? c / 2 : INT64_MAX;
 }
 
+static void abs_bounds(struct uop *u, const struct uop *a)
+{
+    if (a->vmin >= 0)
+        set_bounds(u, a->vmin, a->vmax);
+    else if (a->vmin > INT64_MIN)
+        set_bounds(u, a->vmax < 0 ? -a->vmax : 0, a->vmax > -a->vmin ? a->vmax : -a->vmin);
+}
+
+static void shift_bounds(struct uop *u, const struct uop *a, const struct uop *b)
+{
+    if (a->vmin >= 0 && b->vmin >= 0 && b->vmax < 63)
+        set_bounds(u, a->vmin >> b->vmax, a->vmax >> b->vmin);
+}
+
+/* ---- bounds of floats
+ *
+ * A size may be computed in floats: int(f32(h) * 1.3). So floats that follow from symbols alone
+ * have bounds. Each operation, with its rounding to the dtype, is monotone in each operand, so
+ * those of its results are results: at corners, by the arithmetic that constants are folded with.
+ * Functions of a library are not, and have a margin. Other floats have none: 0, 0 in vmin, vmax. */
+
+bool uop_float_bounds(const struct uop *u, double *lo, double *hi)
+{
+    if (!dtype_is_float(u->dtype) || u->ndim)
+        return false;
+    bool is_const = u->op == OP_CONST;
+    *lo = is_const ? u->arg.f : u->fmin;
+    *hi = is_const ? u->arg.f : u->fmax;
+    return is_const ? u->arg.f == u->arg.f : u->vmin || u->vmax;
+}
+
+/* Recursion ends with the steps. Floats with bounds need none. */
+static bool is_of_symbols(const struct uop *u, int *steps)
+{
+    double lo, hi;
+    bool is_leaf = u->op == OP_CONST || u->op == OP_VAR;
+    if (--*steps < 0 || u->ndim || (!is_leaf && !op_is_elementwise(u->op)))
+        return false;
+    if (uop_float_bounds(u, &lo, &hi))
+        return true;
+    for (int k = 0; k < u->nsrc; k++)
+        if (!is_of_symbols(u->src[k], steps))
+            return false;
+    return true;
+}
+
+bool uop_is_of_symbols(const struct uop *u)
+{
+    int steps = 64;
+    return is_of_symbols(u, &steps);
+}
+
+static void set_floats(struct uop *u, double lo, double hi)
+{
+    if (lo <= hi) {
+        u->fmin = lo == 0 ? -0.0 : lo;               /* never the bits of "none" */
+        u->fmax = hi;
+    }
+}
+
+/* Of the results at the corners of the operands' bounds. */
+static void float_corners(struct uop *u, double (*v)[2])
+{
+    double lo = INFINITY, hi = -INFINITY;
+    for (int corner = 0; corner < 1 << u->nsrc; corner++) {
+        union scalar at[3], r;
+        for (int k = 0; k < u->nsrc; k++)
+            at[k].f = v[k][corner >> k & 1];
+        if (!scalar_apply(u->op, u->dtype, u->dtype, at, &r) || r.f != r.f)
+            return;
+        lo = r.f < lo ? r.f : lo;
+        hi = r.f > hi ? r.f : hi;
+    }
+    set_floats(u, lo, hi);
+}
+
+static void widen_floats(struct uop *u)
+{
+    double part = u->dtype == DTYPE_F64 ? 0x1p-40 : 0x1p-8;
+    if (u->vmin || u->vmax)
+        set_floats(u, u->fmin - fabs(u->fmin) * part - part, u->fmax + fabs(u->fmax) * part + part);
+}
+
+static void cast_floats(struct uop *u, const struct uop *a)
+{
+    double v[2];
+    if (dtype_is_float(a->dtype)) {
+        if (uop_float_bounds(a, &v[0], &v[1]))
+            set_floats(u, scalar_cast(u->dtype, a->dtype, (union scalar){.f = v[0]}).f,
+                       scalar_cast(u->dtype, a->dtype, (union scalar){.f = v[1]}).f);
+    } else if ((dtype_is_int(a->dtype) || a->dtype == DTYPE_BOOL) && a->dtype != DTYPE_U64 &&
+               uop_is_of_symbols(a)) {
+        set_floats(u, scalar_cast(u->dtype, a->dtype, (union scalar){.i = a->vmin}).f,
+                   scalar_cast(u->dtype, a->dtype, (union scalar){.i = a->vmax}).f);
+    }
+}
+
+static void derive_float_bounds(struct uop *u)
+{
+    double v[3][2], least;
+    u->vmin = u->vmax = 0;
+    if (!op_is_elementwise(u->op) || u->ndim)
+        return;
+    if (u->op == OP_CAST) {
+        cast_floats(u, u->src[0]);
+        return;
+    }
+    for (int k = u->op == OP_WHERE; k < u->nsrc; k++)
+        if (!uop_float_bounds(u->src[k], &v[k][0], &v[k][1]))
+            return;
+    bool finite = true;
+    for (int k = 0; k < u->nsrc && u->op != OP_WHERE; k++)
+        finite &= isfinite(v[k][0]) && isfinite(v[k][1]);
+    switch (u->op) {
+    case OP_ADD: case OP_SUB: case OP_MUL:
+        if (!finite)
+            return;                                  /* inf - inf */
+        float_corners(u, v);
+        break;
+    case OP_NEG: case OP_FLOOR: case OP_CEIL: case OP_TRUNC: case OP_ROUND: float_corners(u, v); break;
+    case OP_ABS:
+        least = v[0][0] > 0 ? v[0][0] : v[0][1] < 0 ? -v[0][1] : 0;
+        set_floats(u, least, fmax(fabs(v[0][0]), fabs(v[0][1])));
+        break;
+    case OP_DIV: case OP_RECIP:
+        if (finite && (v[u->nsrc - 1][0] > 0 || v[u->nsrc - 1][1] < 0))
+            float_corners(u, v);
+        break;
+    case OP_MOD: case OP_FLOORMOD:
+        if (finite && v[0][0] >= 0 && v[1][0] > 0)
+            set_floats(u, 0, fmin(v[0][1], v[1][1]));
+        break;
+    case OP_SQRT:
+        if (v[0][0] >= 0)
+            float_corners(u, v);
+        break;
+    case OP_MAX: set_floats(u, fmax(v[0][0], v[1][0]), fmax(v[0][1], v[1][1])); break;
+    case OP_MIN: set_floats(u, fmin(v[0][0], v[1][0]), fmin(v[0][1], v[1][1])); break;
+    case OP_WHERE: set_floats(u, fmin(v[1][0], v[2][0]), fmax(v[1][1], v[2][1])); break;
+    case OP_EXP: case OP_EXP2: case OP_LOG: case OP_POW:
+        if (finite && (v[0][0] > 0 || u->op == OP_EXP || u->op == OP_EXP2))
+            float_corners(u, v);
+        widen_floats(u);
+        break;
+    default: break;
+    }
+}
+
 static void derive_bounds(struct uop *u)
 {
+    if (dtype_is_float(u->dtype)) {
+        derive_float_bounds(u);
+        return;
+    }
     if (!dtype_is_int(u->dtype) && u->dtype != DTYPE_BOOL)
         return;
     set_all(u);
@@ -369,6 +543,8 @@ static void derive_bounds(struct uop *u)
     case OP_ADD: add_bounds(u, a, b); break;
     case OP_SUB: sub_bounds(u, a, b); break;
     case OP_NEG: neg_bounds(u, a); break;
+    case OP_ABS: abs_bounds(u, a); break;
+    case OP_SHR: shift_bounds(u, a, b); break;
     case OP_NOT:
         if (u->dtype == DTYPE_BOOL)
             set_bounds(u, !a->vmax, !a->vmin);

@@ -110,7 +110,11 @@ struct uop {
     struct uop **src;
     /* derived: dim[ndim], each an INDEX-typed scalar: CONST, VAR or arithmetic on them */
     struct uop **dim;
-    int64_t vmin, vmax;          /* derived, integers and bool: bounds of every element */
+    /* derived, integers and bool: bounds of every element. Floats: see uop_float_bounds() */
+    union {
+        struct { int64_t vmin, vmax; };
+        struct { double fmin, fmax; };
+    };
     struct uop *folded;          /* the fold hook's result for it; itself if nothing folds */
     uint32_t mark;               /* uop_toposort's visit */
     uint32_t ranges;  /* the set of ranges below it: passes/analysis/access.c; 0: not known yet */
@@ -573,6 +577,11 @@ bool uop_is_int(const struct uop *u, int64_t v);
 bool uop_const_int(const struct uop *u, int64_t *v);              /* integer CONST */
 /* float CONST; -0.0 and 0.0 differ */
 bool uop_is_constf(const struct uop *u, double v);
+/* derive.c: bounds of a float scalar that follows from symbols alone, with the rounding of its
+ * dtype; false: it has none, or may be NaN. */
+bool uop_float_bounds(const struct uop *u, double *lo, double *hi);
+/* Whether a scalar is arithmetic on symbols and constants alone; not where it is too long to say. */
+bool uop_is_of_symbols(const struct uop *u);
 
 struct var *var_new(struct tgc *t, const char *name, int64_t min, int64_t max);
 struct uop *uop_var(struct tgc *t, struct var *v);

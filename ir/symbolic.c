@@ -1,7 +1,8 @@
 /* symbolic.c - integer expressions over dimensions and loop counters: thin builders, equality,
  * evaluation.
  *
- * An expression is an ordinary INDEX-typed uop. The fold rules (passes/rules/index.rules) bring it
+ * An expression is an ordinary INDEX-typed uop. Parts of it may be of other dtypes, floats too: it
+ * is then what their arithmetic makes of it, wherever it is evaluated. The fold rules (passes/rules/index.rules) bring it
  * to normal form: they expand and order polynomials, so these builders only build.
  */
 #include "ir/ir.h"
@@ -77,8 +78,7 @@ static bool eval_leaf(const struct uop *u, const int64_t *value, int nvalue, uni
 static bool eval_apply(const struct frame *f, union scalar *r)
 {
     const struct uop *u = f->u;
-    if (!op_is_elementwise(u->op) || dtype_is_float(u->dtype) ||
-        dtype_is_float(u->src[u->nsrc - 1]->dtype))
+    if (!op_is_elementwise(u->op))
         return false;
     return scalar_apply(u->op, u->dtype, u->src[u->op == OP_WHERE]->dtype, f->v, r);
 }

@@ -1,20 +1,26 @@
-/* known.c - integers that a model computes in narrow or floating types, as expressions of
- * dimensions.
+/* known.c - sizes that a model computes in narrow or floating types, as index arithmetic.
  *
- * Exporters compute sizes as i32, or as floats: Cast(Shape(x)) * 0.5, Floor, Cast back. If the
- * bounds prove that nothing wraps, the same expression over INDEX scalars can be compared with
- * other dimensions. A float expression is kept as a fraction num / den of an INDEX scalar; FLOOR,
- * CEIL and a cast to an integer turn it back. Other expressions are left alone.
+ * Exporters compute sizes as i32, or as floats: Cast(Shape(x)) * 0.5, Floor, Cast back. A size is
+ * what that arithmetic makes of it, with its roundings and wraps. Where it is proven that nothing
+ * rounds or wraps, the same size is an expression over INDEX scalars, which can be compared with
+ * other dimensions; that is what this file finds. Everything else stays as the model has it.
+ *
+ * A float with p bits holds num / den, den a power of two, if |num| <= 2^p. A quotient of integers
+ * below 2^p that is no integer is never rounded to one, for it is 1 / den away from it, more than
+ * half a unit: so FLOOR, CEIL and casts make the same of it before and after its rounding.
  */
-#include <math.h>
-
 #include "frontend/onnx/lower.h"
 
+#include <math.h>
+
+/* num / den; `rounded`: once, to the dtype. */
 struct fraction {
     struct uop *num;
     int64_t den;
+    bool rounded;
 };
-enum { MAX_DEPTH = 64, MAX_DEN = 1 << 16 };
+enum { MAX_DEPTH = 64, MAX_DEN = 1 << 12 };
+static const struct fraction none = {NULL, 0, false};
 
 struct widening {
     struct tgc *t;
@@ -30,79 +36,115 @@ static bool fits(const struct uop *e, const struct uop *narrow)
     return e && e->vmin >= dtype_min(d) && e->vmax <= dtype_max(d);
 }
 
-/* v = p / q with a small q. */
-static bool as_fraction(double v, int64_t *p, int64_t *q)
+static bool is_within(const struct uop *num, enum dtype d)
 {
-    for (*q = 1; *q <= 4096; ++*q) {
-        double scaled = v * (double)*q;
-        if (fabs(scaled) > 1e12)
-            return false;
-        *p = (int64_t)nearbyint(scaled);
-        if (fabs(scaled - (double)*p) <= 1e-9 * fabs(scaled))
-            return true;
+    int64_t most = d == DTYPE_F64   ? (int64_t)1 << 53
+                   : d == DTYPE_F32 ? 1 << 24
+                   : d == DTYPE_F16 ? 1 << 11
+                   : d == DTYPE_BF16 ? 1 << 8
+                                     : -1;
+    return num->vmin >= -most && num->vmax <= most;
+}
+
+static bool is_power(int64_t n) { return n > 0 && !(n & (n - 1)); }
+
+/* The fraction num / den, if it is a value of dtype d. */
+static struct fraction exact(struct tgc *t, struct uop *num, int64_t den, enum dtype d)
+{
+    int64_t c;
+    if (uop_const_int(num, &c) && den > 1) {
+        int64_t common = int_gcd(c, den);
+        num = uop_int(t, c / common);
+        den /= common;
     }
-    return false;
+    return is_power(den) && den <= MAX_DEN && is_within(num, d) ? (struct fraction){num, den, false}
+                                                                : none;
+}
+
+static struct fraction of_const(struct tgc *t, const struct uop *e)
+{
+    double scaled = e->arg.f * MAX_DEN;
+    if (!(fabs(scaled) <= 0x1p53) || scaled != nearbyint(scaled))
+        return none;
+    return exact(t, uop_int(t, (int64_t)scaled), MAX_DEN, e->dtype);
+}
+
+static struct fraction of_binary(struct tgc *t, const struct uop *e, struct fraction a,
+                                 struct fraction b)
+{
+    int64_t p;
+    if (!a.num || !b.num || a.rounded || b.rounded)
+        return none;
+    if (e->op == OP_MUL)
+        return exact(t, sym_mul(t, a.num, b.num), a.den * b.den, e->dtype);
+    if (e->op != OP_DIV) {
+        struct uop *x = sym_muli(t, a.num, b.den), *y = sym_muli(t, b.num, a.den);
+        return exact(t, e->op == OP_ADD ? sym_add(t, x, y) : sym_sub(t, x, y), a.den * b.den,
+                     e->dtype);
+    }
+    if (!uop_const_int(b.num, &p) || p <= 0 || p > INT32_MAX)
+        return none;
+    struct uop *num = sym_muli(t, a.num, b.den);
+    struct fraction r = exact(t, num, a.den * p, e->dtype);
+    return r.num ? r : is_within(num, e->dtype) ? (struct fraction){num, a.den * p, true} : none;
 }
 
 /* A float expression as a fraction; num NULL: it is not one. */
 static struct fraction fraction_of(struct widening *w, struct uop *e)
 {
     struct tgc *t = w->t;
-    struct fraction none = {NULL, 0}, a, b;
-    int64_t p, q;
+    struct fraction a, b, r = none;
+    struct uop *x = e->nsrc ? e->src[0] : NULL;
     if (++w->depth > MAX_DEPTH) {
         w->depth--;
         return none;
     }
-    struct fraction r = none;
     switch (e->op) {
     case OP_CONST:
-        if (as_fraction(e->arg.f, &p, &q))
-            r = (struct fraction){uop_int(t, p), q};
+        r = of_const(t, e);
         break;
     case OP_CAST:
-        if (dtype_is_float(e->src[0]->dtype))
-            r = fraction_of(w, e->src[0]);
-        else if (dtype_is_int(e->src[0]->dtype) && (r.num = widen(w, e->src[0])))
-            r.den = 1;
+        if (dtype_is_float(x->dtype)) {
+            a = fraction_of(w, x);
+            r = a.num && !a.rounded ? exact(t, a.num, a.den, e->dtype) : none;
+        } else if (dtype_is_int(x->dtype) && (x = widen(w, x))) {
+            r = exact(t, x, 1, e->dtype);
+        }
         break;
     case OP_FLOOR:
     case OP_TRUNC:
     case OP_CEIL:
-        a = fraction_of(w, e->src[0]);
+        a = fraction_of(w, x);
         if (a.num && (e->op != OP_TRUNC || a.num->vmin >= 0))
-            r = (struct fraction){e->op == OP_CEIL ? sym_ceildiv(t, a.num, a.den)
-                                                   : sym_div(t, a.num, uop_int(t, a.den)),
-                                  1};
+            r = exact(t, e->op == OP_CEIL ? sym_ceildiv(t, a.num, a.den)
+                                          : sym_div(t, a.num, uop_int(t, a.den)), 1, e->dtype);
         break;
     case OP_MUL:
     case OP_ADD:
     case OP_SUB:
     case OP_DIV:
-        a = fraction_of(w, e->src[0]);
-        b = fraction_of(w, e->src[1]);
-        if (!a.num || !b.num || a.den > MAX_DEN || b.den > MAX_DEN)
-            break;
-        if (e->op == OP_MUL)
-            r = (struct fraction){sym_mul(t, a.num, b.num), a.den * b.den};
-        else if (e->op == OP_DIV && uop_const_int(b.num, &p) && p > 0 && p <= MAX_DEN)
-            r = (struct fraction){sym_muli(t, a.num, b.den), a.den * p};
-        else if (e->op != OP_DIV) {
-            struct uop *x = sym_muli(t, a.num, b.den), *y = sym_muli(t, b.num, a.den);
-            r = (struct fraction){e->op == OP_ADD ? sym_add(t, x, y) : sym_sub(t, x, y),
-                                  a.den * b.den};
-        }
-        if (r.num && r.den > 1 && uop_const_int(r.num, &p) && p % r.den == 0)
-            r = (struct fraction){uop_int(t, p / r.den), 1};
+        a = fraction_of(w, x);
+        b = a.num ? fraction_of(w, e->src[1]) : none;
+        r = of_binary(t, e, a, b);
         break;
     default:
         break;
     }
     w->depth--;
-    return r.den > 0 && r.den <= (int64_t)MAX_DEN * MAX_DEN ? r : none;
+    return r;
 }
 
-/* An integer expression over INDEX scalars; NULL: it is not one. */
+/* A float as an integer; NULL: that rounds. */
+static struct uop *truncated(struct widening *w, struct uop *e)
+{
+    struct fraction f = fraction_of(w, e);
+    return !f.num         ? NULL
+           : f.den == 1   ? f.num
+           : f.num->vmin >= 0 ? sym_div(w->t, f.num, uop_int(w->t, f.den))
+                          : NULL;
+}
+
+/* An integer expression over INDEX scalars that nothing wraps; NULL: something may. */
 static struct uop *widen_new(struct widening *w, struct uop *e)
 {
     struct tgc *t = w->t;
@@ -113,16 +155,10 @@ static struct uop *widen_new(struct widening *w, struct uop *e)
     case OP_VAR:
         return e->dtype == DTYPE_INDEX ? e : NULL;
     case OP_CAST:
-        if (dtype_is_float(e->src[0]->dtype)) {
-            struct fraction f = fraction_of(w, e->src[0]);
-            a = f.num && (f.den == 1 || f.num->vmin >= 0)
-                    ? f.den == 1 ? f.num : sym_div(t, f.num, uop_int(t, f.den))
-                    : NULL;
-        } else {
-            a = dtype_is_int(e->src[0]->dtype)   ? widen(w, e->src[0])
-                : e->src[0]->dtype == DTYPE_BOOL ? uop_cast(t, DTYPE_INDEX, e->src[0])
-                                                 : NULL;
-        }
+        a = dtype_is_float(e->src[0]->dtype)      ? truncated(w, e->src[0])
+            : dtype_is_int(e->src[0]->dtype)      ? widen(w, e->src[0])
+            : e->src[0]->dtype == DTYPE_BOOL      ? uop_cast(t, DTYPE_INDEX, e->src[0])
+                                                  : NULL;
         return fits(a, e) ? a : NULL;
     case OP_ADD:
     case OP_SUB:
@@ -170,6 +206,8 @@ static struct uop *widen(struct widening *w, struct uop *e)
     if (++w->depth <= MAX_DEPTH)
         r = widen_new(w, e);
     w->depth--;
+    if (!r && e->dtype != DTYPE_U64)
+        r = uop_cast(w->t, DTYPE_INDEX, e);
     if (r)
         map_set(&w->done, e, r);
     return r;

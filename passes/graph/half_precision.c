@@ -7,7 +7,7 @@
  * which take half the memory traffic, inputs, carried values of loops. C calls this excess
  * precision: results are nearer to the exact ones than those of the model's own ops. As in C, it
  * ends where the model asks for a half, by a Cast: values rounded there stay rounded, unless
- * --fast-math allows otherwise. (Not for bf16, since onnx's tests expect the rounding of each op; but by --math=bf16 for
+ * --fast-math allows otherwise; nor are sizes that a model computes in halves computed otherwise. (Not for bf16, since onnx's tests expect the rounding of each op; but by --math=bf16 for
  * attention's softmax on a device that multiplies matrices of bf16, whose kernel keeps its scores in f32.)
  *
  * Weights that a sum of products reuses are stored as f32: there the products take the time, and
@@ -182,8 +182,11 @@ static struct uop *rewrite_one(struct tgc *t, struct excess *e, const struct uop
         return rounded_factor(e, u);
     if (map_get(&e->dequantized, was))
         return uop_cast(t, DTYPE_F32, uop_cast(t, DTYPE_F16, u));
-    if (is_asked_for(t, u))
+    bool is_size = is_half(e, u->dtype) && uop_is_of_symbols(u);
+    if (is_asked_for(t, u) || (is_size && u->op == OP_CAST))
         map_set(&e->asked, u, u);
+    if (is_size)
+        return NULL;
     if (u->op == OP_CAST)
         return u->dtype == DTYPE_F32 && is_half(e, u->src[0]->dtype) ? widened(e, u->src[0]) : NULL;
     if (op_is_elementwise(u->op))

@@ -21,6 +21,7 @@ struct widths {
     struct uop **out; int n; size_t cap;
     struct uop_map now;          /* a uop of before -> what it is now */
     struct scopes scopes;        /* of what was cast to i64 */
+    struct scopes computed;      /* of what is there */
 };
 
 /* Computes u here: what was made of its value before is not known any more. */
@@ -178,21 +179,36 @@ static struct uop *with_widths(struct widths *w, struct uop *u)
     return r;
 }
 
+/* Whether r is computed here already: of operations on an i64 and on the same value as an i32, both
+ * of which are that on an i32 now. An accumulator's value may have changed since. */
+static bool is_computed(struct widths *w, struct uop *r)
+{
+    if (!op_is_pointwise(r->op) || (r->op == OP_CAST && r->src[0]->op == OP_ACC))
+        return false;
+    bool known = map_get(&w->computed.known, r) != NULL;
+    if (!known)
+        scopes_learn(&w->computed, r);
+    return known;
+}
+
 static void choose_widths(struct tgc *t, struct uop ***linear, int *n)
 {
     struct mem_mark mark = scratch_mark(t);
     struct widths w = {.t = t, .in_kernel = true};
-    w.now = w.scopes.known = (struct uop_map){.t = t, .scratch = true};
+    w.now = w.scopes.known = w.computed.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < *n; i++) {
         struct uop *u = (*linear)[i], *r = with_widths(&w, u);
         bool is_there = u->op == OP_CAST &&
                         (r->op != OP_CAST || r == u->src[0] || r == map_get(&w.now, u->src[0]));
-        if (!is_there)
+        if (!is_there && !is_computed(&w, r))
             push(&w, r);
-        if (r->op == OP_RANGE || r->op == OP_GUARD)
+        if (r->op == OP_RANGE || r->op == OP_GUARD) {
             scopes_enter(&w.scopes);
-        else if (r->op == OP_END || r->op == OP_ENDGUARD)
+            scopes_enter(&w.computed);
+        } else if (r->op == OP_END || r->op == OP_ENDGUARD) {
             scopes_leave(&w.scopes);
+            scopes_leave(&w.computed);
+        }
     }
     *linear = w.out;
     *n = w.n;
