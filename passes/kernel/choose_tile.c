@@ -145,7 +145,7 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
         return true;
     if (load->dtype != DTYPE_F32)
         return tile_is_vector_dtype(load->dtype) && load->nsrc == 2 &&
-               (stride == 1 || (reduced && nest_is_packable(m, load)));
+               (stride == 1 || (reduced && m->contraction && nest_is_packable(m, load)));
     bool apart = may_lie_apart(m, stride);
     return stride == 1 || (reduced ? nest_is_packable(m, load) && (apart || !m->staged) : apart);
 }

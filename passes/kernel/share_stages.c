@@ -236,9 +236,9 @@ int rows_share_stages(struct tgc *t, struct kernel *k, int at, int want)
     int64_t size, rows;
     struct opt stage = {.op = OPT_STAGE, .store = at, .of = OF_SUM, .space = SPACE_SCRATCH,
                         .axis = store->nsrc - store_first_range(store)};
-    if (sum) {
+    if (sum) {                       /* one that changes in another sum's loops stays */
         stage.number = opt_number(t, store, sum);
-        opt_must(t, k, NULL, &stage, 1);
+        (void)opt_apply(t, k, NULL, &stage, 1, NULL);
     }
     int axis = find_rows(t, k->ast->src[at], &size, &rows);
     rows = want < 0 ? rows : want < size ? want : size;

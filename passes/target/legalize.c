@@ -169,6 +169,20 @@ static void legalize(struct tgc *t, struct uop ***linear, int *n)
     scratch_release(t, mark);
 }
 
+struct uop *legal_formats(struct tgc *t, struct uop *root)
+{
+    int n;
+    struct mem_mark mark = scratch_mark(t);
+    struct legal l = {.t = t};
+    l.now = l.scopes.known = (struct uop_map){.t = t, .scratch = true};
+    struct uop **order = uop_toposort(t, &root, 1, &n), *r = root;
+    for (int i = 0; i < n; i++)
+        if ((r = legal_uop(&l, order[i])) != order[i])
+            map_set(&l.now, order[i], r);
+    scratch_release(t, mark);
+    return r;
+}
+
 bool pass_legalize(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;

@@ -229,6 +229,7 @@ struct uop *legal_scalar(struct tgc *t, struct uop *root)
     int n;
     struct mem_mark mark = scratch_mark(t);
     struct widths w = {.t = t, .now = {.t = t, .scratch = true}};
+    root = legal_formats(t, root);
     struct uop **order = uop_toposort(t, &root, 1, &n);
     for (int i = 0; i < n; i++)
         (void)with_widths(&w, order[i]);
