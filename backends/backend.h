@@ -269,6 +269,7 @@ struct compile_request {
     enum binary_kind kind;
     const char *source;          /* the emitted C file, next to its header and weights, or an object */
     const char *out_path;
+    const char *temporary;       /* where the compiler's own temporary files go; NULL: $TMPDIR */
     const char *subject;         /* the file that messages name, which the user knows; NULL: out_path */
     const struct compiler *compiler;       /* NULL: $CC, else cc */
     /* besides the defaults, which the compiler's own words replace: -O2 -std=c11, and -fPIC in

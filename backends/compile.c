@@ -4,13 +4,13 @@
  * it finds the header and the weights; no shell is involved.
  */
 #include "backends/backend.h"
+#include "backends/process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct command { struct tgc *t; const char **word; int n; size_t cap; };
@@ -86,52 +86,19 @@ static const char *member_of(struct tgc *t, const char *source)
     return mem_printf(t, "%.*s.o", (int)(strlen(path) - 2), path);
 }
 
-/* In the child: only calls that are safe after fork(). Failures are reported through the pipe. */
-static _Noreturn void become(char *const *word, const char *folder, int errors, int pipe_end)
-{
-    if (chdir(folder) == 0 && dup2(errors, STDERR_FILENO) >= 0)
-        execvp(word[0], word);
-    int why = errno;
-    ssize_t written = write(pipe_end, &why, sizeof why);
-    _exit(written == (ssize_t)sizeof why ? 127 : 126);
-}
-
-/* Runs a command in a folder, with stderr to `errors`. Returns the exit status, or -errno if it
- * could not be started. (posix_spawn() can change the folder only from glibc 2.29 on.) */
-static int run_in(struct command *c, const char *folder, FILE *errors)
-{
-    int ends[2], status, why = 0;
-    add(c, NULL);
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return -errno;
-    pid_t pid = fork();
-    if (pid == 0)
-        become((char *const *)(uintptr_t)c->word, folder, fileno(errors), ends[1]);
-    if (pid < 0)
-        why = errno;
-    close(ends[1]);
-    ssize_t n = pid < 0 ? 0 : read(ends[0], &why, sizeof why);
-    close(ends[0]);
-    if (pid < 0)
-        return -why;
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return -errno;
-    if (n == (ssize_t)sizeof why)
-        return -why;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* cure: of a command that is not there */
-static bool run(struct tgc *t, struct command *c, const char *folder, const char *what,
-                const char *cure)
+static bool run(struct tgc *t, struct command *c, const struct compile_request *r, const char *cure)
 {
-    struct place at = {.file = what};
+    struct place at = {.file = r->subject};
     FILE *errors = tmpfile();
     if (!errors)
         return diag_error(t, &at, "no temporary file for the compiler's messages: %s",
                           strerror(errno));
-    int status = run_in(c, folder, errors);
+    add(c, NULL);
+    int status = process_run(t, &(struct process){.word = c->word,
+                                                  .folder = folder_of(t, r->source),
+                                                  .temporary = r->temporary,
+                                                  .file = {-1, -1, fileno(errors)}});
     char text[2048];
     rewind(errors);
     size_t n = fread(text, 1, sizeof text - 1, errors);
@@ -142,6 +109,17 @@ static bool run(struct tgc *t, struct command *c, const char *folder, const char
     if (status < 0)
         return diag_error(t, &at, "cannot run '%s': %s; %s", c->word[0], strerror(-status), cure);
     return diag_error(t, &at, "'%s' failed with status %d:\n%s", c->word[0], status, text);
+}
+
+/* A program that says that all is well need not have done anything. */
+static bool check_written(const struct command *c, const struct compile_request *r, const char *path)
+{
+    struct stat st;
+    return (stat(path, &st) == 0 && st.st_size > 0) ||
+           diag_error(c->t, &(struct place){.file = r->subject},
+                      "'%s' ended with status 0, but wrote nothing to %s; expected what -o names to be there "
+                      "then: set CC to a C compiler (and AR to an archiver)",
+                      c->word[0], base_of(path));
 }
 
 static bool compile(struct tgc *t, const struct compile_request *r, const char *object)
@@ -169,8 +147,8 @@ static bool compile(struct tgc *t, const struct compile_request *r, const char *
         add(&c, r->library[i]);
     add(&c, "-o");
     add(&c, object);
-    return run(t, &c, folder_of(t, r->source), r->subject,
-               "install a C compiler (Debian: apt-get install gcc) or set CC");
+    return run(t, &c, r, "install a C compiler (Debian: apt-get install gcc) or set CC") &&
+           check_written(&c, r, object);
 }
 
 static bool archive(struct tgc *t, const struct compile_request *r, const char *object,
@@ -185,8 +163,8 @@ static bool archive(struct tgc *t, const struct compile_request *r, const char *
     add(&c, out);
     add(&c, object);
     unlink(out);
-    return run(t, &c, folder_of(t, r->source), r->subject,
-               "install an archiver (Debian: apt-get install binutils) or set AR");
+    return run(t, &c, r, "install an archiver (Debian: apt-get install binutils) or set AR") &&
+           check_written(&c, r, out);
 }
 
 bool compile_c(struct tgc *t, const struct compile_request *given)
@@ -194,6 +172,7 @@ bool compile_c(struct tgc *t, const struct compile_request *given)
     struct compile_request r = *given;
     const char *out = absolute(t, r.out_path);
     r.subject = r.subject ? r.subject : r.out_path;
+    r.temporary = r.temporary ? absolute(t, r.temporary) : NULL;
     if (r.kind != BINARY_ARCHIVE)
         return compile(t, &r, out);
     const char *object = member_of(t, r.source);

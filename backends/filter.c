@@ -1,33 +1,12 @@
 /* filter.c - see filter.h. */
 #include "backends/filter.h"
+#include "backends/process.h"
 
 #include <errno.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-extern char **environ;
 
 enum { IN, OUT, SAID, FILES };
-
-static bool spawn(const char *const *word, FILE *const *file, int *status)
-{
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    posix_spawn_file_actions_init(&actions);
-    for (int i = 0; i < FILES; i++)
-        posix_spawn_file_actions_adddup2(&actions, fileno(file[i]), i);
-    errno = posix_spawnp(&child, word[0], &actions, NULL, (char *const *)(uintptr_t)word, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (errno != 0)
-        return false;
-    while (waitpid(child, status, 0) < 0)
-        if (errno != EINTR)
-            return false;
-    return true;
-}
 
 static struct text read_all(struct tgc *t, FILE *file)
 {
@@ -41,13 +20,13 @@ static struct text read_all(struct tgc *t, FILE *file)
 
 static bool run(struct tgc *t, const char *const *word, FILE *const *file, const void *in, size_t nbytes, struct filtered *f)
 {
-    int status = 0;
+    struct process p = {.word = word, .file = {fileno(file[IN]), fileno(file[OUT]), fileno(file[SAID])}};
     if (fwrite(in, 1, nbytes, file[IN]) != nbytes || fflush(file[IN]) != 0 || fseek(file[IN], 0, SEEK_SET) != 0)
         return diag_error(t, NULL, "no room for a temporary file: %s", strerror(errno));
-    if (!spawn(word, file, &status))
-        return diag_error(t, NULL, "cannot run '%s': %s", word[0], strerror(errno));
-    *f = (struct filtered){WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_all(t, file[OUT]),
-                           read_all(t, file[SAID])};
+    int status = process_run(t, &p);
+    if (status < 0)
+        return diag_error(t, NULL, "cannot run '%s': %s", word[0], strerror(-status));
+    *f = (struct filtered){status, read_all(t, file[OUT]), read_all(t, file[SAID])};
     return true;
 }
 

@@ -30,8 +30,13 @@ void print_lines_escaped(FILE *to, const char *s);
 
 /* --------------------------------------------------------------------------------- unfinished.c */
 
-/* For a listener's on_temporary: a signal that ends the process removes what is there. */
+/* For a listener's on_temporary, on_process and on_critical: a signal that ends the process ends these
+ * processes first and removes what is there. */
 void unfinished_note(void *user, const char *path, bool is_directory, bool appears);
+void unfinished_note_process(void *user, long pid, bool begins);
+void unfinished_critical(void *user, bool begins);
+/* From here on. Signals that are ignored stay so. */
+void unfinished_catch_signals(void);
 
 /* ----------------------------------------------------------------------------------- progress.c */
 

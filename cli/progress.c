@@ -43,5 +43,8 @@ const struct listener *listen_for_terminal(struct tgc *t, const struct options *
     l->on_stage = o->verbose || o->debug >= 1 ? show_stage : NULL;
     l->on_text = show_text;
     l->on_temporary = unfinished_note;
+    l->on_process = unfinished_note_process;
+    l->on_critical = unfinished_critical;
+    unfinished_catch_signals();
     return l;
 }

@@ -189,7 +189,15 @@ bool round_run(struct tgc *t, const struct options *o, const struct model *m,
     fflush(NULL);
     if (pipe(ends) != 0)
         return diag_error(t, NULL, "no pipe to a process that measures: %s", strerror(errno));
+    tgc_critical(t, true);
     pid_t pid = fork();
+    int why = errno;
+    if (pid >= 0)
+        setpgid(pid, pid);                     /* in both, whoever is first */
+    if (pid > 0 && t->listener && t->listener->on_process)
+        t->listener->on_process(t->listener->user, (long)pid, true);
+    tgc_critical(t, false);
+    errno = why;
     if (pid < 0) {
         close(ends[0]);
         close(ends[1]);
@@ -210,6 +218,8 @@ bool round_run(struct tgc *t, const struct options *o, const struct model *m,
         fclose(in);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
+    if (t->listener && t->listener->on_process)
+        t->listener->on_process(t->listener->user, (long)pid, false);
     return (ok && WIFEXITED(status) && WEXITSTATUS(status) == 0) ||
            diag_error(t, NULL, "a round of measuring failed (%s %d)",
                       WIFSIGNALED(status) ? "signal" : "status",

@@ -459,6 +459,12 @@ const char *diag_take_back(struct tgc *t, int n)
     return first;
 }
 
+void tgc_critical(struct tgc *t, bool begins)
+{
+    if (t->listener && t->listener->on_critical)
+        t->listener->on_critical(t->listener->user, begins);
+}
+
 void tgc_poll(struct tgc *t)
 {
     const struct listener *l = t->listener;

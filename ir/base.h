@@ -138,11 +138,17 @@ struct listener {
     void (*on_text)(void *user, const char *text);
     /* a temporary file or directory that appears, or is gone */
     void (*on_temporary)(void *user, const char *path, bool is_directory, bool appears);
+    /* a program that works for this process, in a process group of its own, and its end */
+    void (*on_process)(void *user, long pid, bool begins);
+    /* until begins is false a signal that ends the process has to wait; not nested */
+    void (*on_critical)(void *user, bool begins);
     /* asked often; false: the compile ends */
     bool (*go_on)(void *user);
 };
 /* Asks the listener, and ends the compile if it says so. */
 void tgc_poll(struct tgc *t);
+/* Tells the listener where what is on disk must not be left as it is. needs: no allocation between. */
+void tgc_critical(struct tgc *t, bool begins);
 /* ends the compile: longjmp to t->stop */
 _Noreturn void tgc_stop(struct tgc *t);
 _Noreturn void tgc_bug(struct tgc *t, const char *file, int line, const char *format, ...)

@@ -279,6 +279,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
         flags[nflag++] = "-g";
     struct compile_request r = {.kind = binary_kind_of(o->emit),
                                 .source = c_path,
+                                .temporary = dir,
                                 .out_path = out,
                                 .subject = o->output,
                                 .compiler = compiler,
@@ -361,6 +362,7 @@ static bool join_parts(struct tgc *t, const struct options *o, const struct mode
     const char *dir = r.out_path && find_tools(t, o, &r.compiler) ? directory_make(t, &held) : NULL;
     if (!dir)
         return false;
+    r.temporary = dir;
     progress(t, "%s: the C compiler%s%s", po->name, code->npiece ? ", for " : "",
              code->npiece ? mem_printf(t, "%s() and the like", code->piece[0]) : "");
     double start = clock_seconds();

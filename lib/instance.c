@@ -115,6 +115,7 @@ static bool compile_shared(struct tgc *t, const struct options *o, const struct 
     struct compile_request r = {
         .kind = BINARY_SHARED,
         .source = mem_printf(t, "%s/%s.c", dir, name),
+        .temporary = dir,
         .out_path = mem_printf(t, "%s/%s.so", dir, name),
         .subject = o->model,
         .compiler = compiler,

@@ -204,17 +204,18 @@ bool outputs_may_write(const struct outputs *s, const char *path);
 bool outputs_replace(const struct outputs *s, const char *path);
 /* Opens a file to be written; NULL: a diagnostic names it. */
 FILE *outputs_open(struct outputs *s, const char *path);
-/* The temporary name under which another program writes the file. NULL: a diagnostic. */
+/* The name under which another program writes the file, in a directory of its own beside it, where what
+ * else the program writes goes, too. NULL: a diagnostic. */
 const char *outputs_reserve(struct outputs *s, const char *path);
-/* Flushes and renames all. false: a diagnostic; then nothing is left behind, and older files are
- * unchanged (unless they had been renamed already). */
+/* Puts all on the disk and renames all. false: a diagnostic; then nothing is left behind, and older files
+ * are unchanged. No signal ends the process between two of the renames. */
 bool outputs_commit(struct outputs *s);
 /* Removes everything that is not committed. */
 void outputs_discard(struct outputs *s);
 /* A new private directory under $TMPDIR; removed with all that is in it by held_release(*h), or
  * with t. NULL: a diagnostic. */
 const char *directory_make(struct tgc *t, struct held **h);
-/* Removes a directory and the files in it. */
+/* Removes a directory and all that is in it. Safe in a handler of signals. */
 void directory_remove(const char *path);
 /* Copies the files of a private directory into the one that --keep names; no file that `protect`
  * knows as an input is replaced. A note says so, or a diagnostic why not. */

@@ -103,6 +103,7 @@ static bool build_library(struct tgc *t, const struct options *o, const struct m
     library[n - 1] = "-lm";
     struct compile_request r = {.kind = BINARY_SHARED,
                                 .source = file[0],
+                                .temporary = dir,
                                 .out_path = mem_printf(t, "%s/link.so", dir),
                                 .subject = file[0],
                                 .flags = flag,

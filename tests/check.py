@@ -25,6 +25,7 @@ SUITES = [
     ("cli", "tests/cli/cli_test.py", 600, 1200),
     ("doors", "tests/cli/doors_test.py", 600, 600),
     ("cache", "tests/cli/cache_test.py", 300, 300),
+    ("signals", "tests/cli/signals_test.py", 300, 600),
     ("pictures", "tests/cli/image_test.py", 300, 300),
     ("tune", "tests/cli/tune_test.py", 600, 600),
     ("python", "tests/python/python_test.py", 300, 300),
