@@ -1,15 +1,24 @@
 /* nvrtc.c - CUDA C to PTX and to machine code by NVRTC, NVIDIA's compiler as a library, which is
  * opened when it is asked for: TGC_NVRTC's file, the system's, or that of the CUDA toolkit. Its
- * functions' prototypes are here, so that tgc needs no header of it. No device is needed.
+ * functions' prototypes are here, so that tgc needs no header of it. No device is needed. It aborts
+ * where it gets no memory, so it is opened and called in a process of its own (backends/child.c):
+ *
+ *      tgc                                     the process
+ *                                              opens the library
+ *      nvrtc_open()     <-- answer, text --    its version, or why there is none
+ *      nvrtc_compile()  -- request, text -->   create, compile
+ *                       <-- answer, bytes --   the image, or what the compiler has said
  */
 #include "backends/cuda/cuda.h"
+#include "backends/child.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* An nvrtcResult is an int, 0 for success, an nvrtcProgram a pointer. The order is that of bind(). */
-struct nvrtc {
+struct library {
     int (*get_version)(int *major, int *minor);
     int (*create)(void **program, const char *text, const char *name, int nheader,
                   const char *const *header, const char *const *include);
@@ -21,13 +30,21 @@ struct nvrtc {
     int (*get_cubin_size)(void *program, size_t *size);
     int (*get_cubin)(void *program, char *cubin);
     int (*destroy)(void **program);
-    struct tgc *t;
     void *library;
-    const char *version;
 };
 
+/* What is asked: the text and its name follow. */
+struct request { int number, is_exact, is_ptx; size_t name, text; };
+/* What is answered, before so many bytes. */
+enum outcome { DONE, ABSENT, UNFIT, REFUSED, NO_CHILD_MEMORY };
+struct answer { enum outcome outcome; size_t nbytes; };
+
+struct nvrtc { struct tgc *t; struct child *child; const char *version; };
+
+/* ------------------------------------------------------------------------------------ in the process */
+
 /* The first function that is missing; NULL: none is. */
-static const char *bind(struct nvrtc *c)
+static const char *bind(struct library *c)
 {
     static const char *const name[] = {
         "nvrtcVersion", "nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcGetProgramLogSize",
@@ -65,29 +82,133 @@ static void *open_library(void)
     return NULL;
 }
 
-static struct nvrtc *open_quietly(struct tgc *t, const char **why)
+static void answer(int socket, enum outcome outcome, const void *bytes, size_t nbytes)
 {
-    struct nvrtc *c = MEM_NEW(t, struct nvrtc);
+    const struct answer head = {outcome, nbytes};
+    child_write(socket, &head, sizeof head);
+    child_write(socket, bytes, nbytes);
+}
+
+static void say(int socket, enum outcome outcome, const char *words) { answer(socket, outcome, words, strlen(words)); }
+
+/* Says which version it is; false: there is none that is fit. */
+static bool begin(struct library *c, int socket)
+{
+    char words[100];
     int major = 0, minor = 0;
-    c->t = t;
     c->library = open_library();
     const char *missing = c->library ? bind(c) : NULL;
-    *why = missing ? mem_printf(t, "has no %s", missing) : NULL;
-    if (!c->library || missing)
-        return NULL;
-    if (c->get_version(&major, &minor) != 0 || major < 11 || (major == 11 && minor < 2)) {
-        *why = mem_printf(t, "is version %d.%d", major, minor);
-        dlclose(c->library);
-        return NULL;
+    const char *why = c->library ? NULL : dlerror();
+    if (!c->library) {
+        say(socket, ABSENT, why ? why : "");
+        return false;
     }
-    c->version = mem_printf(t, "%d.%d", major, minor);
-    return c;
+    if (missing) {
+        snprintf(words, sizeof words, "has no %s", missing);
+        say(socket, UNFIT, words);
+        return false;
+    }
+    const bool fits = c->get_version(&major, &minor) == 0 && (major > 11 || (major == 11 && minor >= 2));
+    snprintf(words, sizeof words, fits ? "%d.%d" : "is version %d.%d", major, minor);
+    say(socket, fits ? DONE : UNFIT, words);
+    return fits;
+}
+
+/* What the compiler has made, or said: by two of its functions, its size and itself. */
+static void pass(int socket, void *program, enum outcome outcome, int (*get_size)(void *, size_t *), int (*get_bytes)(void *, char *),
+                 bool is_text)
+{
+    size_t n = 0;
+    const bool any = get_size(program, &n) == 0 && n > 0;
+    char *bytes = any ? calloc(n + 1, 1) : NULL;
+    if (any && !bytes)
+        answer(socket, NO_CHILD_MEMORY, "", 0);
+    else if (!any || get_bytes(program, bytes) != 0)
+        answer(socket, REFUSED, "", 0);
+    else
+        answer(socket, outcome, bytes, is_text ? strlen(bytes) : n);
+    free(bytes);
+}
+
+static void compile(struct library *c, int socket, const struct request *r, const char *name, const char *text)
+{
+    char arch[60];
+    /* legalize.c decides what is rounded once: see there. */
+    const char *const option[] = {arch, "--std=c++17", "--disable-warnings", "--fmad=false"};
+    void *program = NULL;
+    snprintf(arch, sizeof arch, "--gpu-architecture=%s_%d%s", r->is_ptx ? "compute" : "sm", r->number, r->is_exact ? "a" : "");
+    if (c->create(&program, text, name, 0, NULL, NULL) != 0) {
+        say(socket, REFUSED, "it does not take their text");
+        return;
+    }
+    if (c->compile(program, sizeof option / sizeof *option, option) != 0)
+        pass(socket, program, REFUSED, c->get_log_size, c->get_log, true);
+    else if (r->is_ptx)
+        pass(socket, program, DONE, c->get_ptx_size, c->get_ptx, true);
+    else
+        pass(socket, program, DONE, c->get_cubin_size, c->get_cubin, false);
+    c->destroy(&program);
+}
+
+static void serve(int socket, const char *wanted)
+{
+    struct library c = {0};
+    (void)wanted;
+    for (bool goes_on = begin(&c, socket); goes_on;) {
+        struct request r;
+        child_read(socket, &r, sizeof r);
+        char *words = malloc(r.name + r.text + 2);
+        if (!words) {
+            answer(socket, NO_CHILD_MEMORY, "", 0);
+            return;
+        }
+        memset(words, 0, r.name + r.text + 2);
+        child_read(socket, words, r.name);
+        child_read(socket, words + r.name + 1, r.text);
+        compile(&c, socket, &r, words, words + r.name + 1);
+        free(words);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------- in tgc */
+
+/* The answer's bytes, with a 0 behind them; NULL: the process has ended. */
+static char *hear(struct nvrtc *c, struct answer *a)
+{
+    if (!child_hear(c->child, a, sizeof *a) || a->nbytes == SIZE_MAX)
+        return NULL;
+    char *bytes = mem_array(c->t, a->nbytes + 1, 1);
+    return child_hear(c->child, bytes, a->nbytes) ? bytes : NULL;
+}
+
+static struct nvrtc *open_quietly(struct tgc *t, struct answer *a, const char **words)
+{
+    struct nvrtc *c = MEM_NEW(t, struct nvrtc);
+    *a = (struct answer){UNFIT, 0};
+    *words = NULL;
+    c->t = t;
+    c->child = child_start(t, "NVRTC", serve, NULL);
+    if (!c->child)
+        return NULL;
+    const char *said = hear(c, a);
+    if (!said) {
+        a->outcome = UNFIT;
+        *words = mem_printf(t, "does not open: %s", child_why(c->child));
+    } else
+        *words = said;
+    if (said && a->outcome == DONE) {
+        c->version = said;
+        return c;
+    }
+    child_end(c->child);
+    return NULL;
 }
 
 const char *cuda_found(struct tgc *t)
 {
-    const char *why;
-    struct nvrtc *c = open_quietly(t, &why);
+    struct answer a;
+    const char *words;
+    struct nvrtc *c = open_quietly(t, &a, &words);
     if (!c)
         return NULL;
     nvrtc_close(c);
@@ -96,15 +217,16 @@ const char *cuda_found(struct tgc *t)
 
 struct nvrtc *nvrtc_open(struct tgc *t)
 {
-    const char *why, *wanted = nvrtc_wanted();
-    struct nvrtc *c = open_quietly(t, &why);
-    if (c)
+    struct answer a;
+    const char *words, *wanted = nvrtc_wanted();
+    struct nvrtc *c = open_quietly(t, &a, &words);
+    if (c || !words)
         return c;
-    if (why)
+    if (a.outcome != ABSENT)
         diag_error(t, NULL, "%s%s %s: --target=cuda needs NVRTC 11.2 or newer, or TGC_NVRTC=none, by which libLLVM compiles",
-                   wanted ? "TGC_NVRTC=" : "", wanted ? wanted : "libnvrtc.so", why);
+                   wanted ? "TGC_NVRTC=" : "", wanted ? wanted : "libnvrtc.so", words);
     else if (wanted)
-        diag_error(t, NULL, "TGC_NVRTC=%s: %s", wanted, dlerror());
+        diag_error(t, NULL, "TGC_NVRTC=%s: %s", wanted, words);
     else
         diag_error(t, NULL,
                    "--target=cuda needs NVRTC, NVIDIA's compiler as a library, or libLLVM, and neither is installed: "
@@ -113,48 +235,31 @@ struct nvrtc *nvrtc_open(struct tgc *t)
     return NULL;
 }
 
-void nvrtc_close(struct nvrtc *c) { dlclose(c->library); }
+void nvrtc_close(struct nvrtc *c) { child_end(c->child); }
 
 const char *nvrtc_version(const struct nvrtc *c) { return c->version; }
 
-/* What the compiler has said: its first lines. */
-static bool complain(struct nvrtc *c, void *program, const struct cuda_image *image)
+static bool lacks_memory(struct nvrtc *c, const struct cuda_image *image, const char *why)
 {
-    enum { MOST = 2000 };
-    size_t n = 0;
-    char *log = c->get_log_size(program, &n) == 0 && n > 0 ? mem_array(c->t, n + 1, 1) : NULL;
-    if (log && c->get_log(program, log) != 0)
-        log = NULL;
-    return diag_error(c->t, NULL, "NVRTC %s does not compile the kernels for %s: %.*s", c->version,
-                      image->arch.text, MOST, log && *log ? log : "it does not say why");
-}
-
-static bool read_image(struct nvrtc *c, void *program, struct cuda_image *image)
-{
-    size_t n = 0;
-    if ((image->is_ptx ? c->get_ptx_size : c->get_cubin_size)(program, &n) != 0 || n == 0)
-        return false;
-    char *code = mem_array(c->t, n + 1, 1);
-    if ((image->is_ptx ? c->get_ptx : c->get_cubin)(program, code) != 0)
-        return false;
-    image->code = (const unsigned char *)code;
-    image->nbytes = image->is_ptx ? strlen(code) : n;
-    return true;
+    return diag_error(c->t, NULL, "NVRTC %s does not end compiling the kernels for %s: %s, as where it gets no memory: free some, or raise the "
+                      "process's limit (ulimit -v)", c->version, image->arch.text, why);
 }
 
 bool nvrtc_compile(struct nvrtc *c, const char *text, const char *name, struct cuda_image *image)
 {
-    const char *arch = mem_printf(c->t, "--gpu-architecture=%s_%d%s", image->is_ptx ? "compute" : "sm",
-                                  image->arch.number, image->arch.exact ? "a" : "");
-    /* legalize.c decides what is rounded once: see there. */
-    const char *const option[] = {arch, "--std=c++17", "--disable-warnings", "--fmad=false"};
-    void *program = NULL;
-    if (c->create(&program, text, name, 0, NULL, NULL) != 0)
-        return diag_error(c->t, NULL, "NVRTC %s does not take the kernels' text", c->version);
-    bool done = c->compile(program, sizeof option / sizeof *option, option) == 0 &&
-                read_image(c, program, image);
-    if (!done)
-        complain(c, program, image);
-    c->destroy(&program);
-    return done;
+    enum { MOST = 2000 };
+    const struct request r = {image->arch.number, image->arch.exact, image->is_ptx, strlen(name), strlen(text)};
+    struct answer a = {DONE, 0};
+    const char *bytes = child_ask(c->child, &r, sizeof r) && child_ask(c->child, name, r.name) && child_ask(c->child, text, r.text)
+                            ? hear(c, &a) : NULL;
+    if (!bytes)
+        return lacks_memory(c, image, child_why(c->child));
+    if (a.outcome == NO_CHILD_MEMORY)
+        return lacks_memory(c, image, "it has none for its result");
+    if (a.outcome != DONE || a.nbytes == 0)
+        return diag_error(c->t, NULL, "NVRTC %s does not compile the kernels for %s: %.*s", c->version, image->arch.text, MOST,
+                          *bytes ? bytes : "it does not say why");
+    image->code = (const unsigned char *)bytes;
+    image->nbytes = a.nbytes;
+    return true;
 }

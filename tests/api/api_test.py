@@ -281,6 +281,16 @@ for name, kinds in {"digits": ("c", "tg", "json"), "mlp": ("c", "uops", "program
             expect("calls failed" in make(program("faults.c", MODELS[name], kind)), "nothing failed")
 
 
+@case("each allocation fails once: a compiler of CUDA's that ends where it gets none is another process's end")
+def _(folder):
+    library = folder / "libnvrtc.so.12"
+    T.must(T.run(["cc", "-shared", "-fPIC", *WARNINGS, HERE / "dying_nvrtc.c", "-o", library]))
+    expect("calls failed" in make(program("faults.c", MODELS["mlp"], "cuda"), env={"TGC_NVRTC": str(library)}), "nothing failed")
+    done = T.run([TGC, MODELS["mlp"], "-o", folder / "m.c", "--target=cuda"], env={"TGC_NVRTC": str(library), "DIES": "1"})
+    expect(done.status == 1 and re.search(r"NVRTC 12\.9 does not end compiling the kernels for compute_80: it ended by signal 6 \(Aborted\)", done.err) and
+           "terminate" not in done.err and not (folder / "m.c").exists(), done.describe())
+
+
 @suite.case("opening a model by LLVM is cancelled at each time that it is asked: all memory is freed")
 def _():
     if not has_llvm():

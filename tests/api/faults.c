@@ -1,5 +1,6 @@
 /* faults.c - every allocation of a compile fails once, and everything is freed.   faults MODEL KIND
  *
+ * KIND cuda: C for CUDA, on through the allocations of the process that compiles the kernels.
  * KIND cancel: instead of that, opening the model by LLVM is cancelled wherever it can be. KIND open: it is
  * opened, from a cache that has it.
  *
@@ -91,7 +92,10 @@ static tgc_status use(const char *model, const char *kind)
     tgc_files *files = NULL;
     tgc_status status = c ? tgc_source_file(c, model) : TGC_NO_MEMORY;
     int is_program = strcmp(kind, "program") == 0;
-    if (status == TGC_OK && !is_program)
+    const int is_cuda = strcmp(kind, "cuda") == 0;
+    if (status == TGC_OK && is_cuda)
+        status = tgc_set(c, "target", "cuda");
+    else if (status == TGC_OK && !is_program)
         status = tgc_set(c, "cpu", "avx2");
     tgc_model *m = NULL;
     if (status == TGC_OK && is_program)
@@ -100,7 +104,7 @@ static tgc_status use(const char *model, const char *kind)
         status = tgc_open(c, &m);
     else if (status == TGC_OK)
         status = strcmp(kind, "json") == 0 ? tgc_info_json(c, &(const char *){NULL})
-                                           : tgc_compile_memory(c, kind, &files);
+                                           : tgc_compile_memory(c, is_cuda ? "c" : kind, &files);
     if (c && status != TGC_OK && !is_program && tgc_message_count(c) == 0) {
         fprintf(stderr, "status %d without a message\n", (int)status);
         exit(1);
@@ -152,6 +156,7 @@ int main(int argc, char **argv)
 {
     long ndone = 0, nfailed = 0;
     CHECK(argc == 3);
+    const int has_process = strcmp(argv[2], "cuda") == 0;
     if (strcmp(argv[2], "cancel") == 0)
         return cancel(argv[1]);
     CHECK(use(argv[1], argv[2]) == TGC_OK);
@@ -159,11 +164,12 @@ int main(int argc, char **argv)
     CHECK(use(argv[1], argv[2]) == TGC_OK && live == before);
     long n = calls - start;
     int had_llvm = is_loaded("libLLVM");
-    for (goes_on = 0; goes_on < 2; goes_on++)
-        for (long k = 1; k <= n; k++) {
+    for (goes_on = 0; goes_on < 2; goes_on++) {
+        tgc_status status = TGC_OK;
+        for (long k = 1; k <= n || (has_process && status != TGC_OK); k++) {
             calls = 0;
             fails_at = k;
-            tgc_status status = use(argv[1], argv[2]);
+            status = use(argv[1], argv[2]);
             fails_at = -1;
             ndone += status == TGC_OK;
             nfailed += status != TGC_OK;
@@ -181,6 +187,7 @@ int main(int argc, char **argv)
                 return 1;
             }
         }
+    }
     printf("%ld allocations: %ld calls failed, %ld did without\n", n, nfailed, ndone);
     return nfailed == 0;
 }
