@@ -62,23 +62,33 @@ static bool read_size(const char *s, int64_t least, size_t *v)
     return !*end && size_mul(*v, (size_t)1 << shift, v);
 }
 
-/* NAME=N, NAME=..N or NAME<=N; the last = splits, since names may contain some. The last option for
- * a name counts, as of options with one value. */
+/* N, ..N or N..M: the sizes that a dimension may have. */
+static bool read_range(const char *s, int64_t *min, int64_t *max)
+{
+    const char *end = s;
+    bool dots = strncmp(s, "..", 2) == 0, has_least = !dots && read_int(s, &end, 0, INT32_MAX, min);
+    if (!dots && !has_least)
+        return false;
+    *max = *min;
+    if (!*end && has_least)
+        return true;
+    return strncmp(end, "..", 2) == 0 && read_int(end + 2, &end, 1, INT32_MAX, max) && !*end &&
+           *min <= *max;
+}
+
+/* NAME=N, NAME=..N, NAME=N..M or NAME<=N; the last = splits, since names may contain some. The last
+ * option for a name counts, as of options with one value. */
 static bool read_dim(struct parser *p, const char *s)
 {
-    const char *equals = strrchr(s, '=');
+    const char *equals = strrchr(s, '='), *end;
     if (!equals || equals == s)
         return false;
-    bool has_dots = strncmp(equals + 1, "..", 2) == 0;
-    bool is_bound = has_dots || equals[-1] == '<';
-    size_t n = (size_t)(equals - s) - (equals[-1] == '<');
+    bool is_bound = equals[-1] == '<';
+    size_t n = (size_t)(equals - s) - is_bound;
     struct onnx_dim_option d = {.min = 0};
-    const char *end;
-    if (!n || !read_int(equals + (has_dots ? 3 : 1), &end, 0, INT32_MAX, &d.max) || *end ||
-        (is_bound && d.max < 1))
+    if (!n || !(is_bound ? read_int(equals + 1, &end, 1, INT32_MAX, &d.max) && !*end
+                         : read_range(equals + 1, &d.min, &d.max)))
         return false;
-    if (!is_bound)
-        d.min = d.max;
     char *name = mem_copy(p->t, s, n + 1);
     name[n] = 0;
     d.name = name;
@@ -94,10 +104,11 @@ static bool read_dim(struct parser *p, const char *s)
 static bool bad_dim(struct parser *p, const struct given *g)
 {
     const char *equals = strrchr(g->value, '=');
-    const char *number = equals ? equals + 1 + (strncmp(equals + 1, "..", 2) == 0 ? 2 : 0) : "";
-    if (equals == g->value || !*number || number[strspn(number, "0123456789")])
+    const char *number = equals ? equals + 1 : "";
+    if (equals == g->value || !number[strspn(number, ".")] || number[strspn(number, "0123456789.")])
         return bad_value(p, g);
-    return usage(p, "option %s has the value '%.200s'; a dimension is a number to %d, and a bound begins with 1",
+    return usage(p, "option %s has the value '%.200s'; a dimension is a number to %d, and a bound "
+                    "begins with 1, or with the least size: 2..64",
                  option_rows[g->id].spelling, g->value, INT32_MAX);
 }
 

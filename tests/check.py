@@ -51,6 +51,7 @@ SUITES = [
     ("sequences", "tests/exec/sequences_test.py", 300, 300),
     ("zero", "tests/exec/zero_test.py", 300, 300),
     ("numbers", "tests/exec/numbers_test.py", 300, 300),
+    ("dimensions", "tests/exec/dimensions_test.py", 120, 1800),
     ("vectors", "tests/exec/vectors_test.py", 300, 900),
     ("compilers", "tests/exec/compilers_test.py", 300, 900),
     ("integer", "tests/exec/integer_test.py", 300, 300),

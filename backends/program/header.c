@@ -96,6 +96,10 @@ static void write_macros(struct program *p, struct text *out)
                                : "      /* bound of what the run finds: \"");
             text_comment(out, s->var[i]->name);
             text_puts(out, "\" */\n");
+            if (program_is_field(p, s->var[i]) && s->var[i]->min > 0)
+                text_printf(out, "#define %s_MIN_%s %lld\n", p->upper,
+                            name_upper(p->t, p->var_name[s->var[i]->id]),
+                            (long long)s->var[i]->min);
         }
     slices_write_macros(p, out);
     if (p->weights == WEIGHTS_FILE && s->nweight > 0)

@@ -298,21 +298,25 @@ static bool split_sizes(const struct node *n, struct uop *dim, struct uop ***siz
     if (*count == 0)
         return false;
     *count = n->opset >= 18 ? (int)node_int(n, "num_outputs", n->nout) : n->nout;
+    struct tgc *t = n->t;
     int64_t total;
     if (*count < 1 || *count > n->nout)
         return node_error(n, -1, "num_outputs is %d, but the node has %d outputs", *count, n->nout);
-    if (!uop_const_int(dim, &total))
-        return node_error(n, -1,
-                          "the axis to split must have a fixed length here; fix it with --dim, or "
-                          "give the sizes");
-    if (n->opset < 18 && total % *count)
+    bool is_fixed = uop_const_int(dim, &total);
+    if (n->opset < 18 && is_fixed && total % *count)
         return node_error(n, -1, "%lld elements do not split into %d equal parts", (long long)total,
                           *count);
-    int64_t part = (total + *count - 1) / *count;
-    *size = mem_array(n->t, (size_t)*count, sizeof **size);
+    struct uop *rest = sym_mod(t, dim, uop_int(t, *count));
+    if (n->opset < 18 && !is_fixed &&
+        !node_require(n, 0, uop_binary(t, OP_EQ, rest, uop_int(t, 0)),
+                      "the axis does not split into equal parts"))
+        return false;
+    struct uop *part = n->opset < 18 ? sym_div(t, dim, uop_int(t, *count))
+                                     : sym_ceildiv(t, dim, *count);
+    *size = mem_array(t, (size_t)*count, sizeof **size);
     for (int i = 0; i < *count; i++) {
-        int64_t left = total - part * i;
-        (*size)[i] = uop_int(n->t, left < 0 ? 0 : left < part ? left : part);
+        struct uop *left = sym_sub(t, dim, sym_muli(t, part, i));
+        (*size)[i] = n->opset < 18 ? part : sym_max(t, uop_int(t, 0), sym_min(t, left, part));
     }
     return true;
 }
@@ -331,6 +335,7 @@ bool lower_split(struct node *n)
     int axis, count;
     if (n->opset < 2)
         whole_numbers(n, 1, 1);
+    bool has_sizes = node_has(n, "split") || (n->nin > 1 && n->in[1]);
     if (!node_axis(n, node_int(n, "axis", 0), x->ndim, &axis) ||
         !split_sizes(n, x->dim[axis], &size, &count))
         return false;
@@ -349,7 +354,7 @@ bool lower_split(struct node *n)
     if (uop_const_int(begin, &end) && uop_const_int(x->dim[axis], &total) && end != total)
         return node_error(n, -1, "the sizes add up to %lld, but the axis has %lld elements",
                           (long long)end, (long long)total);
-    return begin->op == OP_CONST ||
+    return begin->op == OP_CONST || !has_sizes ||
            node_require(n, 1, uop_binary(n->t, OP_EQ, begin, x->dim[axis]),
                         "the sizes do not add up to the length of the axis");
 }

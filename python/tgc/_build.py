@@ -127,16 +127,21 @@ def _version_text(words: Tuple[str, ...], program: str, *stamp: int) -> str:
 # ----------------------------------------------------------------------------------- arguments
 
 
-def dim_options(dim: Mapping[str, Union[int, str]]) -> List[str]:
-    """--dim of {"batch": 8} (fixed) and {"batch": "..8"} (known when it runs, 8 at most)."""
+def dim_options(dim: Mapping[str, Union[int, str, Tuple[int, int]]]) -> List[str]:
+    """--dim of {"batch": 8} (fixed), {"batch": "..8"} (known when it runs, 8 at most) and
+    {"batch": (2, 8)} or {"batch": "2..8"} (at least 2, too)."""
     words = []
     for name, value in dim.items():
-        bound = re.fullmatch(r"(?:\.\.|<=)\s*(\d+)", value) if isinstance(value, str) else None
+        if isinstance(value, (tuple, list)) and len(value) == 2:
+            least, most = value
+            value = f"{least.__index__()}..{most.__index__()}"
+        bound = re.fullmatch(r"(\d*)(?:\.\.|<=)\s*(\d+)", value) if isinstance(value, str) else None
         if bound:
-            words.append(f"--dim={name}<={bound.group(1)}")
+            words.append(f"--dim={name}={bound.group(1)}..{bound.group(2)}")
         elif isinstance(value, str) or isinstance(value, bool) or not hasattr(value, "__index__"):
             raise Error(f"dim: {name!r} is {value!r}; expected a number, as in "
-                        f"dim={{{name!r}: 8}}, or a bound, as in dim={{{name!r}: '..8'}}")
+                        f"dim={{{name!r}: 8}}, or a bound, as in dim={{{name!r}: '..8'}} or "
+                        f"dim={{{name!r}: (2, 8)}}")
         else:
             words.append(f"--dim={name}={value.__index__()}")
     return words

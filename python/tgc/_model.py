@@ -690,7 +690,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def compile(model: Any, *, dim: Optional[Mapping[str, Union[int, str]]] = None,
+def compile(model: Any, *, dim: Optional[Mapping[str, Union[int, str, Tuple[int, int]]]] = None,
             shape: Optional[Mapping[str, Union[str, Sequence[int]]]] = None,
             options: Iterable[str] = ()) -> Model:
     """Compiles a model: in this process, by LLVM, where libtgc and libLLVM are here and neither CC

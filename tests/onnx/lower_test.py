@@ -978,4 +978,39 @@ def _(folder):
                 check(got[name], want)
 
 
+@case("Split in equal parts of an open axis")
+def _(folder):
+    outputs = [G.value(name, [f"{name}0", 2]) for name in "abc"]
+    for opset, more in ((18, {"num_outputs": 3}), (13, {}), (11, {})):
+        m = G.model([G.node("Split", ["x"], ["a", "b", "c"], axis=0, **more)], [G.value("x", ["h", 2])], outputs, opset=opset)
+        for h in (0, 1, 4, 6) if opset == 18 else (0, 6):
+            x, part = draw(h, 2), -(-h // 3)
+            got = run(folder, m, {"x": x}, "--dim=h=..9")
+            for k, name in enumerate("abc"):
+                check(got[name], x[k * part:(k + 1) * part])
+    says(run_status(folder, m, {"x": draw(4, 2)}, "--dim=h=..9"), "the run-time dimensions do not go together")
+
+
+@case("a dimension with a lower bound: slices that need it, the status, the header, the text")
+def _(folder):
+    m = G.model([G.node("Slice", ["x", "zero", "two"], ["a"]), G.node("Slice", ["x", "two", "end"], ["b"]), G.node("Concat", ["b", "a"], ["y"], axis=0)],
+                [G.value("x", ["h", 2])], [G.value("y", ["h", 2])], [ints("zero", 0), ints("two", 2), ints("end", 1 << 40)])
+    for h in (2, 5, 9):
+        x = draw(h, 2)
+        check(run(folder, m, {"x": x}, "--dim=h=2..9")["y"], np.concatenate([x[2:], x[:2]]))
+    says(run_status(folder, m, {"x": draw(1, 2)}, "--dim=h=2..9"), "'x'", "2")
+    T.must(T.run([TGC, "m.onnx", "-o", "m.c", "--dim=h=2..9"], cwd=folder))
+    header = (folder / "m.h").read_text()
+    says(header, "#define M_MAX_H 9", "#define M_MIN_H 2", "2 to 9")
+    says((folder / "m.c").read_text(), "in->dim_h < 2", "return M_DIM_OUT_OF_RANGE")
+    T.must(T.run([TGC, "m.onnx", "-o", "m.tg", "--dim=h=2..9"], cwd=folder))
+    text = (folder / "m.tg").read_text()
+    says(text, "f32[2<=h<=9, 2]")
+    T.must(T.run([TGC, "m.tg", "-o", "n.tg"], cwd=folder))
+    expect((folder / "n.tg").read_text() == text, "what is read is not what was written")
+    T.must(T.run([TGC, "m.tg", "-o", "n.tg", "--dim=h=3..5"], cwd=folder))
+    says((folder / "n.tg").read_text(), "f32[3<=h<=5, 2]")
+    expect("M_MIN_H" not in T.must(T.run([TGC, "m.onnx", "-o", "m.c", "--dim=h=..9"], cwd=folder)).err + (folder / "m.h").read_text(), "a least size of 0 has a macro")
+
+
 suite.main()

@@ -143,6 +143,11 @@ def _(folder):
     out = np.zeros((8, 3), np.float32)
     expect(m(np.ones((2, 4), np.float32), out={"y": out})["y"].base is not None, "a view of out")
     np.testing.assert_allclose(out[:2], np.ones((2, 4)) @ w)
+    for bounds in ((2, 8), "2..8"):
+        m = tgc.compile(model, dim={"batch": bounds})
+        np.testing.assert_allclose(m(np.ones((2, 4), np.float32))["y"], np.ones((2, 4)) @ w)
+        refused(lambda: m(np.ones((1, 4), np.float32)), "'x'", "2")
+    refused(lambda: tgc.compile(model, dim={"batch": (8, 2)}), "8..2")
     fixed = tgc.compile(model, dim={"batch": 2})
     expect(fixed(np.ones((2, 4), np.float32))["y"].shape == (2, 3), "dim={'batch': 2}")
 
