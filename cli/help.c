@@ -27,7 +27,7 @@ static const struct { const char *name; bool built; } targets[] = {
 #include "lib/options.def"
 };
 static const struct { const char *name, *text; } variables[] = {
-#define ENVIRONMENT(name, text) {name, text},
+#define ENVIRONMENT(name, values, text) {name, text},
 #include "lib/options.def"
 };
 static const struct { int status; const char *text; } exits[] = {

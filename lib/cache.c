@@ -5,10 +5,12 @@
  *
  * Several processes may use it at once: a file appears whole, by rename(), and one that is replaced or
  * removed stays what it is for whoever has mapped it. The digest is of the name and the contents, by a
- * random secret of the directory. Weights may be secret, so all is for the owner alone; a directory
- * into which others can write is not used, since its files are run.
+ * random secret of the directory. Weights may be secret, so all is for the owner alone. Its files are run:
+ * a directory that others can change, or put another one in the place of, is not used, nor a file that is
+ * another's, a link or no file. So nothing that lies there can make tgc wait.
  */
 #include "lib/cache.h"
+#include "lib/lib.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -52,6 +54,30 @@ static const char *directory_path(struct tgc *t, const char **base)
     return mem_printf(t, "%s/tgc", *base);
 }
 
+const char *cache_refuse(struct tgc *t, const struct stat *st, const char *path)
+{
+    if (st->st_uid != geteuid())
+        return mem_printf(t, "%s belongs to another user", path);
+    if (st->st_mode & (S_IWGRP | S_IWOTH))
+        return mem_printf(t, "others may write into %s (chmod 700)", path);
+    return NULL;
+}
+
+/* In a directory where everyone may rename everything (no sticky bit) ours can be exchanged. */
+static const char *refuse_parents(struct tgc *t, const char *path)
+{
+    struct stat st;
+    char *real = realpath(path, NULL), *slash;
+    const char *copy = real ? mem_str(t, real) : NULL, *why = NULL;
+    for (; real && !why && (slash = strrchr(real, '/')) && slash[1]; ) {
+        slash[slash == real] = 0;
+        if (stat(real, &st) != 0 || ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX)))
+            why = mem_printf(t, "anyone may exchange what is in %s, and so %s (chmod o-w, or chmod +t)", real, copy);
+    }
+    free(real);
+    return copy ? why : mem_printf(t, "%s: %s", path, strerror(errno));
+}
+
 static const char *open_directory(struct cache *c)
 {
     struct stat st;
@@ -62,13 +88,10 @@ static const char *open_directory(struct cache *c)
     mkdir(base, 0700);
     mkdir(c->path, 0700);
     c->fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (c->fd < 0)
+    if (c->fd < 0 || fstat(c->fd, &st) != 0)
         return mem_printf(c->t, "%s: %s", c->path, strerror(errno));
-    if (fstat(c->fd, &st) != 0 || st.st_uid != geteuid())
-        return mem_printf(c->t, "%s belongs to another user", c->path);
-    if (st.st_mode & (S_IWGRP | S_IWOTH))
-        return mem_printf(c->t, "others may write into %s (chmod 700)", c->path);
-    return NULL;
+    const char *why = cache_refuse(c->t, &st, c->path);
+    return why ? why : refuse_parents(c->t, c->path);
 }
 
 static bool read_all(int fd, void *to, size_t nbytes)
@@ -96,8 +119,9 @@ static bool write_all(int fd, const void *from, size_t nbytes)
 static int open_file(const struct cache *c, const char *name)
 {
     struct stat st;
-    int fd = openat(c->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())) {
+    int fd = openat(c->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+                    (st.st_mode & (S_IWGRP | S_IWOTH)))) {
         close(fd);
         return -1;
     }
@@ -124,7 +148,8 @@ static const char *temporary_name(const struct cache *c, int *fd)
     return NULL;
 }
 
-/* Of two processes one makes it, by link(), which replaces nothing. */
+/* Of two processes one makes it, by link(), which replaces nothing. What is there and is no secret is
+ * replaced. */
 static void make_secret(const struct cache *c)
 {
     unsigned char secret[SECRET_NBYTES];
@@ -137,9 +162,17 @@ static void make_secret(const struct cache *c)
         return;
     ok = write_all(fd, secret, sizeof secret);
     ok = close(fd) == 0 && ok;
-    if (ok)
-        (void)!linkat(c->fd, name, c->fd, secret_name, 0);
+    if (ok && linkat(c->fd, name, c->fd, secret_name, 0) != 0 && !read_secret(c, secret))
+        (void)!renameat(c->fd, name, c->fd, secret_name);
     unlinkat(c->fd, name, 0);
+}
+
+static const char *explain_secret(const struct cache *c)
+{
+    struct stat st;
+    if (fstatat(c->fd, secret_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return mem_printf(c->t, "%s/%s is no file of tgc's and cannot be replaced; remove it", c->path, secret_name);
+    return mem_printf(c->t, "%s: files cannot be written there", c->path);
 }
 
 static const char *open_secret(struct cache *c)
@@ -148,7 +181,7 @@ static const char *open_secret(struct cache *c)
     if (!read_secret(c, secret)) {
         make_secret(c);
         if (!read_secret(c, secret))
-            return mem_printf(c->t, "%s: files cannot be written there", c->path);
+            return explain_secret(c);
     }
     digest_key(&c->key, secret, sizeof secret);
     return NULL;
@@ -162,15 +195,34 @@ static void close_directory(void *what)
     c->fd = -1;
 }
 
-struct cache *cache_open(struct tgc *t, const char **why)
+static struct cache *cache_new(struct tgc *t)
 {
     struct cache *c = MEM_NEW(t, struct cache);
-    const char *wanted = getenv("TGC_CACHE"), *most = getenv("TGC_CACHE_BYTES");
-    char *end = NULL;
-    unsigned long long limit = most ? strtoull(most, &end, 10) : 0;
-    *c = (struct cache){.t = t, .fd = -1, .limit = most && end != most && !*end ? limit : default_limit};
+    *c = (struct cache){.t = t, .fd = -1, .limit = default_limit};
     c->held = held_add(t, close_directory, c);
-    *why = wanted && strcmp(wanted, "0") == 0 ? "TGC_CACHE=0" : open_directory(c);
+    return c;
+}
+
+static const char *read_environment(struct cache *c)
+{
+    const char *wanted = getenv("TGC_CACHE"), *most = getenv("TGC_CACHE_BYTES");
+    size_t limit;
+    if (wanted && strcmp(wanted, "0") == 0)
+        return "TGC_CACHE=0";
+    if (!most || !*most)
+        return NULL;
+    if (!read_size(most, 0, &limit))
+        return mem_printf(c->t, "TGC_CACHE_BYTES has the value '%.100s'; a number of bytes is expected", most);
+    c->limit = limit;
+    return NULL;
+}
+
+struct cache *cache_open(struct tgc *t, const char **why)
+{
+    struct cache *c = cache_new(t);
+    *why = read_environment(c);
+    if (!*why)
+        *why = open_directory(c);
     if (!*why)
         *why = open_secret(c);
     if (!*why)
@@ -178,6 +230,10 @@ struct cache *cache_open(struct tgc *t, const char **why)
     cache_close(c);
     return NULL;
 }
+
+int cache_fd(const struct cache *c) { return c->fd; }
+
+struct tgc *cache_owner(const struct cache *c) { return c->t; }
 
 void cache_close(struct cache *c) { held_release(c->held); }
 
@@ -291,7 +347,7 @@ static struct listed *list_files(const struct cache *c, int *n)
         size_t length = strspn(e->d_name, "0123456789abcdef");
         bool is_temporary = strncmp(e->d_name, temporary, sizeof temporary - 1) == 0;
         if ((!is_temporary && (length != 2 * DIGEST_NBYTES || e->d_name[length] != '.')) ||
-            fstatat(c->fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+            fstatat(c->fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(st.st_mode))
             continue;
         struct listed item = {mem_str(c->t, e->d_name), (uint64_t)st.st_size, st.st_mtim, is_temporary};
         VEC_PUSH(c->t, list, *n, cap, item);
@@ -334,14 +390,24 @@ static void make_room(struct cache *c, uint64_t nbytes)
     }
 }
 
-bool cache_clear(struct cache *c)
+static void clear_file(const struct cache *c, const char *name, const char **why)
 {
+    if (unlinkat(c->fd, name, 0) != 0 && errno != ENOENT && !*why)
+        *why = mem_printf(c->t, "%s/%s: %s", c->path, name, strerror(errno));
+}
+
+bool cache_clear(struct tgc *t, const char **why)
+{
+    struct cache *c = cache_new(t);
     int n;
-    const struct listed *list = list_files(c, &n);
-    bool ok = true;
-    for (int i = 0; i < n; i++)
-        ok = (unlinkat(c->fd, list[i].name, 0) == 0 || errno == ENOENT) && ok;
-    return (unlinkat(c->fd, secret_name, 0) == 0 || errno == ENOENT) && ok;
+    *why = open_directory(c);
+    const struct listed *list = *why ? NULL : list_files(c, &n);
+    for (int i = 0; list && i < n; i++)
+        clear_file(c, list[i].name, why);
+    if (c->fd >= 0 && !*why)
+        clear_file(c, secret_name, why);
+    cache_close(c);
+    return !*why;
 }
 
 /* --------------------------------------------------------------------------------------- writing */

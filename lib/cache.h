@@ -29,7 +29,21 @@ bool cache_write(struct cache *c, const char *name, const struct text *head, con
 
 struct cache_size { int nfile; uint64_t nbytes; };
 struct cache_size cache_measure(struct cache *c);
-/* Removes all that tgc has written there. false: something is still there. */
-bool cache_clear(struct cache *c);
+/* Removes all that tgc has written there, whether it is whole or not; folders stay. false: *why says
+ * what cannot be removed. */
+bool cache_clear(struct tgc *t, const char **why);
+
+/* cache_folder.c: folders in there, NAME or NAME/NAME, that another program fills. Each returns the real
+ * path, or NULL: *why says why others could have changed what is in it, or that it is not as it was
+ * sealed. The seal covers names and contents of its files, by the directory's secret. */
+const char *cache_folder_make(struct cache *c, const char *name, const char **why);
+const char *cache_folder_seal(struct cache *c, const char *name, const char **why);
+const char *cache_folder_check(struct cache *c, const char *name, const char **why);
+
+/* For cache_folder.c. NULL: nobody but the owner can change it. */
+struct stat;
+const char *cache_refuse(struct tgc *t, const struct stat *st, const char *path);
+int cache_fd(const struct cache *c);
+struct tgc *cache_owner(const struct cache *c);
 
 #endif

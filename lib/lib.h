@@ -114,6 +114,8 @@ struct options {
     enum dtype math;                /* VOID: f32 */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
     bool no_code_cache;
+    const char *folder;             /* of tgc cache */
+    enum option_id folder_use;      /* FOLDER, SEAL or CHECK */
     bool image, half_storage, no_locals;   /* of a device's kernels */
     double error;                   /* --error; ERROR_LIMIT otherwise */
     size_t stack;                   /* bytes of stack that a run may take; 0: any */
@@ -147,6 +149,8 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
 const char *option_word(struct tgc *t, const char *name, const char *value);
 /* The same for words of a command line, which are options: a word for each, *count in all. */
 const char *const *option_words(struct tgc *t, const char *const *word, size_t n, size_t *count);
+/* "64", "64K", "64M" or "64G" bytes. */
+bool read_size(const char *s, int64_t least, size_t *v);
 /* Whether a command takes the option of such a word. */
 bool option_word_fits(struct tgc *t, const char *word, enum command c);
 /* host_isa.c: the instruction sets of the processor that tgc runs on; the best of them; and with a

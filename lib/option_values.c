@@ -46,7 +46,7 @@ static bool read_tolerance(const char *s, double *v)
     return *s && !*end && *v >= 0 && *v < 1e300;
 }
 
-static bool read_size(const char *s, int64_t least, size_t *v)
+bool read_size(const char *s, int64_t least, size_t *v)
 {
     int64_t n;
     const char *end;
@@ -545,6 +545,12 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_CLEAR:
         o->clear = true;
         return true;
+    case OPTION_FOLDER:
+    case OPTION_SEAL:
+    case OPTION_CHECK:
+        o->folder = g->value;
+        o->folder_use = g->id;
+        return *g->value || bad_value(p, g);
     case OPTION_RTOL:
         return read_tolerance(g->value, &o->rtol) || bad_value(p, g);
     case OPTION_ATOL:

@@ -193,40 +193,6 @@ static bool match_words(struct parser *p)
     return ok;
 }
 
-/* ---------------------------------------------------------------------------------- environment */
-
-static int read_variable(struct parser *p, const char *name)
-{
-    const char *s = p->getenv_(name);
-    return s && *s ? atoi(s) : 0;
-}
-
-static bool runs_model(enum command c)
-{
-    return c == COMMAND_RUN || c == COMMAND_VERIFY || c == COMMAND_BENCH || c == COMMAND_TUNE;
-}
-
-static bool apply_environment(struct parser *p, bool has_target, bool has_level)
-{
-    struct options *o = p->o;
-    o->debug = read_variable(p, "DEBUG");
-    if (!has_level && read_variable(p, "NOOPT"))
-        o->level = 0;
-    o->beam = read_variable(p, "BEAM");
-    if (o->beam && o->command != COMMAND_TUNE)
-        diag_warn(p->t, NULL,
-                  "BEAM is set in the environment; it is for tgc tune, whose result --tune reads");
-    if (read_variable(p, "VIZ"))
-        diag_warn(p->t, NULL,
-                  "VIZ is set in the environment; what it asks for is not in this version of tgc");
-    for (int i = 0; i < TARGET_COUNT && !has_target; i++)
-        if (read_variable(p, target_rows[i].variable))
-            return set_target(p, target_rows[i].name, target_rows[i].variable);
-    const char *cc = p->getenv_("CC");
-    o->any_target = !has_target && runs_model(o->command) && !(cc && cc[strspn(cc, " ")]);
-    return true;
-}
-
 /* ------------------------------------------------------------------------------------ the whole */
 
 static enum command command_named(const char *word)
@@ -554,7 +520,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
         o->print = OPTION_HELP;
     if (o->print != OPTION_COUNT)
         return ok;
-    ok = apply_environment(&p, has_target, has_level) && ok;
+    ok = environment_apply(&p, has_target, has_level) && ok;
     ok = find_emit(&p) && ok;
     return ok && check_operands(&p);
 }

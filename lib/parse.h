@@ -30,6 +30,10 @@ bool usage(struct parser *p, const char *format, ...) __attribute__((format(prin
 /* Splits the text of a file of options. false: an open quote. */
 bool split_words(struct parser *p, const char *s, const char ***word, size_t *n);
 
+/* environment.c */
+/* Reads the variables of options.def into p->o. needs: the command line has been read. */
+bool environment_apply(struct parser *p, bool has_target, bool has_level);
+
 /* option_values.c */
 /* Reads an option's value into p->o. false: wrong usage. */
 bool option_apply(struct parser *p, const struct given *g);

@@ -9,6 +9,9 @@ A cache in two steps, each by content (BLAKE2b):
 
 What the first key covers decides which files those are, so the list is never out of date. An entry
 is made in a folder of its own and renamed; who wants the same one meanwhile waits for a lock.
+
+Its code is run, so `tgc cache` says whether the folder, and then each entry, is as this user left it:
+the rule is the C cache's, and so is the code (lib/cache.c, lib/cache_folder.c).
 """
 
 import fcntl
@@ -36,7 +39,7 @@ C_NAME = "model"    # of every shared object here: each is opened on its own
 
 # Variables that tgc goes by; DEBUG only prints.
 TARGETS = ["C", "CLANG", "LLVM", "CUDA", "GPU", "METAL", "AMD"]
-VARIABLES = ["NOOPT", "TGC_NVRTC", *TARGETS]
+VARIABLES = ["NOOPT", "TGC_NVRTC", "DEV", *TARGETS]
 
 # Options that are this module's to give.
 OWN_OPTIONS = {
@@ -237,6 +240,26 @@ def parse_depfile(text: str) -> List[str]:
     return [re.sub(r"\\([ #])|\$(\$)", r"\1\2", word) for word in words]
 
 
+def _ask_cache(tgc: str, option: str, name: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([tgc, "cache", option, name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE)
+
+
+def _own_folder(tgc: str, name: str, option: str = "--folder") -> Path:
+    """The real path of a folder of tgc's cache, made or sealed. Raises Error: others can change it."""
+    done = _ask_cache(tgc, option, name)
+    if done.returncode:
+        raise Error(f"{_text(done.stderr)}\nset XDG_CACHE_HOME to a folder of your own, or TGC_CACHE=0")
+    return Path(os.fsdecode(done.stdout[:-1]))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
 class Source:
     """A model as compile() was given it: what to hand to tgc, and the keys of the cache."""
 
@@ -319,24 +342,32 @@ class Source:
 
     def entry(self) -> Path:
         """The folder of the cache that holds the compiled model; made, if it is not there."""
-        cache = cache_folder()
+        cache = _own_folder(self.tgc, "python")
         first = self.first_key()
-        found = self.key(first)
-        if found and (cache / found / f"{C_NAME}.so").is_file():
-            return cache / found
+        kept = self._kept_entry(first)
+        if kept:
+            return kept
         try:
-            (cache / "files").mkdir(parents=True, exist_ok=True, mode=0o700)
-            (cache / "locks").mkdir(exist_ok=True)
+            for name in ("files", "locks"):
+                (cache / name).mkdir(exist_ok=True, mode=0o700)
             with _lock(cache / "locks" / first):
                 return self._make_entry(cache, first)
         except OSError as why:
             raise Error(f"{why.filename or cache}: the cache cannot be written: {why.strerror}; "
                         "set XDG_CACHE_HOME to another folder, or TGC_CACHE=0") from None
 
-    def _make_entry(self, cache: Path, first: str) -> Path:
+    def _kept_entry(self, first: str) -> Optional[Path]:
+        """None: there is none, or it is not as it was sealed."""
         found = self.key(first)
-        if found and (cache / found / f"{C_NAME}.so").is_file():
-            return cache / found        # made while this process waited
+        if not found or not (cache_folder() / found).exists():
+            return None
+        done = _ask_cache(self.tgc, "--check", f"python/{found}")
+        return Path(os.fsdecode(done.stdout[:-1])) if done.returncode == 0 else None
+
+    def _make_entry(self, cache: Path, first: str) -> Path:
+        kept = self._kept_entry(first)
+        if kept:
+            return kept                 # made while this process waited
         made = Path(tempfile.mkdtemp(prefix="new-", dir=cache))
         try:
             files = self.build(made)
@@ -344,9 +375,12 @@ class Source:
                 raise Error(f"{self.title}: has changed while it was compiled; compile it again")
             entry = cache / self.second_key(first, files)
             _write(cache / "files" / first, "\n".join(files))
-            if not (entry / f"{C_NAME}.so").is_file():
-                os.rename(made, entry)
-            return entry
+            if os.path.lexists(entry):                  # another first key's, or what was no entry
+                if _ask_cache(self.tgc, "--check", f"python/{entry.name}").returncode == 0:
+                    return entry
+                _remove(entry)
+            os.rename(made, entry)
+            return _own_folder(self.tgc, f"python/{entry.name}", "--seal")
         finally:
             shutil.rmtree(made, ignore_errors=True)
 

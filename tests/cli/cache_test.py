@@ -342,6 +342,144 @@ def _(folder):
     expect("neither XDG_CACHE_HOME nor HOME" in done.err, done.err)
 
 
+def spoil(path, how, folder):
+    """Puts something else in a file's place."""
+    text = path.read_bytes()
+    path.unlink()
+    if how in ("empty", "short"):
+        path.write_bytes(text[:7] if how == "short" else b"")
+    elif how == "a pipe":
+        os.mkfifo(path)
+    elif how == "a link":
+        (folder / "other").write_bytes(text)
+        path.symlink_to(folder / "other")
+    elif how == "a folder":
+        path.mkdir()
+    elif how == "writable for others":
+        path.write_bytes(text)
+        path.chmod(0o666)
+
+
+SPOILT = ["empty", "short", "a pipe", "a link", "a folder", "writable for others"]
+
+
+@case("what is no secret is replaced, and what is no file of the cache is not waited for")
+def _(folder):
+    perceptron(folder)
+    first = check_misses(folder, "model.onnx")
+    place = folder / "xdg" / "tgc"
+    for how in SPOILT:
+        if how == "a folder":
+            continue
+        spoil(place / "secret", how, folder)
+        expect(check_misses(folder, "model.onnx") == first, f"secret, {how}: another output")
+        check_hits(folder, "model.onnx")
+        expect((place / "secret").is_file() and not (place / "secret").is_symlink(), f"secret is still {how}")
+        spoil(place / "secret", how, folder)
+        cached(folder, "cache", "--clear")
+        expect([p.name for p in place.iterdir()] == ["secret"], f"secret, {how}: not cleared")
+        check_misses(folder, "model.onnx")
+    for kind in (".facts", ".code"):
+        for how in SPOILT:
+            (path,) = files(folder, kind)
+            spoil(path, how, folder)
+            done = cached(folder, "run", "model.onnx", "-v")
+            expect(done.out == first and FOUND not in "\n" + done.err, f"{kind}, {how}:\n{done.err}")
+            if how == "a folder":
+                path.rmdir()
+            check_misses(folder, "model.onnx") if how == "a folder" else check_hits(folder, "model.onnx")
+    spoil(place / "secret", "a folder", folder)
+    done = cached(folder, "run", "model.onnx", "-v")
+    expect("secret is no file of tgc's and cannot be replaced; remove it" in done.err, done.err)
+    expect("secret: Is a directory" in cached(folder, "cache", "--clear", status=1).err, "no reason")
+
+
+@case("a directory that anyone may exchange is not used")
+def _(folder):
+    perceptron(folder)
+    (folder / "xdg").mkdir()
+    (folder / "xdg").chmod(0o777)
+    done = cached(folder, "run", "model.onnx", "-v")
+    expect("cache: not used: anyone may exchange what is in " in done.err, done.err)
+    (folder / "xdg").chmod(0o1777)
+    check_misses(folder, "model.onnx")
+    check_hits(folder, "model.onnx")
+
+
+@case("folders for other programs: made, sealed, checked")
+def _(folder):
+    place = folder / "xdg" / "tgc" / "p" / "q"
+    said = cached(folder, "cache", "--folder=p/q").out.decode()
+    expect(said == f"{place.resolve()}\n" and place.stat().st_mode & 0o777 == 0o700, said)
+
+    def check(status, *texts):
+        done = cached(folder, "cache", "--check=p/q", status=status)
+        expect(all(text in done.err for text in texts), done.err)
+
+    check(1, "seal: No such file")
+    (place / "model.so").write_bytes(b"x" * 3000000)
+    (place / "model.weights").write_bytes(b"the weights")
+    (place / "model.so").chmod(0o775)
+    cached(folder, "cache", "--seal=p/q")
+    check(0)
+    text = (place / "model.so").read_bytes()
+    for at in (0, 2999999):
+        (place / "model.so").write_bytes(text[:at] + b"y" + text[at + 1:])
+        check(1, "not as they were sealed")
+    (place / "model.so").write_bytes(text)
+    check(0)
+    (place / "more.so").write_bytes(b"")
+    check(1, "not as they were sealed")
+    (place / "more.so").unlink()
+    for how in SPOILT:
+        spoil(place / "model.weights", how, folder)
+        check(1)
+        (place / "model.weights").rmdir() if how == "a folder" else (place / "model.weights").unlink()
+        (place / "model.weights").write_bytes(b"the weights")
+        check(0)
+    for path in (place, place.parent):
+        path.chmod(0o777)
+        check(1, "others may write into")
+        path.chmod(0o700)
+        if os.geteuid() == 0:
+            os.chown(path, 65534, -1)
+            check(1, "belongs to another user")
+            os.chown(path, 0, -1)
+    place.rename(place.parent / "r")
+    expect("not as they were sealed" in cached(folder, "cache", "--check=p/r", status=1).err, "a seal of another name")
+    place.symlink_to(place.parent / "r")
+    check(1)
+    for name in ("..", "p/../p", ".", "/tmp", "p//q"):
+        expect("expected NAME" in cached(folder, "cache", f"--folder={name}", status=1).err, name)
+
+
+@case("a variable of tgc's that cannot be read is an error, one that is not tgc's alone a warning")
+def _(folder):
+    perceptron(folder)
+    for name, value in (("TGC_CACHE_BYTES", "abc"), ("TGC_CACHE_BYTES", "-1"), ("TGC_CACHE", "off"), ("TGC_PERF", "yes"),
+                        ("TGC_LLVM", "new"), ("TGC_CLANG", "17.0")):
+        done = cached(folder, "run", "model.onnx", status=2, **{name: value})
+        expect(f"the environment's {name} has the value '{value}'; " in done.err and "expected" in done.err, done.err)
+    for name, value in (("DEBUG", "express:*"), ("NOOPT", "x"), ("BEAM", "2x"), ("VIZ", "on"), ("CUDA", "/usr/local/cuda")):
+        done = cached(folder, "run", "model.onnx", **{name: value})
+        expect(f"warning: the environment's {name} has the value '{value}'; a whole number is expected" in done.err, done.err)
+    cached(folder, "run", "model.onnx", TGC_CACHE_BYTES="512M", TGC_CACHE="1", TGC_PERF="0", DEBUG="", NOOPT="0")
+
+
+@case("tinygrad's DEV names the target; what it does not know is said")
+def _(folder):
+    model = perceptron(folder)
+    want = {name: cached(folder, "model.onnx", "-o", "-", f"--target={name}").out for name in ("c", "opencl", "metal")}
+    for value, name in (("GPU", "opencl"), ("cl", "opencl"), ("METAL", "metal"), ("CPU", "c"), ("METAL:1", "metal")):
+        done = cached(folder, "model.onnx", "-o", "-", DEV=value)
+        expect(done.out == want[name], f"DEV={value} is not {name}")
+        expect(("of which tgc reads 'METAL'" in done.err) == (":" in value), done.err)
+    expect(cached(folder, "model.onnx", "-o", "-", "--target=c", DEV="METAL").out == want["c"], "--target does not win")
+    for value in ("QCOM", "1"):
+        done = cached(folder, "model.onnx", "-o", "-", DEV=value)
+        expect(done.out == want["c"] and f"DEV has the value '{value}'" in done.err, done.err)
+
+
 @case("TGC_CACHE=0, DEBUG and the C compiler: neither read nor written")
 def _(folder):
     perceptron(folder)

@@ -8,6 +8,7 @@ runs the others again in a process of its own, in process by LLVM.
 import doctest
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -314,6 +315,93 @@ def _(folder):
                         env={**environment, "XDG_CACHE_HOME": str(folder / "c2"),
                              "TGC_CACHE": "0"}))
     expect(done.out in answers and not (folder / "c2").exists(), "TGC_CACHE=0")
+
+
+# A library that says so when it is loaded.
+PLANTED = """#include <fcntl.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void planted(void) { creat(getenv("PLANTED"), 0600); }
+"""
+
+
+@case("the cache runs nothing that another user could have put there, or changed")
+def _(folder):
+    onnx.save(G.perceptron(seed=7), folder / "m.onnx")
+    (folder / "planted.c").write_text(PLANTED)
+    T.must(T.run(["cc", "-shared", "-fPIC", folder / "planted.c", "-o", folder / "planted.so"]))
+    planted, ran = (folder / "planted.so").read_bytes(), folder / "ran"
+    xdg = folder / "shared"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "XDG_CACHE_HOME": str(xdg), "CC": "cc",
+                   "PLANTED": str(ran)}
+    code = "import numpy, tgc\nprint(tgc.compile('m.onnx')(numpy.ones((1, 8), 'f')).tolist())"
+
+    def compiled(status=0):
+        done = T.must(T.run([sys.executable, "-c", code], cwd=folder, env=environment), status)
+        expect(not ran.exists(), "what was planted ran")
+        return done
+
+    xdg.mkdir()
+    xdg.chmod(0o1777)
+    os.umask(0o002)                             # as of users who share a group
+    try:
+        first = compiled().out
+    finally:
+        os.umask(0o022)
+    place = xdg / "tgc" / "python"
+    (library,) = place.glob("*/model.so")
+    made = library.stat().st_mtime_ns
+    expect(compiled().out == first and library.stat().st_mtime_ns == made, "it is not found again")
+    entry = library.parent
+
+    def plant():
+        library.unlink()
+        library.write_bytes(planted)
+
+    def plant_link():
+        library.unlink()
+        library.symlink_to(folder / "planted.so")
+
+    def plant_folder():
+        entry.rename(place / "old")
+        entry.mkdir()
+        library.write_bytes(planted)
+
+    def plant_linked_folder():
+        (folder / "elsewhere").mkdir()
+        (folder / "elsewhere" / "model.so").write_bytes(planted)
+        entry.rename(place / "old2")
+        entry.symlink_to(folder / "elsewhere")
+
+    for how in (plant, plant_link, plant_folder, plant_linked_folder):
+        how()
+        expect(compiled().out == first, how.__name__)
+        expect(not library.is_symlink() and library.read_bytes() != planted, f"{how.__name__}: it is still there")
+    for path in (place.parent, place):
+        for mode in (0o770, 0o702):
+            path.chmod(mode)
+            expect("others may write into" in compiled(1).err, f"{path}: {mode:o}")
+        path.chmod(0o700)
+        if os.geteuid() == 0:
+            os.chown(path, 65534, 65534)
+            expect("belongs to another user" in compiled(1).err, str(path))
+            os.chown(path, 0, 0)
+    xdg.chmod(0o777)
+    expect("anyone may exchange what is in" in compiled(1).err, "a folder that anyone may rename")
+    xdg.chmod(0o755)
+    if os.geteuid() == 0:                       # an entry that nobody has planted, with all that it takes
+        shutil.rmtree(xdg / "tgc")
+        expect(compiled().out == first, "the first answer")
+        shutil.copytree(xdg / "tgc", folder / "copy")
+        shutil.rmtree(xdg / "tgc")
+        shutil.copytree(folder / "copy", xdg / "tgc")
+        plant()
+        for path in [xdg / "tgc", *(xdg / "tgc").rglob("*")]:
+            os.chown(path, 65534, 65534)
+        expect("belongs to another user" in compiled(1).err, "nobody's cache")
+        os.chown(xdg / "tgc", 0, 0)
+        expect("belongs to another user" in compiled(1).err, "nobody's folder in it")
+        os.chown(place, 0, 0)
+        expect(compiled().out == first, "nobody's entry")
 
 
 @case("weights in a file of their own; info; save_c")
