@@ -9,9 +9,9 @@
  *      | 1 |  ...   |   stride   |   ...   |  leading  |   ...   |   begins   |
  *
  * panel_tile<0> has k along its rows, panel_tile<1> across them. Only sm_90a has the instruction: elsewhere each warp
- * computes its rows of the same sums by mma.sync, of what it reads at the same places.
+ * computes its rows of the same sums by mma.sync, of what ldmatrix reads at the same places.
  *
- * TGC_PRODUCTS_MODEL(what, sum, a, b), if it is defined, does what the instructions do.
+ * TGC_PRODUCTS_MODEL(what, sum, a, b), if it is defined, does what the instructions do, TGC_ROWS_MODEL what ldmatrix does (cuda_matrix.c).
  */
 #include <stdint.h>
 
@@ -31,40 +31,51 @@ static inline panel_tile<0> panel_rows(const void *p) { return panel_tile_at<0>(
 /* The tile at p, with k across its rows, which go on in the next panel. */
 static inline panel_tile<1> panel_columns(const void *p, uint32_t panel) { return panel_tile_at<1>(p, panel); }
 
-//@ cuda_panel_word cuda_panel_tile
-/* Of row x (across: column x) the four bytes from `byte` on, of those along k. */
-static inline uint32_t panel_bytes(uint32_t at)
+//@ cuda_panel_words cuda_panel_tile cuda_words
+/* Four matrices of 8 x 16 bytes, or 16 bytes x 8 across: of rows (across: columns) x and of bytes along k, as ldmatrix takes them, a line of
+ * 16 bytes of each lane: of matrix m that of lane 8*m + 0 .. 7, whose words all lanes get. `far`: matrices 2 and 3 are of rows x + 8, and 1 and 3 of
+ * the next 16 bytes along k; else 1 and 3 of rows x + 8, and 2 and 3 of the next bytes. Tiles begin at multiples of eight lines of 128 bytes, so
+ * a line's number says which chunks are exchanged. */
+template <bool far> static inline words<4> panel_words(panel_tile<0> t, int x)
 {
-    return *(const uint32_t *)__cvta_shared_to_generic(at ^ (at >> 7 & 7) << 4);
+    const int lane = threadIdx.x % 32, next = far ? lane / 16 : lane / 8 % 2, byte = (far ? lane / 8 % 2 : lane / 16) * 16;
+    const uint32_t at = (((uint32_t)(t.bits << 4 & 0x3fff0) + byte) ^ lane % 8 << 4) + (next * 8 + lane % 8) * 128 + x * 128;
+    words<4> w;
+#ifdef TGC_ROWS_MODEL
+    TGC_ROWS_MODEL(w.x, __cvta_shared_to_generic(at), 4, 0);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.x[0]), "=r"(w.x[1]), "=r"(w.x[2]), "=r"(w.x[3]) : "r"(at) : "memory");
+#endif
+    return w;
 }
-static inline uint32_t panel_word(panel_tile<0> t, int x, int byte)
+template <bool far> static inline words<4> panel_words(panel_tile<1> t, int x)
 {
-    return panel_bytes((uint32_t)(t.bits << 4 & 0x3fff0) + x * 128 + byte);
-}
-static inline uint32_t panel_word(panel_tile<1> t, int x, int byte)
-{
-    const uint32_t at = (uint32_t)(t.bits << 4 & 0x3fff0) + x / 64 * (uint32_t)(t.bits >> 12 & 0x3fff0) + byte / 2 * 128 + x % 64 / 2 * 4;
-    const int shift = x % 2 * 16;
-    return (panel_bytes(at) >> shift & 0xffff) | (panel_bytes(at + 128) >> shift) << 16;
+    const int lane = threadIdx.x % 32, next = x + (far ? lane / 16 : lane / 8 % 2) * 8, k = (far ? lane / 8 % 2 : lane / 16) * 8 + lane % 8;
+    const uint32_t at = (uint32_t)(t.bits << 4 & 0x3fff0) + next / 64 * (uint32_t)(t.bits >> 12 & 0x3fff0) + k * 128 + (next % 64 * 2 ^ lane % 8 << 4);
+    words<4> w;
+#ifdef TGC_ROWS_MODEL
+    TGC_ROWS_MODEL(w.x, __cvta_shared_to_generic(at), 4, 1);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.x[0]), "=r"(w.x[1]), "=r"(w.x[2]), "=r"(w.x[3]) : "r"(at) : "memory");
+#endif
+    return w;
 }
 
-//@ cuda_by_warps cuda_panel_word cuda_words
-/* Each warp's rows of the product, eight columns at a time. */
-template <int across> static inline words<4> rows_of_warp(panel_tile<across> a)
-{
-    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4, byte = lane % 4 * 4;
-    return {panel_word(a, row, byte), panel_word(a, row + 8, byte), panel_word(a, row, byte + 16), panel_word(a, row + 8, byte + 16)};
-}
+//@ cuda_by_warps cuda_panel_words
+/* Each warp's rows of the product, sixteen columns at a time. */
+template <int across> static inline words<4> rows_of_warp(panel_tile<across> a) { return panel_words<false>(a, threadIdx.x / 32 % 4 * 16); }
 static inline words<4> rows_of_warp(words<4> a) { return a; }
 
 template <class T, class A, class B> static inline void by_warps(void product(T *, words<4>, words<2>), T *sum, A a, B b, int columns)
 {
-    const int lane = threadIdx.x % 32, byte = lane % 4 * 4;
     const words<4> f = rows_of_warp(a);
 #pragma unroll
-    for (int n = 0; n < columns; n += 8) {
-        const words<2> g = {panel_word(b, n + lane / 4, byte), panel_word(b, n + lane / 4, byte + 16)};
-        product(sum + n / 2, f, g);
+    for (int n = 0; n < columns; n += 16) {
+        const words<4> g = panel_words<true>(b, n);
+        product(sum + n / 2, f, {g.x[0], g.x[1]});
+        product(sum + n / 2 + 4, f, {g.x[2], g.x[3]});
     }
 }
 
@@ -101,6 +112,8 @@ template <class... T> static inline void matrix_begin(T &...sum)
     hold_sums(sum...);
     __syncwarp();       /* one of its threads may have started boxes; the unit takes whole warps */
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#else
+    __syncwarp();       /* likewise of mma.sync */
 #endif
 }
 

@@ -52,9 +52,10 @@ def nvdisasm():
     return file_of("nvidia.cu13", "bin/nvdisasm", "nvidia-cuda-nvdisasm")
 
 
-def machine_code(folder, text, architecture):
-    """{kernel: its instructions, and its labels, which end in a colon} of kernels' text for sm_90a and the like, by NVRTC and ptxas."""
-    (folder / "m.ptx").write_text(ptx_of(text, architecture.replace("sm_", "compute_")))
+def machine_code(folder, text, architecture, of=None):
+    """{kernel: its instructions, and its labels, which end in a colon} of kernels' text for sm_90a and the like, by NVRTC and ptxas. of: of PTX for that
+    architecture, compute_90 say; None: for its own."""
+    (folder / "m.ptx").write_text(ptx_of(text, of or architecture.replace("sm_", "compute_")))
     T.must(T.run([ptxas(), f"--gpu-name={architecture}", "m.ptx", "-o", "m.cubin"], cwd=folder, timeout=300))
     found, kernel = {}, None
     for line in T.must(T.run([nvdisasm(), "-c", "m.cubin"], cwd=folder)).out.decode().splitlines():

@@ -31,13 +31,14 @@ def count(loop, name):
     return sum(bool(re.match(rf"(@!?U?P\w+ )?{name}\b", line)) for line in loop)
 
 
-def product_loops(folder, tgc, text, architecture, unit, *options):
-    """The innermost loops with the unit's instructions, of which there is one at least."""
+def product_loops(folder, tgc, text, architecture, unit, *options, card=None):
+    """The innermost loops with the unit's instructions, of which there is one at least. card: what the PTX beside the architecture's code becomes there."""
     T.scratch(folder)
     (folder / "net.tg").write_text(text)
     cuda.need_nvrtc()
     T.must(T.run([tgc, "net.tg", "-o", "m.cu", "--target=cuda", f"--cpu={architecture}", *options], cwd=folder))
-    code = cuda.machine_code(folder, (folder / "m.cu").read_text(), architecture)
+    kernels = (folder / "m.cu").read_text()
+    code = cuda.machine_code(folder, kernels, card, architecture.replace("sm_", "compute_").strip("a")) if card else cuda.machine_code(folder, kernels, architecture)
     found = [loop for kernel in code.values() for loop in cuda.loops(kernel) if count(loop, unit)]
     expect(found, f"no loop with {unit}: {list(code)}")
     for loop in found:
@@ -69,6 +70,14 @@ def by_doubles(tgc, folder, text):
         expect(not count(loop, "DMUL"), f"{count(loop, 'DMUL')} products beside {count(loop, 'DFMA')} multiply-adds")
 
 
+def on_newer_cards(tgc, folder, text, card, *options):
+    """Of what PTX for newer cards makes of products of four warps: each warp's rows by mma.sync, of what ldmatrix reads, four matrices for two products, and
+    nothing goes through memory for lack of registers."""
+    for loop in product_loops(folder, tgc, text, "sm_90a", "HMMA", *options, card=card):
+        loads, products = count(loop, "LDSM"), count(loop, "HMMA")
+        expect(0 < loads <= 0.65 * products, f"{loads} loads of tiles for {products} products")
+
+
 def as_written(tgc, folder, text, *options):
     """ptxas makes one operation of mul.f32 and add.f32, not of mul.rn.f32; what tgc has compiled has the latter, and no difference of products is an fma."""
     T.scratch(folder)
@@ -95,6 +104,10 @@ def main():
         suite.add(f"{architecture}: 3x3", by_mma, tgc, scratch / f"conv-{architecture}", CONVOLUTION, architecture, 0.65, slow=number != 1)
         suite.add(f"{architecture}: attention", by_mma, tgc, scratch / f"attention-{architecture}", ATTENTION.format(d=64, causal="false"), architecture, 1.25, slow=number > 1)
     suite.add("sm_80: f32", by_scalars, tgc, scratch / "f32", GEMM.format(dtype="f32", m=2048, n=2048, k=2048), "sm_80", 0.8)
+    newer = (("f16", f16, ()), ("bf16, 128 rows", GEMM.format(dtype="bf16", m=128, n=4096, k=4096), ()), ("tf32", GEMM.format(dtype="f32", m=1024, n=1024, k=1024), ("--math=tf32",)),
+             ("attention", ATTENTION.format(d=64, causal="true"), ()), ("3x3", CONVOLUTION, ()))
+    for number, (name, text, options) in enumerate(newer):
+        suite.add(f"sm_90a's PTX on sm_100: {name}", on_newer_cards, tgc, scratch / f"newer-{number}", text, "sm_100", *options, slow=number > 0)
     suite.add("sm_80: f64", by_doubles, tgc, scratch / "f64", GEMM.format(dtype="f64", m=512, n=512, k=512))
     attention = ATTENTION.format(d=64, causal="true")
     suite.add("products are rounded before a difference: attention", as_written, tgc, scratch / "written-attention", attention, "--cpu=sm_80")

@@ -19,6 +19,7 @@ __attribute__((convergent, noduplicate)) void emulator_barrier(uint32_t flags);
 __attribute__((convergent, noduplicate)) void emulator_give(const void *value, uint32_t nbytes);
 void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
 uint32_t emulator_subgroup(uint32_t what);
+__attribute__((convergent, noduplicate)) void emulator_subgroup_barrier(uint32_t flags);
 void emulator_fence(void);
 unsigned emulator_count(uint32_t *at, unsigned last);
 __attribute__((convergent, noduplicate)) int emulator_any(int value);
@@ -72,6 +73,7 @@ __attribute__((always_inline)) static inline emulator_dim emulator_dims(uint32_t
 #define blockIdx emulator_dims(4)
 #define gridDim emulator_dims(5)
 #define __syncthreads() emulator_barrier(3)
+#define __syncwarp() emulator_subgroup_barrier(1)
 #define __syncthreads_or(value) emulator_any(value)
 #define __threadfence() emulator_fence()
 #define atomicInc(at, last) emulator_count(at, last)
