@@ -54,7 +54,7 @@ static const char *const call_name[] = {
     "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxGetCurrent", "cuCtxGetDevice", "cuStreamGetCtx",
     "cuFuncSetAttribute", "cuStreamIsCapturing"};
 
-/* The kernels for an architecture: machine code, for it and, unless it is exact, newer ones of the same
+/* The kernels for an architecture: machine code, for it and, unless it is exact or Tegra's, newer ones of the same
  * generation (the number's tens); or PTX, for it and all newer ones. */
 struct binary { int arch; bool is_exact, is_ptx; const char *code; };
 
@@ -169,46 +169,77 @@ static void close_context(model_self *self)
         self->device.own_calls.release_context(self->device.device);
 }
 
-/* The image for the device: of machine code the newest that it runs, else the newest PTX. */
-static int choose_image(model_self *self, const struct binary **image)
+/* Whether a device of this architecture runs the image: code of its generation, of none that is newer; code of Tegra's, and on Tegra others', its
+ * own alone (CUDA's guide on binary compatibility: none of Tegra, and none between it and the desktop's); PTX that is no newer. */
+static bool runs_image(const struct binary *m, int arch)
+{
+    static const int tegra[] = {72, 87, 101, 110};
+    bool alone = m->is_exact;
+    for (size_t i = 0; i < sizeof tegra / sizeof *tegra; i++)
+        alone |= !m->is_ptx && (m->arch == tegra[i] || arch == tegra[i]);
+    return alone ? m->arch == arch : m->arch <= arch && (m->is_ptx || m->arch / 10 == arch / 10);
+}
+
+/* The image to try first, or behind `before`: machine code, then PTX, each the newest first. NULL: there is none. */
+static const struct binary *next_image(int arch, const struct binary *before)
+{
+    enum { CODE = 1 << 16 };
+    const struct binary *found = NULL;
+    int best = -1, most = before ? 2 * before->arch + before->is_exact + (before->is_ptx ? 0 : CODE) : 2 * CODE;
+    for (size_t i = 0; i < sizeof binary_of / sizeof *binary_of; i++) {
+        const struct binary *m = &binary_of[i];
+        int rank = 2 * m->arch + m->is_exact + (m->is_ptx ? 0 : CODE);
+        if (rank < most && rank > best && runs_image(m, arch)) {
+            best = rank;
+            found = m;
+        }
+    }
+    return found;
+}
+
+static int get_architecture(model_self *self, int *arch)
 {
     enum { MAJOR = 75, MINOR = 76 };
     int major = 0, minor = 0;
-    char line[160];
     int status = TRY(own_calls.get_attribute, &major, MAJOR, self->device.device);
     if (status == MODEL_OK)
         status = TRY(own_calls.get_attribute, &minor, MINOR, self->device.device);
-    const int arch = 10 * major + minor;
-    *image = NULL;
-    for (size_t i = 0; i < sizeof binary_of / sizeof *binary_of && status == MODEL_OK; i++) {
-        const struct binary *m = &binary_of[i];
-        const bool fits = m->is_ptx ? m->arch <= arch
-                          : m->is_exact ? m->arch == arch
-                                        : m->arch / 10 == major && m->arch <= arch;
-        if (fits && (!*image || (*image)->is_ptx > m->is_ptx ||
-                     ((*image)->is_ptx == m->is_ptx && (*image)->arch < m->arch)))
-            *image = m;
-    }
-    if (status != MODEL_OK || *image)
-        return status;
-    snprintf(line, sizeof line, "the kernels are not for the device, which is sm_%d: compile with --cpu=sm_%d (what does "
-             "where tgc does not know that, it says)", arch, arch);
-    complain(self, line);
-    return MODEL_OTHER_DEVICE;
+    *arch = 10 * major + minor;
+    return status;
 }
 
-/* The kernels; what the driver says of them when it does not take them is told. */
+/* Whether the error is one of the image that was to be loaded. */
+static bool is_of_image(int32_t error)
+{
+    enum { INVALID_IMAGE = 200, NO_CODE = 209, INVALID_PTX = 218 };
+    return error == INVALID_IMAGE || error == NO_CODE || error == INVALID_PTX;
+}
+
+/* The kernels, of the first image that the driver takes; what it says of the last that it does not take is told. */
 static int open_module(model_self *self)
 {
     enum { ERROR_LOG = 5, ERROR_LOG_BYTES = 6, LOG_BYTES = 2048 };
-    const struct binary *image;
-    char log[LOG_BYTES] = "";
-    int option[] = {ERROR_LOG, ERROR_LOG_BYTES};
+    char log[LOG_BYTES] = "", line[160];
+    int option[] = {ERROR_LOG, ERROR_LOG_BYTES}, arch;
     void *value[] = {log, (void *)(uintptr_t)LOG_BYTES};
-    int status = choose_image(self, &image);
+    int status = get_architecture(self, &arch);
     if (status != MODEL_OK)
         return status;
-    status = TRY(load, &self->device.module, image->code, 2, option, value);
+    const struct binary *image = next_image(arch, NULL), *next;
+    if (!image) {
+        snprintf(line, sizeof line, "the kernels are not for the device, which is sm_%d: compile with --cpu=sm_%d (what does where tgc does not "
+                 "know that, it says)", arch, arch);
+        complain(self, line);
+        return MODEL_OTHER_DEVICE;
+    }
+    int32_t error = self->device.load(&self->device.module, image->code, 2, option, value);
+    while (is_of_image(error) && (next = next_image(arch, image)) != NULL) {
+        *log = 0;
+        value[1] = (void *)(uintptr_t)LOG_BYTES;         /* the driver stores there how many it has written */
+        image = next;
+        error = self->device.load(&self->device.module, image->code, 2, option, value);
+    }
+    status = TRY_AS(load, error);
     log[LOG_BYTES - 1] = 0;
     if (status != MODEL_OK && *log)
         complain(self, log);

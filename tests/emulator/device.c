@@ -37,6 +37,7 @@ static const struct fact {
     {"arch", offsetof(struct device_facts, arch), 80},
     {"banks", offsetof(struct device_facts, looks_at_banks), 0},
     {"driver", offsetof(struct device_facts, driver), 13000},
+    {"code", offsetof(struct device_facts, takes_code), 1},
     {"contracts", offsetof(struct device_facts, contracts), 0},
 };
 

@@ -95,6 +95,7 @@ struct device_facts {
     long tier;     /* of argument buffers: the first, the second */
     long is_resident; /* Metal has residency sets */
     long arch, driver; /* CUDA's: 80 for sm_80; the driver's version, 12090 for 12.9 */
+    long takes_code; /* CUDA: modules of machine code, or of PTX alone */
     long contracts; /* the kernels' compiler rounds a product and its sum once wherever it sees both and the text does not forbid it, as
                      * vendors' do when nothing is said */
     long looks_at_banks; /* different words that lanes want of one bank of local memory are reported: 1, of tiles, 2, of copies, too */

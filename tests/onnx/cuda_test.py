@@ -698,11 +698,12 @@ def stand_in(tgc, folder):
     expect(done.status != 0 and "(34), the library that was found is the toolkit's stand-in" in said and "not installed, or it has no device" in said, done.describe())
 
 
-def images(device, tgc, folder):
-    """Of several images the one that fits: machine code of the generation, exact ones on theirs alone, else PTX."""
-    twin.built(tgc, G.perceptron(), folder, "--cpu=sm_80,sm_90a")
-    for arch, is_code in ((80, 1), (86, 1), (90, 1), (100, 0), (120, 0)):
-        with device.watch(f"arch={arch}"):
+def images(device, tgc, folder, cpus, *cases):
+    """Of several images the one that fits: machine code of the generation, exact ones and those of Tegra on theirs alone, else PTX, which is taken, too,
+    where the driver does not take the code."""
+    twin.built(tgc, G.perceptron(), folder, cpus)
+    for arch, is_code, *more in cases:
+        with device.watch(" ".join((f"arch={arch}", *more))):
             library = Library(folder / "net.so", "net")
             library.run({"x": np.ones((1, 8), np.float32)})
             expect(device.library.emulator_is_code() == is_code, f"sm_{arch}: machine code {not is_code}")
@@ -861,7 +862,8 @@ def main():
     suite.add("tgc devices, tgc run", commands, tgc, scratch / "commands", build)
     suite.add("devices that lack something", other_devices, device, tgc, scratch / "lacks")
     suite.add("the toolkit's stand-in for the driver", stand_in, tgc, scratch / "stand_in")
-    suite.add("images", images, device, tgc, scratch / "images")
+    suite.add("images", images, device, tgc, scratch / "images", "--cpu=sm_80,sm_90a", (80, 1), (86, 1), (87, 0), (90, 1), (100, 0), (120, 0), (80, 0, "code=0"), (90, 0, "code=0"))
+    suite.add("images of Tegra", images, device, tgc, scratch / "tegra", "--cpu=sm_80,sm_87", (80, 1), (87, 1), (86, 1), (89, 1), (90, 0))
     suite.add("a run's calls of the driver", twin.recorded, device, tgc, scratch / "recorded",
               ["cuMemcpyHtoDAsync_v2 0", "cuGraphLaunch 0", "cuMemcpyDtoHAsync_v2 0", "cuStreamSynchronize 0"], "cuCtxP")
     suite.add("a kernel out of bounds", twin.broken_program, tgc, scratch / "broken", of_text)

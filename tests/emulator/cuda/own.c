@@ -316,6 +316,8 @@ static bool is_of(const char *ptx, const char *text)
     return key && strncmp(ptx, "// of ", 6) == 0 && strtoull(key + 5, NULL, 16) == hash;
 }
 
+static bool is_of_tegra(long arch) { return arch == 72 || arch == 87 || arch == 101 || arch == 110; }
+
 /* Whether the device takes the image; machine code begins as ELF does, its flags have the architecture. */
 int32_t own_check_image(const char *image, const char *text)
 {
@@ -324,6 +326,10 @@ int32_t own_check_image(const char *image, const char *text)
         uint32_t flags;
         memcpy(&flags, image + 48, sizeof flags);
         const long arch = (flags & 0xff) >= 50 ? (long)(flags & 0xff) : (long)(flags >> 8 & 0xff);
+        if (!d->takes_code)
+            return NO_BINARY_FOR_GPU;
+        if (is_of_tegra(arch) || is_of_tegra(d->arch))
+            return arch == d->arch ? SUCCESS : NO_BINARY_FOR_GPU;
         return arch / 10 == d->arch / 10 && arch <= d->arch ? SUCCESS : NO_BINARY_FOR_GPU;
     }
     const char *target = strstr(image, "\n.target sm_"), *version = strstr(image, "\n.version ");
