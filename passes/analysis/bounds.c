@@ -41,6 +41,13 @@ static struct bounds of_product(const struct bounds *a)
     return between(lo - slack * fabs(lo), hi + slack * fabs(hi));
 }
 
+/* Of a positive divisor. Devices round quotients less exactly than by half a step; the slack holds that. */
+static struct bounds of_quotient(const struct bounds *a)
+{
+    struct bounds by[2] = {a[0], {1 / a[1].hi, 1 / a[1].lo, true}};
+    return a[1].lo > 0 ? of_product(by) : unknown;
+}
+
 /* a: bounds of the operands */
 static struct bounds of_operation(const struct uop *u, const struct bounds *a)
 {
@@ -49,6 +56,7 @@ static struct bounds of_operation(const struct uop *u, const struct bounds *a)
     case OP_ADD: return between(a[0].lo + a[1].lo, a[0].hi + a[1].hi);
     case OP_SUB: return between(a[0].lo - a[1].hi, a[0].hi - a[1].lo);
     case OP_MUL: return of_product(a);
+    case OP_DIV: return of_quotient(a);
     case OP_MULACC:
         p = of_product(a);
         return p.known ? between(p.lo + a[2].lo, p.hi + a[2].hi) : unknown;

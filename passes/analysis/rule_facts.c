@@ -42,6 +42,27 @@ bool fact_counted(struct rule_facts *facts, const struct uop *u)
            ((v->op == OP_REDUCE || v->op == OP_SUB) && value_is_whole(v, &steps));
 }
 
+/* Whether u is made of sums of products by steps that keep integers: corrections, casts, movement.
+ * It ends at bytes, whatever they were computed from. *steps: how many uops may still be visited. */
+static bool has_products(const struct uop *u, int *steps)
+{
+    u = value_behind(u, MOVES_VIEW);
+    if (--*steps < 0)
+        return false;
+    if (u->op == OP_REDUCE)
+        return REDUCE_OP(u->arg.i) == OP_ADD && value_behind(u->src[0], MOVES_VIEW)->op == OP_MUL;
+    if (u->op == OP_CAST)
+        return dtype_bits(u->src[0]->dtype) >= 32 && has_products(u->src[0], steps);
+    return (u->op == OP_ADD || u->op == OP_SUB) &&
+           (has_products(u->src[0], steps) || has_products(u->src[1], steps));
+}
+
+bool fact_summed(struct rule_facts *facts, const struct uop *u)
+{
+    int steps = WHOLE_STEPS;
+    return fact_counted(facts, u) && has_products(u, &steps);
+}
+
 /* *steps: how many uops may still be visited. */
 static bool is_known(const struct uop *u, int *steps)
 {

@@ -576,7 +576,8 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
     *e = (struct expander){.t = t, .isa = &isa_table[isa], .dot = isa_dot(isa),
-                           .in = *linear, .nin = *nlinear};
+                           .in = *linear, .nin = *nlinear,
+                           .apart = rounds_one(*linear, *nlinear)};
     e->value = e->stride = e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     e->facts = (struct rule_facts){.bounds = {.t = t}, .most = {.t = t, .most = true}};
     expand_all(e);

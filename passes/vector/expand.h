@@ -45,6 +45,7 @@ struct expander {
     struct crossed *crossed; int ncrossed; size_t cap_crossed;
     int nguard;                  /* open conditions, except for those of lanes */
     bool lazy;                   /* values are computed only where a store needs them */
+    bool apart;                  /* products are rounded before they are added: rounds_one() */
     int next_acc;
     struct rule_facts facts;
 };
@@ -69,7 +70,11 @@ bool expand_places(struct expander *e, struct uop *u);
 /* The number of lanes, the first ones, for which a condition holds; *cond: the rest of the
  * condition, equal for all lanes. */
 int expand_count_lanes(struct expander *e, struct uop **cond);
-/* idioms.c: a*b + c for a product that is added, else u */
+/* idioms.c: whether the program quantizes a function of one tensor: it has one operand that is no
+ * weight, and no sum of products. A quotient of what was bytes is often in the middle between two
+ * integers, where a product that is not rounded decides otherwise than the model's operators do. */
+bool rounds_one(struct uop *const *in, int n);
+/* a*b + c for a product that is added, else u */
 struct uop *expand_fuse_product(struct expander *e, struct uop *u);
 /* The same for vectors, and for all other single operations on them. */
 struct uop *expand_fuse_vector(struct expander *e, struct uop *u);

@@ -26,7 +26,7 @@ OPTIONS = suite.parse()
 TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "quantized")
 DTYPE = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8,
-         np.dtype(np.float32): TensorProto.FLOAT}
+         np.dtype(np.uint16): TensorProto.UINT16, np.dtype(np.float32): TensorProto.FLOAT}
 
 
 class Layers:
@@ -342,6 +342,49 @@ for cpu in ("generic", "avx2", "avx512vnni", "neon"):
 suite.add("-O0", agrees, "O0", "-O0")
 
 
+def chains(m, dtype):
+    """Functions of one quantized tensor, quantized with another scale: middles between two integers
+    are as frequent as scales are round."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    x = m.bytes([1, 1, 16, 16], dtype)
+    x[...] = np.linspace(low, high, 256).astype(dtype).reshape(x.shape)
+    one = {"Mul": 0.7, "Add": 0.35, "Sub": 0.9, "Div": 1.7}
+    kinds = {"none": [], "relu": ["Relu"], "clip": ["Clip"], "negated": ["Neg"], "affine": ["Mul", "Add"],
+             "moved": ["Transpose"], "offset": ["Add"], "scaled": ["Sub", "Div"], "largest": ["MaxPool"],
+             "mean": ["AveragePool"]}
+    more = {"Transpose": dict(perm=[0, 1, 3, 2]), "MaxPool": dict(kernel_shape=[3, 3]),
+            "AveragePool": dict(kernel_shape=[1, 2])}
+    scales = ((0.1, 0.2, low, low), (0.03, 0.04, low + 38, high - 17), (0.1, 0.04, low + 128, low),
+              (0.25, 0.5, low + 9, low + 9), (0.3, 0.3, low + 5, low + 5))
+    for k, (s, y, z, to) in enumerate(scales):
+        d = m.dequantize(m.input(f"x_{np.dtype(dtype).name}{k}", x), s, np.array(z, dtype))
+        for kind, nodes in kinds.items():
+            v, name = d, f"{kind}_{np.dtype(dtype).name}{k}"
+            for node in nodes:
+                limits = [m.weight(f"{name}_{i}", np.float32(c))
+                          for i, c in enumerate((-1.3, 2.7) if node == "Clip" else ())]
+                by = [m.weight(f"{name}_{node}", np.float32(one[node]))] if node in one else limits
+                v = m.node(node, [v, *by], f"{name}_{node}_y", **more.get(node, {}))
+            m.quantize(v, name, y, to, dtype)
+            side = {"largest": [14, 14], "mean": [16, 15]}.get(kind, [16, 16])
+            m.output(name, [1, 1, *side], dtype)
+
+
+@suite.case("a function of one quantized tensor has the bytes that its operators have")
+def elsewhere():
+    m = Layers()
+    for dtype in (np.uint8, np.int8, np.uint16):
+        chains(m, dtype)
+    folder = T.scratch(SCRATCH / "elsewhere")
+    onnx.save(m.model(), folder / "model.onnx")
+    want = ReferenceEvaluator(str(folder / "model.onnx")).run(None, m.feeds)
+    T.emit(TGC, folder / "model.onnx", folder / "net.c")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
+    have = T.Program(folder / "net", list(m.kinds)).run(list(m.feeds.values()))
+    wrong = {k: int((have[k] != w).sum()) for k, w in zip(m.kinds, want) if (have[k] != w).any()}
+    expect(not wrong, f"elements that differ: {wrong}")
+
+
 @suite.case("sums of bytes that lie apart are compiled for devices with a grid")
 def grids():
     folder, m = T.scratch(SCRATCH / "grids"), Layers()
@@ -453,8 +496,8 @@ def residuals():
         expect(stores > 4 and f"store_{kind}_" not in body, f"{kind}: {stores} stores")
         # the sum and what it is added to are rounded, the result where it is stored, unless there is
         # a zero point to add; three clamps of
-        # two sides each, of which the last one is within the one before
-        for part, most in (("round_", 2 + (kind == "i8")), ("higher_", 2), ("lower_", 2),
+        # two sides each, of which the last one is within the one before; ReLU
+        for part, most in (("round_", 2 + (kind == "i8")), ("higher_", 3), ("lower_", 2),
                            ("fma_", 1)):
             expect(body.count(part) == most * stores,
                    f"{kind}: {body.count(part)} {part} for {stores} stores")

@@ -68,7 +68,7 @@ struct uop *table_rewrite(struct tgc *t, struct uop *u);
 /* requantize.c: merges the scales of a scaled sum whose cast to a byte u is; NULL: there is
  * none. */
 struct uop *requantize(struct tgc *t, struct uop *u);
-/* A dequantized value, (q - zero) * scale, divided by a constant; NULL: u is no such quotient. */
+/* A scaled sum of products divided by a constant; NULL: u is no such quotient. */
 struct uop *rescale(struct tgc *t, struct uop *u);
 
 #endif

@@ -104,6 +104,12 @@ static struct uop *tabulated(const struct chain *c, struct uop *const *now, stru
     return value_behind(v, MOVES_VIEW);
 }
 
+/* v, an f32, as f32 and not in the interpreter's double: half a step more or less is another byte. */
+static struct uop *rounded(struct tgc *t, struct uop *v)
+{
+    return v->dtype == DTYPE_F32 ? uop_intern(t, OP_CAST, DTYPE_F32, &v, 1, (union arg){0}) : v;
+}
+
 static struct uop *make_table(const struct chain *c)
 {
     struct tgc *t = c->t;
@@ -123,7 +129,7 @@ static struct uop *make_table(const struct chain *c)
         }
         for (int k = 0; k < v->nsrc; k++)
             src[k] = reads && k == 0 ? v->src[0] : tabulated(c, now, values, v->src[k]);
-        now[i] = uop_new(t, v->op, v->dtype, src, v->nsrc, v->arg);
+        now[i] = rounded(t, uop_new(t, v->op, v->dtype, src, v->nsrc, v->arg));
     }
     return weights_evaluate(t, now[c->n - 1]);
 }
