@@ -70,7 +70,7 @@ static bool trial_begin(struct trial *r, const struct lower *l, struct uop *cons
             r->is_found |= v->is_found;
             r->var[r->nvar++] = v;
         } else if (u->op != OP_CONST &&
-                   (!op_is_elementwise(u->op) || u->nsrc > 3 || dtype_is_float(u->dtype))) {
+                   (!op_is_elementwise(u->op) || u->nsrc > 3)) {
             return false;
         }
     }

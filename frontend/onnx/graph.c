@@ -281,7 +281,7 @@ struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
     enum { MAX_ROUNDS = 8 };
     struct fact_list facts = {0};
     const struct lower start = {
-        .t = t, .model = m, .options = options, .facts = &facts, .subgraph = walk_subgraph};
+        .t = t, .model = m, .options = options, .facts = &facts, .subgraph = walk_subgraph, .again = onnx_lower};
     struct lower l = start;
     int ndiag = t->ndiag, nerror = t->nerror;
     struct graph *out = NULL;
@@ -299,6 +299,7 @@ struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
     }
     if (!out) {
         lower_hint_found(&l);
+        lower_suggest_others(&l);
         return NULL;
     }
     out->producer = mem_printf(t, "%s%s%s", m->proto->producer_name,

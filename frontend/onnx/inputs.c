@@ -137,19 +137,6 @@ bool lower_check_dim_options(struct lower *l)
     return ok;
 }
 
-void put_dim_option(struct text *x, const char *name, const char *value)
-{
-    bool plain = *name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                             "0123456789_-./:@%+,")];
-    text_puts(x, plain ? " --dim " : " --dim '");
-    for (const char *s = name; *s; s++)
-        if (*s == '\'')
-            text_puts(x, "'\\''");
-        else
-            text_putc(x, *s);
-    text_printf(x, plain ? "=%s" : "=%s'", value);
-}
-
 const char *onnx_next_term(struct tgc *t, const char **rest)
 {
     const char *begin = *rest + strspn(*rest, " ");
@@ -181,7 +168,8 @@ static struct uop *sum_of_symbols(struct lower *l, const char *name)
 
 static bool close_symbols(struct lower *l)
 {
-    struct text what = {.t = l->t}, fix = {.t = l->t}, bound = {.t = l->t};
+    struct text what = {.t = l->t};
+    bool *open = mem_array(l->t, (size_t)l->nsymbol + 1, sizeof *open);
     int missing = 0;
     for (int i = 0; i < l->nsymbol; i++)
         if (!l->symbol[i].dim)
@@ -198,16 +186,25 @@ static bool close_symbols(struct lower *l)
         }
         text_printf(&what, "%s'%s' (axis %d of input '%s')", missing++ ? ", " : "", s->name,
                     s->axis, s->input);
-        put_dim_option(&fix, s->name, "1");
-        put_dim_option(&bound, s->name, "..8");
+        open[i] = true;
     }
     if (!missing)
         return true;
     struct place at = onnx_place_model(l->model);
+    struct suggestion to = lower_suggest(l, open);
+    const char *are = missing == 1 ? "this dimension is" : "these dimensions are";
+    const char *them = missing == 1 ? "it" : "them";
+    if (!to.fixed)
+        return diag_error(l->t, &at,
+                          "%s unknown: %s; fix %s with --dim NAME=N, or keep %s open up to a bound "
+                          "with --dim NAME=..N; no size that was tried works: %s",
+                          are, what.s, them, them, to.why ? to.why : "the model is too large to try");
+    if (!to.bound)
+        return diag_error(l->t, &at, "%s unknown: %s; fix %s with\n   %s", are, what.s, them,
+                          to.fixed);
     return diag_error(
         l->t, &at, "%s unknown: %s; fix %s with\n   %s\nor keep %s open up to a bound with\n   %s",
-        missing == 1 ? "this dimension is" : "these dimensions are", what.s,
-        missing == 1 ? "it" : "them", fix.s, missing == 1 ? "it" : "them", bound.s);
+        are, what.s, them, to.fixed, them, to.bound);
 }
 
 /* ---------------------------------------------------------------------- inputs and initializers */

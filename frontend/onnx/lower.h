@@ -305,6 +305,9 @@ struct lower {
     /* graph.c: what lower_subgraph() does */
     bool (*subgraph)(const struct node *n, const GraphProto *g, struct value *const *args,
                      int nargs, struct value **out);
+    /* onnx_lower() */
+    struct graph *(*again)(struct tgc *t, struct onnx_model *m,
+                           const struct onnx_graph_options *options);
 };
 
 /* border.c: a graph input as the tensors that represent it, and the way back. */
@@ -345,6 +348,12 @@ void lower_hint_found(struct lower *l);
 bool lower_check_operators(struct lower *l);
 /* " --dim NAME=VALUE", quoted where a shell needs it */
 void put_dim_option(struct text *x, const char *name, const char *value);
+/* suggest.c: values of --dim that were tried, for l->symbol[i] where wanted[i]; NULL: none works, and
+ * `why` the last one does not. */
+struct suggestion { const char *fixed, *bound, *why; };
+struct suggestion lower_suggest(struct lower *l, const bool *wanted);
+/* A note with other sizes than the --dim that are given, with which the model failed. */
+void lower_suggest_others(struct lower *l);
 
 /* ------------------------------------------------------------------------------- lower_custom.c */
 /* What a library defines for the node; NULL: nothing. */

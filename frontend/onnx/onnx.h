@@ -251,6 +251,7 @@ struct onnx_graph_options {
     const char *const *inner; int ninner;
     /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
     int64_t default_max;
+    bool is_trial;               /* of suggest.c: its messages are not reported */
     struct tg_library *library;  /* of --library; NULL: none (frontend/text/text.h) */
     /* of the domain com.microsoft.nchwc: 8 or 16; 0: as the model shows */
     int nchwc_block;

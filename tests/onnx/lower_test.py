@@ -1012,5 +1012,42 @@ def _(folder):
     says((folder / "n.tg").read_text(), "f32[3<=h<=5, 2]")
     expect("M_MIN_H" not in T.must(T.run([TGC, "m.onnx", "-o", "m.c", "--dim=h=..9"], cwd=folder)).err + (folder / "m.h").read_text(), "a least size of 0 has a macro")
 
+@case("sizes that messages propose were tried: a window, skips, branches, a least size, and none that works")
+def _(folder):
+    def proposed(m, *options):
+        """The options that the message has, each of which compiles."""
+        text = refusal(folder, m, *options)
+        lines = [line.split() for line in text.splitlines() if line.strip().startswith("--dim")]
+        for words in lines:
+            T.must(T.run([TGC, "m.onnx", "-o", "m.c", *words], cwd=folder))
+            (folder / "m.c").unlink()
+        return text, [" ".join(words) for words in lines]
+
+    plain = G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", ["n", "h"])], [G.value("y", ["n", "h"])])
+    expect(proposed(plain)[1] == ["--dim n=1 --dim h=1", "--dim n=..8 --dim h=..8"], "all sizes work")
+    window = G.model([G.node("Conv", ["x", "w"], ["y"])], [G.value("x", ["n", 1, "h"])], [G.value("y", ["n", 1, "r"])], [G.weight("w", draw(1, 1, 200))])
+    expect(proposed(window)[1] == ["--dim n=1 --dim h=224", "--dim n=..8 --dim h=..256"], f"{proposed(window)}")
+    for given in ("--dim=h=1", "--dim=h=..8"):
+        text, lines = proposed(window, "--dim=n=1", given)
+        says(text, "does not fit", "other sizes work")
+        expect(lines and all("h=" in line for line in lines), text)
+    halves = G.model([G.node("MaxPool", ["x"], ["d"], kernel_shape=[16, 16], strides=[16, 16]),
+                      G.node("Resize", ["d", "", "scales"], ["u"]), G.node("Add", ["x", "u"], ["y"])],
+                     [G.value("x", [1, 3, "h", "w"])], [G.value("y", [1, 3, "h", "w"])], [G.weight("scales", np.array([1, 1, 16, 16], np.float32))])
+    expect(proposed(halves)[1][0] == "--dim h=16 --dim w=16", f"{proposed(halves)}")
+
+    def branch(name, size):
+        return helper.make_graph([G.node("Conv", ["x", f"w{size}"], [f"{name}_c"]), G.node("ReduceMean", [f"{name}_c"], [name], axes=[2], keepdims=0)], name, [], [G.value(name, [1, 1])])
+
+    choice = G.model([G.node("If", ["c"], ["y"], then_branch=branch("t", 60), else_branch=branch("e", 30))], [G.value("c", [], BOOL), G.value("x", [1, 1, "h"])],
+                     [G.value("y", [1, 1])], [G.weight("w60", draw(1, 1, 60)), G.weight("w30", draw(1, 1, 30))])
+    text, lines = proposed(choice, "--dim=h=..8")
+    says(text, "neither branch works", "other sizes work")
+    expect(lines[0] == "--dim h=64", f"{lines}: of 32, one branch works")
+    never = G.model([G.node("Concat", ["x", "k"], ["y"], axis=1)], [G.value("x", ["h", 3])], [G.value("y", None)], [G.weight("k", draw(5003, 2))])
+    text, lines = proposed(never)
+    says(text, "this dimension is unknown: 'h'", "no size that was tried works", "5003")
+    expect(not lines, text)
+
 
 suite.main()
