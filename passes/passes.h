@@ -257,6 +257,8 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 /* part.c: nests that depend on each other become kernels of their own, and on devices those of long sums of products */
 bool pass_part(struct tgc *t, struct schedule *s);
+/* part.c: nests of a kernel that has more tensors than a device's kernels take become several */
+bool pass_fit_parameters(struct tgc *t, struct schedule *s);
 /* split_keys.c: on a device, attention with few blocks has its keys in parts, which another kernel combines */
 bool pass_split_keys(struct tgc *t, struct schedule *s);
 /* round_boxes.c: numbers that a kernel only rounds to tf32 are rounded by the engine that copies their boxes, on devices */

@@ -28,6 +28,12 @@ static bool is_too_large(const struct node *n, int most)
     return depth > MAX_SEGMENT_DEPTH * most || n->use->seg->nnode > MAX_SEGMENT_NODES * most;
 }
 
+/* Whether its segment would be one of more tensors than the device's kernels have, its result among them, if it computed the node. */
+static bool has_too_many_operands(const struct plan *p, const struct node *n)
+{
+    return n->use->seg->nread + n->u->nsrc > device_operands(p->t);
+}
+
 static double evaluations_of(struct plan *p, const struct node *n)
 {
     double sum = 0;
@@ -40,6 +46,10 @@ static double evaluations_of(struct plan *p, const struct node *n)
 static void inline_uses(struct plan *p, struct node *n)
 {
     for (struct use *u = n->use; u; u = u->next) {
+        bool first = true;
+        for (const struct use *before = n->use; before != u; before = before->next)
+            first &= before->seg != u->seg;
+        u->seg->nread -= first;
         if (u->root)
             u->seg->own = true;
         plan_push_sources(p, n->u, u->seg, u->index, u->open, u);
@@ -354,7 +364,7 @@ static void decide_computed(struct plan *p, struct node *n)
         inline_uses(p, n);
     else if (!node_has_one_segment(n) && is_computed_anew(p, n))
         inline_uses(p, n);
-    else if (!node_has_one_segment(n) || s->block != n->block || is_too_large(n, 1))
+    else if (!node_has_one_segment(n) || s->block != n->block || is_too_large(n, 1) || has_too_many_operands(p, n))
         keep(p, n);
     else if (n->use->root && !n->use->next && !segment_is_plain(s))
         compute_root(p, n);

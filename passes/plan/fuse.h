@@ -26,6 +26,8 @@ range_set segment_placed_in(const struct segment *s, range_set deps, range_set o
  * memory. */
 struct use *plan_add_use(struct plan *p, struct uop *v, struct segment *s,
                          struct uop *const *index, range_set open);
+/* Whether one of the node's uses is in the segment. */
+bool plan_is_used_in(const struct node *n, const struct segment *s);
 /* Pushes uses to v's sources for one evaluation of v itself. u: NULL where v is its segment's
  * root. */
 void plan_push_sources(struct plan *p, struct uop *v, struct segment *s, struct uop *const *index,

@@ -64,6 +64,8 @@ struct segment {
     /* sets that must be prefixes of the loop order, by size */
     range_set chain[MAX_RANK + 1]; int nchain;
     int nnode, ncontraction;
+    /* leaves that it reads; with the nodes that it uses and does not compute, as far as is decided, so many tensors */
+    struct uop_map leaves; int nread;
     int depth;                   /* of the use whose sources are being visited */
     struct band band[BANDS_MAX]; int nband;
     struct clip clip;

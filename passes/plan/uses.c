@@ -116,18 +116,32 @@ struct use *plan_find_use(const struct node *n, const struct segment *s, struct 
     return NULL;
 }
 
+bool plan_is_used_in(const struct node *n, const struct segment *s)
+{
+    const struct use *u = n->use;
+    while (u && u->seg != s)
+        u = u->next;
+    return u != NULL;
+}
+
 struct use *plan_add_use(struct plan *p, struct uop *v, struct segment *s,
                            struct uop *const *index, range_set open)
 {
     struct node *n = plan_node(p, v);
-    if (value_is_leaf(v)) /* a leaf is read from its memory */
+    if (value_is_leaf(v)) { /* a leaf is read from its memory */
+        if (v->op != OP_CONST && !map_get(&s->leaves, v)) {
+            map_set(&s->leaves, v, v);
+            s->nread++;
+        }
         return NULL;
+    }
     struct use *u = plan_find_use(n, s, index);
     if (u) {
         u->open |= open;
         u->depth = u->depth > s->depth ? u->depth : s->depth + 1;
         return u;
     }
+    s->nread += !plan_is_used_in(n, s);
     u = MEM_NEW(p->t, struct use);
     u->node = n;
     u->seg = s;
@@ -148,7 +162,7 @@ struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uo
                              struct buffer *dest)
 {
     struct segment *s = MEM_NEW(p->t, struct segment);
-    *s = (struct segment){.block = b, .pos = pos, .value = value, .dest = dest};
+    *s = (struct segment){.block = b, .pos = pos, .value = value, .dest = dest, .leaves = {.t = p->t}};
     s->at = p->nsegment;
     VEC_PUSH(p->t, p->segment, p->nsegment, p->cap_segment, s);
     for (int a = 0; a < value->ndim; a++)

@@ -195,4 +195,11 @@ int64_t device_local_nbytes(const struct tgc *t)
     return least;
 }
 
+int device_operands(const struct tgc *t)
+{
+    enum { BESIDE = 8 };               /* a part of the bytes, for others */
+    const struct device_row *d = t->device;
+    return d && d->parameter_nbytes ? (d->parameter_nbytes - d->parameter_nbytes / BESIDE) / d->tensor_nbytes : INT32_MAX;
+}
+
 bool device_has_grid(const struct tgc *t) { return t->device && !t->device->is_processor; }

@@ -142,6 +142,8 @@ struct device_row {
     double cache_gbytes;         /* the same of the cache that all units share; 0: see RATIO(GRID_CACHE) */
     double load;                 /* a unit's loads of a word by each thread, in its multiply-adds; 0: see RATIO(GRID_LOAD) */
     double power;                /* a unit's 2^x of each thread, by its own instruction, in its multiply-adds; 0: see RATIO(GRID_POWER) */
+    int parameter_nbytes;        /* of a kernel's arguments, at most; 0: of any number */
+    int tensor_nbytes;           /* of a tensor's among them: a pointer, or a buffer and where in it the tensor begins */
     int image_pitch;             /* pixels of which an image's row is a multiple */
     int image_side;              /* pixels, at most */
 };
@@ -177,6 +179,8 @@ int device_image_shift(const struct tgc *t, size_t nelem);
 /* Bytes of a block's local memory: the least of the architectures that the kernels are compiled for; of no device,
  * what each one of OpenCL 1.2 has. */
 int64_t device_local_nbytes(const struct tgc *t);
+/* Tensors that a kernel may have as arguments, results and those that it reads: so many that there is room for sizes and maps. */
+int device_operands(const struct tgc *t);
 /* Whether a block knows that it is the last of some, and sees what they have stored (TICKET): CUDA's, whose fences are for all blocks of the device.
  * Neither OpenCL 1.2 nor Metal has such. */
 bool device_has_tickets(const struct tgc *t);

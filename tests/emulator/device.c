@@ -26,6 +26,7 @@ static const struct fact {
     {"width", offsetof(struct device_facts, width), 16384},
     {"pixels", offsetof(struct device_facts, pixels), (long)1 << 27},
     {"pitch", offsetof(struct device_facts, pitch), 64},
+    {"parameters", offsetof(struct device_facts, parameters), 1024},
     {"align", offsetof(struct device_facts, align), 128},
     {"memory", offsetof(struct device_facts, memory), (long)1 << 40},
     {"most", offsetof(struct device_facts, most), 0},

@@ -86,6 +86,7 @@ struct device_facts {
     long pixels;                       /* most of a buffer's image */
     long pitch;    /* rows of an image over a buffer start at multiples of so many
                     * pixels; 0: there are no such images */
+    long parameters; /* bytes of a kernel's arguments */
     long align;    /* sub-buffers start at multiples, in bytes */
     long memory;   /* bytes that the device has */
     long most;     /* bytes of a buffer, at most; 0: all */

@@ -262,6 +262,13 @@ FOUND = {
         [G.node("Softmax", ["x"], ["y"], axis=1), G.node("Reshape", ["y", "shape"], ["z"])],
         [G.value("x", [1, 2, 64, 7], TensorProto.FLOAT16)], [G.value("y", [1, 2, 64, 7], TensorProto.FLOAT16), G.value("z", [1, 7, 64, 2, 1], TensorProto.FLOAT16)],
         [G.weight("shape", np.array([1, 7, -1, 2, 1]))], opset=11),
+    "a concat of more tensors than a kernel takes": G.model(
+        [G.node("Concat", [f"x{i}" for i in range(125)], ["y"], axis=1)], [G.value(f"x{i}", [2, 1 + i % 3]) for i in range(125)],
+        [G.value("y", [2, sum(1 + i % 3 for i in range(125))])], [], opset=14),
+    "a sum of more tensors than a kernel takes": G.model(
+        [G.node("Sum", [f"x{i}" for i in range(125)], ["y"])], [G.value(f"x{i}", [2, 5]) for i in range(125)], [G.value("y", [2, 5])], [], opset=14),
+    "a maximum of more tensors than a kernel takes": G.model(
+        [G.node("Max", [f"x{i}" for i in range(125)], ["s"]), G.node("Add", ["s", "x124"], ["y"])], [G.value(f"x{i}", [2, 5]) for i in range(125)], [G.value("y", [2, 5])], [], opset=14),
 }
 
 
@@ -273,6 +280,31 @@ def found(tgc, model, folder, build):
     T.build_quickly(folder / "net.c", folder / "net")
     done = T.run([folder / "net", "--selftest"], env=emulator.environment(build, cache=folder / "kernels"))
     expect(done.status == 0 and not done.err, done.describe())
+
+
+# target -> what its kernels are written to, bytes of arguments that its drivers take for sure, of a pointer or a number 8.
+ARGUMENTS = {"cuda": ("cu", 4096), "amd": ("hip", 4096), "opencl": ("cl", 1024)}
+
+
+def arguments(tgc, folder, target, model):
+    """Kernels of models with 600 tensors have no more bytes of arguments than every device takes."""
+    T.scratch(folder)
+    onnx.save(model, folder / "net.onnx")
+    end, most = ARGUMENTS[target]
+    for level in ("-O0", "-O2"):
+        T.must(T.run([tgc, "net.onnx", "-o", f"net.{end}", f"--target={target}", *[level] * (level == "-O0")], cwd=folder, timeout=120))
+        found = re.findall(r"^net_\w+\(([^{]*)\)\s*\{|^kernel void[^(]*\bnet_\w+\(([^{]*)\)\s*\{", (folder / f"net.{end}").read_text(), re.M)
+        counts = [text.count(",") + 1 for text in map("".join, found)]
+        expect(counts and 8 * max(counts) <= most, f"{level}: {counts} arguments")
+
+
+MANY = [f"x{i}" for i in range(600)]
+MANY_VALUES = [G.value(name, [3, 5]) for name in MANY]
+WITH_MANY = {"Concat": G.model([G.node("Concat", MANY, ["y"], axis=1)], MANY_VALUES, [G.value("y", [3, 3000])], [], opset=14),
+             "Sum": G.model([G.node("Sum", MANY, ["y"])], MANY_VALUES, [G.value("y", [3, 5])], [], opset=14),
+             "Max": G.model([G.node("Max", MANY, ["y"])], MANY_VALUES, [G.value("y", [3, 5])], [], opset=14),
+             "Mean": G.model([G.node("Mean", MANY, ["y"])], MANY_VALUES, [G.value("y", [3, 5])], [], opset=14),
+             "Split": G.model([G.node("Split", ["x"], MANY, axis=1)], [G.value("x", [3, 3000])], MANY_VALUES, [], opset=11)}
 
 
 def lacks(device, folder, facts, words):
@@ -493,6 +525,9 @@ def add_programs(device, tgc, scratch, build):
     suite.add("an emitted kernel out of bounds", broken_program, tgc, scratch / "broken", build)
     for name, model_of in FOUND.items():
         suite.add(f"found by random graphs: {name}", found, tgc, model_of, scratch / f"found-{name.replace(' ', '-')}", build)
+    for number, (name, made) in enumerate(WITH_MANY.items()):
+        for which, target in enumerate(ARGUMENTS):
+            suite.add(f"arguments: {name} of 600, {target}", arguments, tgc, scratch / f"arguments-{name}-{target}", target, made, slow=number > 1 and number % 3 != which)
     for name, opts in L.SCHEDULES.items():
         suite.add(f"local memory: {name}", local_product, device, opts, T.scratch(scratch / f"local-{name.replace(' ', '-')}"))
     for which, row in enumerate(O.DEVICES):

@@ -43,11 +43,22 @@ static int32_t check_box(const struct cl_memory *m, bool is_to, const struct box
 
 /* ------------------------------------------------------------------------------------- launches */
 
+/* Bytes of the kernel's arguments: of a pointer 8. */
+static size_t parameter_bytes(const struct kernel_code *code)
+{
+    size_t all = 0;
+    for (int i = 0; i < code->signature.n; i++)
+        all += code->signature.parameter[i].kind == PARAMETER_VALUE ? code->nbytes[i] : sizeof(void *);
+    return all;
+}
+
 static int32_t check_sizes(const struct prepared *p)
 {
     const struct device_facts *d = device_facts();
     const struct signature *s = &p->kernel->code->signature;
     size_t items = 1, all = 1;
+    if (parameter_bytes(p->kernel->code) > (size_t)d->parameters)
+        return misuse(OUT_OF_RESOURCES, "%s: %zu bytes of arguments, the device takes %ld", s->name, parameter_bytes(p->kernel->code), d->parameters);
     for (int a = 0; a < 3; a++) {
         if (p->global[a] == 0)
             return misuse(INVALID_GLOBAL_WORK_SIZE, "%s: no work-items along axis %d", s->name, a);
