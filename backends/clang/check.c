@@ -201,7 +201,8 @@ static bool parse_file(struct parse *p, const struct clang_file *file, int nfile
     struct libclang *c = p->c;
     int nown = sizeof own / sizeof *own, n = p->l->nword + nown;
     const char **word = mem_array(p->l->t, (size_t)n + 3, sizeof *word);
-    memcpy(word, p->l->word, (size_t)p->l->nword * sizeof *word);
+    if (p->l->nword)
+        memcpy(word, p->l->word, (size_t)p->l->nword * sizeof *word);
     memcpy(word + p->l->nword, own, sizeof own);
     if (p->s->flag)
         word[n++] = p->s->flag;

@@ -150,6 +150,8 @@ static void name_buffers(struct program *p)
     }
     for (int i = 0; i < s->npart; i++)
         note_buffers(p, &s->part[i]->out, 1);
+    for (int i = 0; i < s->nkernel; i++)
+        note_buffers(p, s->kernel[i]->scratch, s->kernel[i]->nscratch);
     p->buffer_name = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_name);
     p->buffer_used = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_used);
     struct names *reserved = names_reserved(p->t), *field = names_new(p->t, reserved);

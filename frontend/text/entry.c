@@ -69,7 +69,7 @@ static struct uop *bind(struct tgc *t, void *context, struct uop *u)
 static bool fits(struct call *c, int k, const struct uop *input, const struct uop *operand)
 {
     struct type want = {.dtype = input->dtype, .ndim = input->ndim, .at = c->arg[k].at};
-    memcpy(want.dim, input->dim, sizeof want.dim);
+    memcpy(want.dim, input->dim, (size_t)input->ndim * sizeof *want.dim);
     return type_matches(c->r, &want, operand);
 }
 
@@ -171,7 +171,7 @@ bool read_keep(struct reader *r)
     if (region_depth(r))
         return read_error(r, &at, "what is kept inside a region");
     struct type want = {.dtype = state->dtype, .ndim = state->ndim, .at = o.at};
-    memcpy(want.dim, state->dim, sizeof want.dim);
+    memcpy(want.dim, state->dim, (size_t)state->ndim * sizeof *want.dim);
     if (!type_matches(r, &want, o.value))
         return false;
     for (int i = 0; i < r->nkept; i++)

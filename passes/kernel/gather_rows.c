@@ -94,7 +94,7 @@ static bool find_turn(struct tgc *t, struct uop *store, struct turn *found)
         struct uop *r = store->src[k];
         int64_t size = range_fixed_size(r);
         if (k != point && size >= GATHER_ROW_MIN &&
-            size * (int64_t)sizeof(float) <= ROW_NBYTES &&
+            size <= ROW_NBYTES / (int64_t)sizeof(float) &&
             index_stride(t, store->src[1], r, &stride) &&
             is_row(t, order, n, r, store->src[point])) {
             *found = (struct turn){k, point};

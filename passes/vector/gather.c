@@ -261,7 +261,7 @@ static int64_t find_limit(const struct gather *g, int begin, int end)
             most = c > most ? c : -c > most ? -c : most;
         }
     }
-    while (limit < 4 * most && limit < 1 << 30)
+    while (limit / 4 < most && limit < 1 << 30)
         limit *= 2;
     return limit;
 }

@@ -129,7 +129,7 @@ static void find_loads(const struct expander *e, struct row *r)
 /* Whether the loop only copies: consecutive elements of local memory are stored as they were loaded. */
 static bool is_move(const struct row *r)
 {
-    return !r->apart && r->nload == 1 && !r->load[0].valid && r->store->src[2] == r->load[0].load && uop_buffer_of(r->load[0].load->src[0])->is_local &&
+    return stores_neighbours(r) && r->nload == 1 && !r->load[0].valid && r->store->src[2] == r->load[0].load && uop_buffer_of(r->load[0].load->src[0])->is_local &&
            r->load[0].load->dtype == uop_buffer_of(r->store->src[0])->dtype && r->load[0].n == r->n;
 }
 
