@@ -127,7 +127,9 @@ static bool compare_tensor(struct tgc *t, const struct options *o, const struct 
                            const struct array *want)
 {
     struct text x = {.t = t};
-    bool agrees = array_compare(t, &x, got, want, o->rtol, o->atol);
+    double rtol, atol;
+    array_tolerances(want, o->rtol, o->atol, &rtol, &atol);
+    bool agrees = array_compare(t, &x, got, want, rtol, atol);
     print_comparison(t, agrees, got, x.s);
     return agrees;
 }

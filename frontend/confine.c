@@ -12,28 +12,36 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Every component is a name: no leading slash, no "..", no ".", none empty. */
-static bool is_plain_relative(const char *path)
+/* The path as names between single slashes, without "." and empty components; NULL: it is absolute,
+ * has "..", or ends in no name. */
+static const char *plain_relative(struct tgc *t, const char *path)
 {
+    struct text x = {.t = t};
+    if (path[0] == '/')
+        return NULL;
     for (const char *s = path;; s++) {
-        size_t n = strcspn(s, "/");
-        if (n == 0 || (n == 1 && s[0] == '.') || (n == 2 && s[0] == '.' && s[1] == '.'))
-            return false;
+        int n = (int)strcspn(s, "/");
+        bool dot = n == 0 || (n == 1 && s[0] == '.');
+        if ((dot && !s[n]) || (n == 2 && s[0] == '.' && s[1] == '.'))
+            return NULL;
+        if (!dot)
+            text_printf(&x, "%s%.*s", x.n ? "/" : "", n, s);
         s += n;
         if (!*s)
-            return true;
+            return x.s;
     }
 }
 
 enum { OPEN_FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
 
-/* openat2 for kernels without it. needs: is_plain_relative(path). */
+/* openat2 for kernels without it. needs: plain_relative(). */
 static int open_by_component(int dir, const char *path)
 {
     int at = dir;
@@ -101,14 +109,36 @@ static bool map_fd(struct tgc *t, const struct place *at, int fd, const char *lo
     return true;
 }
 
-bool confine_map(struct tgc *t, const struct place *at, const char *dirname, const char *location,
-                 void **base, size_t *nbytes)
+/* The link dirname/path, if it leads into the directory of the model's own file: its target is
+ * opened there by its name, so that nothing that changes meanwhile leads elsewhere. -1: it does not. */
+static int open_beside(struct tgc *t, const char *dirname, const char *path, const char *model)
 {
-    if (!is_plain_relative(location))
+    char *file = model ? realpath(model, NULL) : NULL,
+         *target = file ? realpath(mem_printf(t, "%s/%s", dirname, path), NULL) : NULL;
+    int fd = -1;
+    if (target) {
+        const char *home = confine_directory(t, file), *name = strrchr(target, '/') + 1;
+        int dir = strcmp(home, confine_directory(t, target)) == 0
+                      ? open(home, O_PATH | O_DIRECTORY | O_CLOEXEC)
+                      : -1;
+        fd = dir < 0 ? -1 : open_beneath(dir, name);
+        if (dir >= 0)
+            close(dir);
+    }
+    free(file);
+    free(target);
+    return fd;
+}
+
+bool confine_map(struct tgc *t, const struct place *at, const char *dirname, const char *location,
+                 const char *model, void **base, size_t *nbytes)
+{
+    const char *path = plain_relative(t, location);
+    if (!path)
         return diag_error(
             t, at,
-            "external data location '%.200s' is not a plain path below the model's directory "
-            "(no leading '/', no '.' or '..')",
+            "external data location '%.200s' is not a path below the model's directory "
+            "(no leading '/', no '..')",
             location);
     int *fd;
     struct held *held = held_fd(t, &fd);
@@ -116,15 +146,17 @@ bool confine_map(struct tgc *t, const struct place *at, const char *dirname, con
     if (dir < 0)
         return diag_error(t, at, "external data directory '%s' cannot be opened: %s", dirname,
                           strerror(errno));
-    *fd = open_beneath(dir, location);
+    *fd = open_beneath(dir, path);
     int error = errno;
     close(dir);
-    if (*fd < 0 && (error == ELOOP || error == EXDEV || error == ENOTDIR))
+    bool is_link = *fd < 0 && (error == ELOOP || error == EXDEV || error == ENOTDIR);
+    if (is_link && (*fd = open_beside(t, dirname, path, model)) < 0)
         return diag_error(
             t, at,
-            "external data '%.200s' is reached through a symbolic link, which is refused; "
-            "copy the file, or name its real directory with --external-data-dir",
-            location);
+            "external data '%.200s' is reached through a symbolic link that leads out of the "
+            "directory in which the model's own file is, which is refused; copy the model and its "
+            "data with 'cp -rL %.200s DIR', and give tgc the copy",
+            location, dirname);
     if (*fd < 0)
         return diag_error(t, at,
                           "external data file '%.200s' cannot be opened in '%s': %s; "

@@ -4,11 +4,12 @@
 
 #include "ir/ir.h"
 
-/* Maps the regular file `location`, a plain relative path beneath `directory`, read-only and
- * private. No symbolic links, no "..", no further hard links. An empty file: *base NULL, *nbytes 0.
- * false: a diagnostic at `at`. */
+/* Maps the regular file `location`, a relative path beneath `directory`, read-only and private. No
+ * "..", no further hard links, and no symbolic links, but for one into the directory where the file
+ * `model` really is (NULL: none): a cache keeps both there, and links to them. An empty file: *base
+ * NULL, *nbytes 0. false: a diagnostic at `at`. */
 bool confine_map(struct tgc *t, const struct place *at, const char *directory, const char *location,
-                 void **base, size_t *nbytes);
+                 const char *model, void **base, size_t *nbytes);
 /* The directory part of a path, "." if it has none. */
 const char *confine_directory(struct tgc *t, const char *path);
 

@@ -288,7 +288,8 @@ enum resize_coordinates {                /* ONNX coordinate_transformation_mode 
     RESIZE_ALIGN_CORNERS, RESIZE_ASYMMETRIC, RESIZE_TF_CROP
 };
 enum resize_rounding {
-    RESIZE_ROUND_PREFER_FLOOR, RESIZE_ROUND_PREFER_CEIL, RESIZE_FLOOR, RESIZE_CEIL
+    RESIZE_ROUND_PREFER_FLOOR, RESIZE_ROUND_PREFER_CEIL, RESIZE_FLOOR, RESIZE_CEIL,
+    RESIZE_CEIL_IF_SMALLER               /* down along an axis that grows */
 };
 struct resize_attr {
     enum resize_mode mode;

@@ -28,8 +28,8 @@ struct uop *lib_scaled_dim(const struct lib *l, struct uop *dim, double scale)
         return NULL;
     if (!(scale > 0) || scale > INT32_MAX)
         return lib_error(l, "resize: scale %g; it must be positive", scale);
-    if (uop_const_int(dim, &n))
-        return uop_int(l->t, (int64_t)floor((double)n * scale));
+    if (uop_const_int(dim, &n))     /* the product is one of f32: 5 * 2.6f is 13 */
+        return uop_int(l->t, (int64_t)floorf((float)n * (float)scale));
     int64_t q = 1;                                    /* scale = p / q: a binary fraction */
     while (q < (int64_t)1 << 30 && floor(scale * (double)q) != scale * (double)q)
         q *= 2;
@@ -59,12 +59,8 @@ static struct uop *coordinates(const struct lib *l, const struct resize_attr *a,
                *scale = scale_of(l, a, r);
     struct uop *half = lib_binaryf(l, OP_SUB, lib_div(l, lib_binaryf(l, OP_ADD, o, 0.5), scale),
                                    0.5);
-    /* The length from a stated scale, before it is rounded down to a size. source: ONNX's reference
-     * implementation; the text speaks only of a length */
-    bool stated = a->scale[r->axis] != 0 || a->scale_at_run[r->axis];
-    struct uop *exact = stated ? lib_mul(l, in, scale) : out;
-    struct uop *single = uop_binary(l->t, OP_EQ, exact, one);
-    struct uop *gaps = lib_where(l, single, one, lib_sub(l, exact, one)),
+    struct uop *single = uop_binary(l->t, OP_EQ, out, one);
+    struct uop *gaps = lib_where(l, single, one, lib_sub(l, out, one)),
                *span = lib_sub(l, in, one);
     switch (a->coordinates) {
     case RESIZE_HALF_PIXEL: return half;
@@ -107,6 +103,10 @@ static void nearest_table(const struct lib *l, const struct resize_attr *a, stru
         break;
     case RESIZE_FLOOR: v = lib_unary(l, OP_FLOOR, v); break;
     case RESIZE_CEIL: v = lib_unary(l, OP_CEIL, v); break;
+    case RESIZE_CEIL_IF_SMALLER:
+        v = lib_where(l, lib_binaryf(l, OP_LT, scale_of(l, a, r), 1), lib_unary(l, OP_CEIL, v),
+                      lib_unary(l, OP_FLOOR, v));
+        break;
     }
     r->index = clamp_index(l, lib_cast(l, DTYPE_I64, v), r->in);
 }
@@ -199,7 +199,8 @@ static bool repeats_elements(const struct lib *l, const struct resize_attr *a, c
                      a->coordinates == RESIZE_HALF_PIXEL_SYMMETRIC) &&
                     (a->rounding == RESIZE_ROUND_PREFER_FLOOR ||
                      a->rounding == RESIZE_ROUND_PREFER_CEIL);
-    bool cornered = a->coordinates == RESIZE_ASYMMETRIC && a->rounding == RESIZE_FLOOR;
+    bool cornered = a->coordinates == RESIZE_ASYMMETRIC &&
+                    (a->rounding == RESIZE_FLOOR || a->rounding == RESIZE_CEIL_IF_SMALLER);
     double s = a->scale[axis];
     int64_t in, out;
     if (a->mode != RESIZE_NEAREST || !(centered || cornered) || a->scale_at_run[axis])

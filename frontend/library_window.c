@@ -84,7 +84,7 @@ bool window_plan(const struct lib *l, const char *what, const struct uop *x,
                       what, size.s, i, lib_describe(l, x));
             return false;
         }
-        if (a->ceil_mode && a->auto_pad == AUTO_PAD_NONE)
+        if (a->ceil_mode && (a->auto_pad == AUTO_PAD_NONE || a->auto_pad == AUTO_PAD_VALID))
             ceil_windows(t, n, reach, p, i);
         else
             p->nout[i] = sym_addi(

@@ -198,6 +198,27 @@ double array_largest(const struct array *v)
     return largest;
 }
 
+/* A step of the format, as a fraction of a power of two. */
+static double step_of(enum dtype d)
+{
+    switch (d) {
+    case DTYPE_F64: case DTYPE_F32: return 0x1p-23;
+    case DTYPE_F16: return 0x1p-10;
+    case DTYPE_BF16: return 0x1p-7;
+    default: return d == DTYPE_F8E4M3FN || d == DTYPE_F8E4M3FNUZ ? 0x1p-3 : 0x1p-2;
+    }
+}
+
+void array_tolerances(const struct array *want, double given_rtol, double given_atol, double *rtol,
+                      double *atol)
+{
+    const double least = 2e-4;
+    *rtol = given_rtol < 0 ? 1e-3 : given_rtol;
+    *atol = given_atol < 0 ? 1e-7 : given_atol;
+    if (given_rtol < 0 && given_atol < 0 && dtype_is_float(want->dtype))
+        *atol = fmax(*atol, fmax(least, step_of(want->dtype)) * array_largest(want));
+}
+
 bool array_compare(struct tgc *t, struct text *out, const struct array *got,
                    const struct array *want, double rtol, double atol)
 {
@@ -223,8 +244,11 @@ bool array_compare(struct tgc *t, struct text *out, const struct array *got,
         put_element(out, want, first);
         text_puts(out, is_number ? ", " : "");
     }
+    double size = is_number ? array_largest(want) : 0;
     if (is_float || (nbad && is_number))
         text_printf(out, "largest difference %.3g", largest);
+    if (is_float && largest > 0 && size > 0)
+        text_printf(out, ", %.2g of the largest element, %.3g", largest / size, size);
     else if (!nbad)
         text_puts(out, "equal");
     return nbad == 0;

@@ -127,7 +127,7 @@ struct options {
     struct image_layout *layout; int nlayout; size_t cap_layout;
     const char **word_file; int nword_file; size_t cap_word_file;   /* of @FILE */
     const char *out_dir, *data, *keep;
-    double rtol, atol;
+    double rtol, atol;              /* < 0: not given */
     size_t max_memory;              /* 0: by the model's size */
     bool diagnostics_json, color;
     int debug;                      /* DEBUG=n */
@@ -366,6 +366,12 @@ const char *array_type_text(struct tgc *t, const struct array *v);
 void array_summary(struct text *out, const struct array *v);
 /* Compares with the expected array: integers, bools and strings exactly, floats |got - want| <=
  * atol + rtol * |want|, NaN equal to NaN. Appends the differences, or how closely they agree. */
+/* What verify allows, from what was given (< 0: nothing). Without either, errors are measured by the
+ * largest magnitude of `want`: what nearly cancels differs by much of itself in any runtime. One step
+ * of the dtype there, but no less than 2e-4: half of it is what --error lets rewrites add, half is for
+ * sums in another order, which are some 1e-5 in the deepest networks. */
+void array_tolerances(const struct array *want, double given_rtol, double given_atol, double *rtol,
+                      double *atol);
 bool array_compare(struct tgc *t, struct text *out, const struct array *got,
                    const struct array *want, double rtol, double atol);
 bool array_has_type(const struct array *v, const struct array *as);

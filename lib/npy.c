@@ -48,6 +48,14 @@ static enum dtype npy_dtype(char kind, int size)
     return DTYPE_VOID;
 }
 
+/* Whether NumPy lacks d. ml_dtypes writes such elements as bytes without a kind, '<V1', '<V2', and
+ * f8e5m2 as '<f1'. */
+static bool is_kind_of_bits(enum dtype d, char kind, int size)
+{
+    return npy_dtype(npy_kind(d), (int)dtype_nbytes(d)) != d &&
+           (kind == 'V' || (kind == 'f' && size == 1));
+}
+
 struct header { bool swap, fortran; char kind; int size; int ndim; int64_t dim[MAX_RANK]; };
 
 /* The text after 'key': in a dict; NULL: it is not there. */
@@ -270,7 +278,7 @@ bool npy_read(struct tgc *t, const char *path, enum dtype wanted, struct array *
     bool fits = ok && (is_text ? h.kind == 'U'
                                : h.size == (int)dtype_nbytes(v->dtype) &&
                                      (h.kind == npy_kind(v->dtype) ||
-                                      (h.kind == 'V' && npy_kind(v->dtype) == 'u')));
+                                      is_kind_of_bits(v->dtype, h.kind, h.size)));
     if (ok && !fits && is_text)
         ok = diag_error(t, &at, "its elements are '%c%d'; strings ('U') are expected", h.kind,
                         h.size);

@@ -395,8 +395,8 @@ static void set_defaults(struct options *o)
                           .steps = 1,
                           .isa = 0,
                           .error = ERROR_LIMIT,
-                          .rtol = 1e-3,
-                          .atol = 1e-7,
+                          .rtol = -1,
+                          .atol = -1,
                           .print = OPTION_COUNT};
 }
 

@@ -95,6 +95,19 @@ static const char *npy_descr(const char *dtype)
     return "|u1";
 }
 
+/* Whether the file may hold the input's bits under another kind: unsigned integers, or as ml_dtypes
+ * writes what NumPy has no name for: V1, V2, f1. */
+static int is_kind_of_bits(const char *dtype, const char *descr, const char *wanted)
+{
+    static const char *const unnamed[] = {"bf16", "f8", "f6", "f4", "i4", "i2", "u4", "u2"};
+    if (descr[1] == 'u' && strchr("fb", wanted[1]))
+        return 1;
+    for (size_t i = 0; i < sizeof unnamed / sizeof *unnamed; i++)
+        if (strncmp(dtype, unnamed[i], strlen(unnamed[i])) == 0)
+            return descr[1] == 'V' || (descr[1] == 'f' && descr[2] == '1');
+    return 0;
+}
+
 /* NumPy keeps strings as rows of UCS-4, filled up with zeros; here they are UTF-8. */
 static size_t put_utf8(char *to, uint32_t c)
 {
@@ -158,7 +171,7 @@ static const void *read_npy(const char *path, const struct model_tensor *t, int6
     size_t width = is_string ? (size_t)strtoul(descr + 2, NULL, 10) : 0;
     if (is_string && strncmp(descr, "<U", 2) != 0)
         fail(path, "the array's dtype is not the input's, strings");
-    if (!is_string && descr[1] != wanted[1] && !(descr[1] == 'u' && (strchr("fb", wanted[1]))))
+    if (!is_string && descr[1] != wanted[1] && !is_kind_of_bits(t->dtype, descr, wanted))
         fail(path, "the array's dtype is not the input's");
     if (!is_string && strncmp(descr + 2, wanted + 2, 1) != 0)
         fail(path, "the array's dtype is not the input's");

@@ -84,6 +84,7 @@ SUITES = [
     ("regress", "tests/fuzz/regressions.py", 300, 300),
     ("fuzz", "tests/fuzz/random_graphs.py", 600, 7200),
     ("hosts", "tests/fuzz/hosts_test.py", 300, 600),
+    ("operators", "tests/fuzz/operators_test.py", 300, 3600),
     ("mutants", "tests/fuzz/mutants.py", 300, 1800),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
     ("opencl", "tests/onnx/opencl_test.py", 600, 3600),

@@ -100,7 +100,7 @@ static bool map_file(struct onnx_model *m, const struct place *at, const char *l
         if (strcmp(x->location, location) == 0)
             return false;
     map->location = location;
-    if (confine_map(m->tgc, at, data_directory(m), location, &map->base, &map->nbytes))
+    if (confine_map(m->tgc, at, data_directory(m), location, m->path, &map->base, &map->nbytes))
         return true;
     int n = count_tensors_of(m, location);
     if (n > 1)

@@ -5,6 +5,7 @@
  * here. Before opset 7 the second operand of a binary operator broadcast only on request
  * (`broadcast`), and then from `axis` on instead of from the last axis.
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -150,9 +151,15 @@ bool lower_isinf(struct node *n)
 bool lower_clip(struct node *n)
 {
     struct uop *x = n->in[0], *lo = n->in[1], *hi = n->in[2];
-    if (n->opset < 11) {
-        lo = node_has(n, "min") ? uop_constf(n->t, x->dtype, node_float(n, "min", 0)) : NULL;
-        hi = node_has(n, "max") ? uop_constf(n->t, x->dtype, node_float(n, "max", 0)) : NULL;
+    if (n->opset < 11) { /* from opset 6 on the bounds' defaults are those of f32, not infinite */
+        bool bounded = n->opset >= 6 && (x->dtype == DTYPE_F32 || x->dtype == DTYPE_F64);
+        const char *const name[2] = {"min", "max"};
+        struct uop **const bound[2] = {&lo, &hi};
+        for (int i = 0; i < 2; i++)
+            *bound[i] = bounded || node_has(n, name[i])
+                            ? uop_constf(n->t, x->dtype,
+                                         node_float(n, name[i], i ? FLT_MAX : -FLT_MAX))
+                            : NULL;
     }
     return node_set(n, 0, lib_clip(&n->lib, x, lo, hi));
 }

@@ -359,12 +359,13 @@ bool resize_modes(const struct node *n, struct resize_attr *a)
         {"round_prefer_ceil", RESIZE_ROUND_PREFER_CEIL},
         {"floor", RESIZE_FLOOR},
         {"ceil", RESIZE_CEIL},
+        {"", RESIZE_CEIL_IF_SMALLER}, /* opset 10, which says nothing: as ONNX Runtime */
     };
     bool old = n->opset < 11;
     const char *mode = node_string(n, "mode", "nearest");
     const char *c =
         node_string(n, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
-    const char *r = node_string(n, "nearest_mode", old ? "floor" : "round_prefer_floor");
+    const char *r = node_string(n, "nearest_mode", old ? "" : "round_prefer_floor");
     bool found_c = false, found_r = false;
     if (!strcmp(mode, "nearest"))
         a->mode = RESIZE_NEAREST;

@@ -174,7 +174,8 @@ static struct uop *unpacked(const struct node *n, struct uop *x, int i)
     return uop_reshape(n->t, part, dim, 3);
 }
 
-/* q, k, v with their share of the bias (input 3), which is [q + k + v]. */
+/* q, k, v with their share of the bias (input 3), which is [q + k + v]. Keys and values in heads have
+ * been projected before: their share is not added. */
 static bool add_projection_bias(const struct node *n, struct uop *v[3])
 {
     struct uop *begin = uop_int(n->t, 0);
@@ -183,13 +184,13 @@ static bool add_projection_bias(const struct node *n, struct uop *v[3])
     if (!node_rank(n, 3, 1, 1))
         return false;
     for (int i = 0; i < 3; i++) {
-        if (v[i]->ndim != 3)
-            return node_error(n, 3, "a bias needs operands of rank 3");
-        struct uop *size = v[i]->dim[2];
+        struct uop *size = v[i]->ndim == 4 ? sym_mul(n->t, v[i]->dim[1], v[i]->dim[3])
+                                           : v[i]->dim[2];
         if (sym_add(n->t, begin, size)->vmax > n->in[3]->dim[0]->vmax)
             return node_error(n, 3, "a bias for query, key and value is expected, found %s",
                               shape_text(n, n->in[3]));
-        v[i] = lib_add(&n->lib, v[i], lib_narrow(&n->lib, n->in[3], 0, begin, size));
+        if (v[i]->ndim == 3)
+            v[i] = lib_add(&n->lib, v[i], lib_narrow(&n->lib, n->in[3], 0, begin, size));
         if (!v[i])
             return false;
         begin = sym_add(n->t, begin, size);

@@ -150,7 +150,11 @@ bool lower_stft(struct node *n)
     struct tgc *t = n->t;
     struct uop *x = n->in[0], *window = n->in[2], **v, *length, *step;
     int count;
-    if (!is_signal(n, 0) || !node_rank(n, 0, 3, 3) || (window && !node_rank(n, 2, 1, 1)) ||
+    if (x->ndim == 2) /* a real signal, as exporters and ONNX Runtime have it */
+        x = tensor_insert_axis(t, x, 2);
+    else if (!is_signal(n, 0) || !node_rank(n, 0, 3, 3))
+        return false;
+    if ( (window && !node_rank(n, 2, 1, 1)) ||
         !(step = node_scalar(n, 1)) ||
         !(step = node_symbol(n, 1, step, node_input_name(n, 1, 0, 1), 1, x->dim[1])))
         return false;

@@ -206,7 +206,7 @@ static bool find_file(struct reader *r, const struct token *at, const char *loca
                                                    : confine_directory(r->t, r->path);
     struct side_file *f = MEM_NEW(r->t, struct side_file);
     f->location = location;
-    if (!confine_map(r->t, &place, dir, location, &f->base, &f->nbytes))
+    if (!confine_map(r->t, &place, dir, location, r->path, &f->base, &f->nbytes))
         return false;
     if (r->options.on_file)
         r->options.on_file(r->options.user,

@@ -146,6 +146,44 @@ def _(folder):
     expect("y" in done.out.decode() + done.err, "the output is not named")
 
 
+@case("verify measures errors by the largest output, and finds a weight that is wrong by 1 %")
+def _(folder):
+    model = perceptron(folder)
+    x = np.linspace(-1, 1, 8, dtype=np.float32)[None]
+    y = G.perceptron_reference(model, x)
+    np.save(folder / "input_0.npy", x)
+    np.save(folder / "output_0.npy", y + np.abs(y).max() * np.float32(1e-4))
+    done = tgc(folder, "verify", "model.onnx", "--data", ".")
+    expect(b"0.0001 of the largest element" in done.out, f"it said: {done.out!r}")
+    tgc(folder, "verify", "model.onnx", "--data", ".", "--rtol=1e-5", status=3)
+    np.save(folder / "output_0.npy", y)
+    for weight in [w for w in model.graph.initializer if len(w.dims) > 1]:
+        right = weight.SerializeToString()
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(1.01), weight.name))
+        onnx.save(model, folder / "wrong.onnx")
+        tgc(folder, "verify", "wrong.onnx", "--data", ".", status=3)
+        weight.ParseFromString(right)
+
+
+@case("a model and its data behind links into one cache are compiled; other links are refused")
+def _(folder):
+    model = perceptron(folder)
+    for path in ("blobs", "snapshots/1", "elsewhere"):
+        (folder / path).mkdir(parents=True)
+    onnx.save(model, folder / "blobs" / "m.onnx", save_as_external_data=True, location="m.onnx_data", size_threshold=0)
+    for name, blob in (("m.onnx", "0a"), ("m.onnx_data", "0b")):
+        (folder / "blobs" / name).rename(folder / "blobs" / blob)
+        (folder / "snapshots" / "1" / name).symlink_to(f"../../blobs/{blob}")
+    tgc(folder, "snapshots/1/m.onnx", "-o", "m.c")
+    (folder / "blobs" / "0b").rename(folder / "elsewhere" / "0b")
+    (folder / "snapshots" / "1" / "m.onnx_data").unlink()
+    (folder / "snapshots" / "1" / "m.onnx_data").symlink_to("../../elsewhere/0b")
+    done = tgc(folder, "snapshots/1/m.onnx", "-o", "m.c", status=1)
+    expect("cp -rL snapshots/1 DIR" in done.err, f"no cure: {done.err}")
+    T.must(T.run(["cp", "-rL", "snapshots/1", "copy"], cwd=folder))
+    tgc(folder, "copy/m.onnx", "-o", "m.c")
+
+
 # --------------------------------------------------------------------------- what is written
 
 

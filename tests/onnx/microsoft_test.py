@@ -440,6 +440,7 @@ g.add("MultiHeadAttention", [draw(B, S, D), draw(B, 7, D), draw(B, 7, D), None, 
 g.add("MultiHeadAttention", [draw(B, S, D), draw(B, 7, D), draw(B, 7, D), None,
                              list(masks(7))[3], draw(B, N, S, 7)], num_heads=N)
 g.add("MultiHeadAttention", [draw(B, S, D), draw(B, N, 7, E), draw(B, N, 7, E)], num_heads=N)
+g.add("MultiHeadAttention", [draw(B, S, D), draw(B, N, 7, E), draw(B, N, 7, E), draw(3 * D)], num_heads=N)
 
 
 def grouped(new, past, lengths, groups=2, rotary=0, **attributes):

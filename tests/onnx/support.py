@@ -28,6 +28,7 @@ TAIL = """
 WHY = {
     "Gradient": "Gradient: gradients of a graph are not computed; a model with its backward pass as ordinary nodes compiles.",
     "ImageDecoder": "ImageDecoder: images are decoded outside of the model.",
+    "resize_downsample_scales": "align_corners divides by the length of the resized tensor less one, as the text, PyTorch and ONNX Runtime do; the expected file by the product of length and scale, before it is rounded down, less one.",
     "dft_inverse": "The expected output holds the rounding errors of one FFT, up to 1.9e-7 where 0 is exact; the test's own absolute tolerance is 1e-7.",
 }
 

@@ -90,6 +90,30 @@ static void test_round_trip(void **state)
     tgc_free(t);
 }
 
+/* What ml_dtypes writes for formats that NumPy lacks. */
+static void test_unnamed(void **state)
+{
+    (void)state;
+    struct tgc *t = tgc_new(0);
+    struct array v;
+    const uint8_t bits[] = {0x3c, 0x40, 0x44, 0x48};
+    static const struct { const char *descr; enum dtype dtype; int n; bool fits; } row[] = {
+        {"<f1", DTYPE_F8E5M2, 4, true},    {"<V1", DTYPE_F8E4M3FN, 4, true},
+        {"|V1", DTYPE_F8E8M0, 4, true},    {"<V2", DTYPE_BF16, 2, true},
+        {"<V1", DTYPE_I4, 4, true},        {"<f2", DTYPE_BF16, 2, false},
+        {"<V2", DTYPE_U16, 2, false},      {"<V1", DTYPE_U8, 4, false},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char text[96];
+        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }\n",
+                 row[i].descr, row[i].n);
+        assert_int_equal(read_made(t, text, bits, sizeof bits, row[i].dtype, &v), row[i].fits);
+        if (row[i].fits)
+            assert_memory_equal(v.data, bits, sizeof bits);
+    }
+    tgc_free(t);
+}
+
 static void test_layouts(void **state)
 {
     (void)state;
@@ -286,7 +310,7 @@ static void test_outputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_unnamed), cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_bad_files),       cmocka_unit_test(test_compare),
         cmocka_unit_test(test_random_is_fixed), cmocka_unit_test(test_file_names),
         cmocka_unit_test(test_outputs),

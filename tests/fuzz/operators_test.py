@@ -1,0 +1,535 @@
+"""Random configurations of the operators that models use most, against ONNX Runtime.
+
+Attributes, shapes and opsets are drawn; a configuration that ONNX Runtime refuses is drawn again. Those of
+one opset are nodes of one model, which tgc compiles and runs at once. --all: many more, by --seed.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import tgc as T
+from suite import Skip, Suite, expect
+
+suite = Suite("operators")
+
+
+def more(parser):
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=0, help="configurations of each opset")
+
+
+OPTIONS = suite.parse(more)
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "operators")
+OPSETS = (7, 9, 10, 11, 13, 17, 19, 22)
+TYPE = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64,
+        np.dtype(np.int32): TensorProto.INT32, np.dtype(np.uint8): TensorProto.UINT8, np.dtype(bool): TensorProto.BOOL}
+
+
+class Draw:
+    """One node: inputs that the run brings, inputs that are data, attributes."""
+
+    def __init__(self, random, opset):
+        self.r, self.opset = random, opset
+        self.kind, self.inputs, self.attributes, self.outputs = None, [], {}, 1
+
+    def one(self, *choices):
+        return choices[self.r.integers(len(choices))]
+
+    def size(self, low=1, high=9):
+        return int(self.r.integers(low, high + 1))
+
+    def maybe(self, chance=0.5):
+        return bool(self.r.random() < chance)
+
+    def shape(self, rank):
+        return [self.size(1, 7) for _ in range(rank)]
+
+    def floats(self, shape):
+        return (self.r.standard_normal(shape) * 2).astype(np.float32)
+
+    def run(self, array):
+        self.inputs.append(("run", np.asarray(array)))
+
+    def data(self, array):
+        self.inputs.append(("data", np.asarray(array)))
+
+    def none(self):
+        self.inputs.append(("none", None))
+
+    def set(self, chance=1.0, **attributes):
+        if self.maybe(chance):
+            self.attributes.update(attributes)
+
+    def list(self, name, values, since):
+        """An input from some opset on, an attribute before."""
+        if self.opset >= since:
+            self.data(np.array(values, np.int64))
+        else:
+            self.attributes[name] = [int(v) for v in values]
+
+
+def windows(d, rank, pool):
+    kernel = [d.size(1, 4) for _ in range(rank)]
+    d.set(kernel_shape=kernel)
+    d.set(0.7, strides=[d.size(1, 3) for _ in range(rank)])
+    if d.maybe(0.4) and (not pool or d.opset >= 10):
+        d.set(dilations=[d.size(1, 2) for _ in range(rank)])
+    if d.maybe(0.5):
+        d.set(pads=[int(d.r.integers(0, k)) for k in kernel * 2])
+    elif d.maybe():
+        d.set(auto_pad=d.one("VALID", "SAME_UPPER", "SAME_LOWER", "NOTSET"))
+        if pool and "SAME" in d.attributes["auto_pad"]:
+            d.attributes.pop("dilations", None)        # ONNX Runtime's size forgets them, onnx's inference does not
+    return kernel
+
+
+def pool(d):
+    d.kind = d.one("MaxPool", "AveragePool", "LpPool")
+    rank = d.one(1, 2, 2, 3)
+    d.run(d.floats([d.size(1, 2), d.size(1, 3)] + [d.size(4, 11) for _ in range(rank)]))
+    windows(d, rank, True)
+    since = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}[d.kind]
+    if d.opset >= since:
+        d.set(0.5, ceil_mode=1)
+    if d.kind == "AveragePool":
+        d.set(0.5, count_include_pad=1)
+        if d.opset < 19:
+            d.attributes.pop("dilations", None)
+    if d.kind == "LpPool":
+        d.set(0.5, p=d.one(1, 2, 3))
+        if d.opset < 18:
+            d.attributes.pop("dilations", None)
+    if d.kind == "MaxPool" and d.opset >= 8 and d.maybe(0.3):
+        d.outputs = 2
+        d.set(0.5, storage_order=1)
+
+
+def convolution(d):
+    d.kind = d.one("Conv", "ConvTranspose")
+    rank, group = d.one(1, 2, 2), d.one(1, 1, 2)
+    inner, outer = group * d.size(1, 3), group * d.size(1, 3)
+    d.run(d.floats([d.size(1, 2), inner] + [d.size(4, 9) for _ in range(rank)]))
+    kernel = windows(d, rank, False)
+    first, second = (outer, inner // group) if d.kind == "Conv" else (inner, outer // group)
+    d.data(d.floats([first, second] + kernel))
+    if d.maybe():
+        d.data(d.floats([outer]))
+    d.set(group=group)
+    if d.kind == "ConvTranspose" and "strides" in d.attributes:
+        d.set(0.4, output_padding=[int(d.r.integers(0, s)) for s in d.attributes["strides"]])
+
+
+def resize(d):
+    d.kind = "Resize" if d.opset >= 10 else "Upsample"
+    shape = [1, d.size(1, 3), d.size(2, 9), d.size(2, 9)]
+    d.run(d.floats(shape))
+    scales = np.array([1, 1, d.one(0.5, 0.6, 0.7, 1.3, 1.5, 2, 2.5, 3), d.one(0.5, 0.6, 0.8, 1.7, 2, 2.6)], np.float32)
+    mode = d.one("nearest", "linear", "cubic") if d.opset >= 11 else d.one("nearest", "linear")
+    if mode == "nearest":                              # ties, which ONNX Runtime decides by quotients in f32
+        scales[2:] = d.one(0.5, 0.75, 1.5, 2, 3), d.one(0.5, 0.625, 2, 4)
+    if any(s != 1 and int(np.float32(n) * s) == n for n, s in zip(shape, scales)):
+        scales[2:] = 2                                 # ONNX Runtime copies then
+    if d.opset < 11:
+        d.set(mode=mode)
+        if d.opset < 9:
+            d.set(scales=[float(max(s, 1)) for s in scales])
+        else:
+            d.data(scales if d.opset == 10 else np.maximum(scales, 1))
+        return
+    d.set(mode=mode, coordinate_transformation_mode=d.one(
+        "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric",
+        *(["half_pixel_symmetric"] if d.opset >= 19 else []), *(["tf_crop_and_resize"] if mode != "cubic" else [])))
+    if mode == "nearest":
+        d.set(nearest_mode=d.one("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
+    if mode == "cubic":
+        d.set(0.5, cubic_coeff_a=d.one(-0.5, -0.75), exclude_outside=d.one(0, 1))
+    crop = d.attributes["coordinate_transformation_mode"] == "tf_crop_and_resize"
+    if crop or d.opset < 13:
+        d.data(np.array([0, 0, 0.1, 0.2, 1, 1, 0.8, 0.9], np.float32))
+    else:
+        d.none()
+    if crop:
+        d.set(extrapolation_value=1.5)
+    elif d.opset >= 18 and mode != "nearest" and d.attributes["coordinate_transformation_mode"] != "half_pixel_symmetric":
+        d.set(0.3, antialias=1)
+    sizes = d.maybe(0.4) or crop                       # its sizes of a scale forget the region, the text's do not
+    if sizes:
+        d.data(np.zeros(0, np.float32)) if d.opset < 13 else d.none()
+        wanted = [d.one(*(k for k in range(1, 14) if k != n)) for n in shape[2:]]
+        if d.opset >= 18 and not crop and d.maybe():
+            d.set(axes=[2, 3])
+            d.set(0.6, keep_aspect_ratio_policy=d.one("stretch", "not_larger", "not_smaller"))
+            d.data(np.array(wanted, np.int64))
+        else:
+            d.data(np.array(shape[:2] + wanted, np.int64))
+    elif d.opset >= 18 and not crop and d.maybe(0.3):
+        d.set(axes=[3, 2])
+        d.data(scales[2:])
+    else:
+        d.data(scales)
+
+
+def clip(d):
+    d.kind = "Clip"
+    x = d.floats(d.shape(2))
+    x.flat[0] = d.one(np.inf, -np.inf, 1) if d.opset < 11 else 1
+    d.run(x)
+    bounds = [b if d.maybe(0.6) else None for b in (-0.7, 0.9)]
+    for name, bound in zip(("min", "max"), bounds):
+        if d.opset < 11 and bound is not None:
+            d.attributes[name] = bound
+        elif d.opset >= 11:
+            d.none() if bound is None else d.data(np.float32(bound))
+
+
+def elementwise(d):
+    d.kind = d.one("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "PRelu", "Mod") if d.opset >= 10 else d.one("Add", "Mul", "Div")
+    shape = d.shape(d.size(1, 4))
+    other = [n if d.maybe(0.7) else 1 for n in shape][d.size(0, len(shape) - 1):]
+    x, y = d.floats(shape), d.floats(other) + np.float32(0.01)
+    if d.kind == "Mod":
+        d.set(fmod=1)
+    if d.kind == "Pow":
+        x = np.abs(x)
+    if d.kind in ("Max", "Min") and d.opset < 8:
+        y = d.floats(shape)
+    d.run(x)
+    d.run(y)
+
+
+def activation(d):
+    kinds = {"Elu": "alpha", "Selu": "alpha", "LeakyRelu": "alpha", "HardSigmoid": "alpha", "ThresholdedRelu": "alpha", "Celu": "alpha",
+             "Softplus": None, "Softsign": None, "Sigmoid": None, "Tanh": None, "Erf": None, "Relu": None, "HardSwish": None, "Gelu": None, "Mish": None,
+             "Floor": None, "Abs": None, "Sign": None, "Round": None, "Swish": None, "Shrink": "lambd"}
+    since = {"Celu": 12, "Erf": 9, "HardSwish": 14, "Gelu": 20, "Mish": 18, "Sign": 9, "Round": 11, "ThresholdedRelu": 10, "Shrink": 9, "Swish": 24}
+    d.kind = d.one(*(k for k in kinds if since.get(k, 1) <= d.opset))
+    d.run(d.floats(d.shape(3)))
+    if kinds[d.kind]:
+        d.set(0.5, **{kinds[d.kind]: float(np.float32(d.r.random() + 0.1))})
+    if d.kind == "HardSigmoid":
+        d.set(0.5, beta=0.3)
+    if d.kind == "Selu":
+        d.set(0.5, gamma=1.2)
+    if d.kind == "Shrink":
+        d.set(0.5, bias=0.25)
+    if d.kind == "Gelu":
+        d.set(0.5, approximate="tanh")
+
+
+def softmax(d):
+    d.kind = d.one("Softmax", "LogSoftmax", "Hardmax")
+    shape = d.shape(d.size(1, 4))
+    d.run(d.floats(shape))
+    d.set(0.7, axis=int(d.r.integers(-len(shape) if d.opset >= 11 else 0, len(shape))))
+
+
+def reduction(d):
+    d.kind = "Reduce" + d.one("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")
+    shape = d.shape(d.size(1, 4))
+    x = d.floats(shape)
+    d.run(np.abs(x) + np.float32(0.1) if d.kind == "ReduceLogSum" else x)
+    d.set(0.6, keepdims=d.one(0, 1))
+    if d.maybe(0.7):
+        n = d.size(1, len(shape))
+        axes = sorted(int(a) for a in d.r.permutation(len(shape))[:n])
+        d.list("axes", axes, 13 if d.kind == "ReduceSum" else 18)
+    elif d.opset >= 18:
+        d.set(0.4, noop_with_empty_axes=1)
+
+
+def arg_extreme(d):
+    d.kind = d.one("ArgMax", "ArgMin")
+    shape = d.shape(3)
+    d.run(d.r.integers(-3, 3, shape).astype(np.float32))
+    d.set(0.7, axis=int(d.r.integers(0, 3)))
+    d.set(0.5, keepdims=0)
+    if d.opset >= 12:
+        d.set(0.5, select_last_index=1)
+
+
+def gemm(d):
+    d.kind = "Gemm"
+    m, k, n, ta, tb = d.size(), d.size(), d.size(), d.one(0, 1), d.one(0, 1)
+    d.run(d.floats([k, m] if ta else [m, k]))
+    d.data(d.floats([n, k] if tb else [k, n]))
+    if d.opset < 11 or d.maybe(0.7):
+        d.data(d.floats(d.one([n], [m, n], [1, n], [m, 1], [])))
+    d.set(0.5, alpha=0.5)
+    d.set(0.5, beta=1.5)
+    d.set(transA=ta, transB=tb)
+
+
+def matmul(d):
+    d.kind = "MatMul"
+    m, k, n = d.size(), d.size(), d.size()
+    batch = d.shape(d.size(0, 2))
+    d.run(d.floats([*batch, m, k] if d.maybe(0.8) else [k]))
+    d.run(d.floats(d.one([k, n], [*batch, k, n], [k])))
+
+
+def norm(d):
+    d.kind = d.one("BatchNormalization", "InstanceNormalization", "LRN", *(["LayerNormalization"] if d.opset >= 17 else []),
+                   *(["GroupNormalization"] if d.opset >= 21 else []), "LpNormalization")
+    c = d.one(2, 4, 6)
+    shape = [d.size(1, 2), c, d.size(2, 6), d.size(2, 6)]
+    d.run(d.floats(shape))
+    d.set(0.5, epsilon=0.01)
+    if d.kind == "BatchNormalization":
+        for k in range(4):
+            d.data(np.abs(d.floats([c])) + np.float32(0.1))
+    elif d.kind == "InstanceNormalization" or d.kind == "GroupNormalization":
+        d.data(d.floats([c]))
+        d.data(d.floats([c]))
+        if d.kind == "GroupNormalization":
+            d.set(num_groups=2)
+    elif d.kind == "LayerNormalization":
+        axis = d.size(1, 3)
+        d.data(d.floats(shape[axis:]))
+        if d.maybe():
+            d.data(d.floats(shape[axis:]))
+        d.set(axis=d.one(axis, axis - 4))
+    else:
+        d.attributes.clear()
+        if d.kind == "LRN":
+            d.set(size=d.one(1, 3, 5))
+            d.set(0.5, alpha=0.02)
+            d.set(0.5, beta=0.5)
+            d.set(0.5, bias=2.0)
+        else:
+            d.set(0.6, axis=d.one(0, 1, -1))
+            d.set(0.5, p=d.one(1, 2))
+
+
+def movement(d):
+    d.kind = d.one("Transpose", "Flatten", "Concat", "Squeeze", "Unsqueeze", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Identity")
+    if d.kind == "Expand" and d.opset < 8:
+        d.kind = "Transpose"
+    shape = d.shape(4)
+    if d.kind == "DepthToSpace":
+        shape[1] = 4 * d.size(1, 2)
+        d.set(blocksize=2)
+        if d.opset >= 11:
+            d.set(0.5, mode=d.one("CRD", "DCR"))
+    if d.kind == "SpaceToDepth":
+        shape[2:] = [2 * d.size(1, 3), 2 * d.size(1, 3)]
+        d.set(blocksize=2)
+    if d.kind == "Squeeze":
+        shape[1] = 1
+    d.run(d.floats(shape))
+    if d.kind == "Transpose":
+        d.set(0.8, perm=[int(a) for a in d.r.permutation(4)])
+    elif d.kind == "Flatten":
+        d.set(0.8, axis=d.size(0, 4) - (5 if d.opset >= 11 and d.maybe(0.2) else 0))
+        d.attributes["axis"] = max(d.attributes.get("axis", 1), -4)
+    elif d.kind == "Concat":
+        d.run(d.floats(shape))
+        d.set(axis=int(d.r.integers(-4 if d.opset >= 11 else 0, 4)))
+    elif d.kind == "Squeeze":
+        d.list("axes", [1], 13)
+    elif d.kind == "Unsqueeze":
+        d.list("axes", d.one([0], [1, 3], [4]), 13)
+    elif d.kind == "Expand":
+        d.data(np.array([n if n > 1 else d.size() for n in shape], np.int64))
+    elif d.kind == "Tile":
+        d.data(np.array([d.size(1, 3) for _ in shape], np.int64))
+
+
+def slices(d):
+    d.kind = "Slice"
+    shape = d.shape(3)
+    d.run(d.floats(shape))
+    starts, ends = [int(d.r.integers(-n - 2, n + 2)) for n in shape], [int(d.r.integers(-n - 2, n + 2)) for n in shape]
+    if d.opset < 10:
+        d.set(starts=starts, ends=ends, axes=[0, 1, 2])
+        return
+    steps = [d.one(1, 1, 2, -1, -2) for _ in shape]
+    for v in (starts, ends, [0, 1, 2], steps):
+        d.data(np.array(v, np.int64))
+
+
+def pad(d):
+    d.kind = "Pad"
+    shape = [d.size(3, 7) for _ in range(3)]
+    d.run(d.floats(shape))
+    d.set(mode=d.one("constant", "reflect", "edge", *(["wrap"] if d.opset >= 19 else [])))
+    pads = [int(d.r.integers(-1 if d.attributes["mode"] == "constant" else 0, 3)) for _ in range(6)]
+    d.list("pads", pads, 11)
+    if d.opset >= 11 and d.maybe():
+        d.data(np.float32(0.5))
+    elif d.opset < 11:
+        d.set(0.5, value=0.5)
+
+
+def gather(d):
+    d.kind = d.one("Gather", *(["GatherElements", "GatherND"] if d.opset >= 11 else []))
+    shape = [d.size(2, 6) for _ in range(3)]
+    axis = int(d.r.integers(0, 3))
+    d.run(d.floats(shape))
+    low = -1 if d.opset >= 11 else 0
+    if d.kind == "GatherND":
+        d.run(d.r.integers(-1, 2, [d.size(1, 4), 2]).astype(np.int64))
+        return
+    index = d.shape(2) if d.kind == "Gather" else [n if a == axis else d.size(1, n) for a, n in enumerate(shape)]
+    d.run(d.r.integers(low * shape[axis], shape[axis], index).astype(np.int64))
+    d.set(axis=axis)
+
+
+def split(d):
+    d.kind = "Split"
+    parts = [d.size(1, 4) for _ in range(d.size(2, 3))]
+    axis = d.size(0, 2)
+    shape = d.shape(3)
+    equal = d.maybe(0.3)
+    parts = [parts[0]] * len(parts) if equal else parts
+    shape[axis] = sum(parts)
+    d.run(d.floats(shape))
+    d.set(axis=axis)
+    d.outputs = len(parts)
+    if equal and d.opset >= 18:
+        d.set(num_outputs=len(parts))
+    elif not equal:
+        d.list("split", parts, 13)
+
+
+def recurrent(d):
+    d.kind = d.one("LSTM", "GRU", "RNN")
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[d.kind]
+    steps, batch, width, hidden = d.size(1, 5), d.size(1, 3), d.size(1, 5), d.size(1, 5)
+    direction = d.one("forward", "reverse", "bidirectional")
+    n = 2 if direction == "bidirectional" else 1
+    d.run(d.floats([steps, batch, width]))
+    d.data(d.floats([n, gates * hidden, width]) * np.float32(0.4))
+    d.data(d.floats([n, gates * hidden, hidden]) * np.float32(0.4))
+    d.set(hidden_size=hidden, direction=direction)
+    if d.maybe():
+        d.data(d.floats([n, 2 * gates * hidden]))
+        if d.maybe():
+            d.data(d.r.integers(1, steps + 1, [batch]).astype(np.int32))
+    d.set(0.3, clip=0.6)
+    if d.kind == "GRU":
+        d.set(0.5, linear_before_reset=1)
+    d.outputs = 2
+
+
+GROUPS = (pool, pool, pool, convolution, convolution, resize, resize, resize, clip, elementwise, activation, softmax, reduction, arg_extreme, gemm, matmul, norm,
+          movement, slices, pad, gather, split, recurrent)
+
+
+def node_of(d, k):
+    names, inputs, data, feeds = [], [], [], {}
+    for i, (how, array) in enumerate(d.inputs):
+        name = "" if how == "none" else f"n{k}_{i}"
+        names.append(name)
+        if how == "run":
+            inputs.append(helper.make_tensor_value_info(name, TYPE[array.dtype], array.shape))
+            feeds[name] = array
+        elif how == "data":
+            data.append(numpy_helper.from_array(array, name))
+    outputs = [f"y{k}_{i}" for i in range(d.outputs)]
+    node = helper.make_node(d.kind, names, outputs, name=f"node{k}", **d.attributes)
+    return node, inputs, data, feeds, outputs
+
+
+def model_of(nodes, inputs, data, outputs, opset):
+    made = [helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in outputs]
+    graph = helper.make_graph(nodes, "g", inputs, made, data)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def expected(ort, d, k):
+    """What ONNX Runtime computes; None: it refuses the configuration, or the schema does."""
+    node, inputs, data, feeds, outputs = node_of(d, k)
+    bare = helper.make_graph([node], "g", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], data)
+    model = helper.make_model(bare, opset_imports=[helper.make_opsetid("", d.opset)], ir_version=8)
+    settings = ort.SessionOptions()
+    settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    settings.log_severity_level = 4
+    settings.intra_op_num_threads = 1
+    try:
+        onnx.checker.check_node(node, _context(d.opset))
+        results = ort.InferenceSession(model.SerializeToString(), settings).run(None, feeds)
+    except Exception:
+        return None
+    if any(r.size == 0 for r in results):
+        return None
+    return dict(zip(outputs, results))
+
+
+def _context(opset):
+    c = onnx.checker.C.CheckerContext()
+    c.ir_version = 8
+    c.opset_imports = {"": opset}
+    return c
+
+
+def says(d):
+    shapes = [f"{how}{list(a.shape)}{'' if a.size > 8 or how == 'run' else a.ravel().tolist()}" if a is not None else "-" for how, a in d.inputs]
+    return f"{d.kind}-{d.opset} {d.attributes} of {', '.join(shapes)}"
+
+
+def differs(have, want):
+    if have.shape != want.shape:
+        return f"shape {have.shape}, expected {want.shape}"
+    if want.dtype.kind != "f":
+        return f"{int((have != want).sum())} of {want.size} differ" if (have != want).any() else None
+    with np.errstate(invalid="ignore"):
+        size = np.abs(want[np.isfinite(want)]).max(initial=0)
+        same = np.isclose(have, want, rtol=1e-4, atol=1e-4 * max(size, 1e-3), equal_nan=True)
+    return None if same.all() else f"{int((~same).sum())} of {want.size} differ, the first {have[~same][0]}, expected {want[~same][0]}"
+
+
+def compare(opset, seed, count):
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        raise Skip("onnxruntime is not installed")
+    random = np.random.default_rng([seed, opset])
+    drawn, k = {}, 0
+    while len(drawn) < count and k < 20 * count:
+        d = Draw(random, opset)
+        GROUPS[k % len(GROUPS)](d)
+        want = expected(ort, d, k)
+        if want is not None:
+            drawn[k] = d, want
+        k += 1
+    expect(len(drawn) == count, f"{len(drawn)} configurations of {k} are valid")
+    folder = T.scratch(SCRATCH / f"{opset}_{seed}")
+    nodes, inputs, data, feeds, outputs = [], [], [], {}, []
+    for k, (d, want) in drawn.items():
+        node, brought, held, fed, _ = node_of(d, k)
+        nodes.append(node)
+        inputs += brought
+        data += held
+        feeds.update(fed)
+        outputs += [(name, TYPE[a.dtype], a.shape) for name, a in want.items()]
+    onnx.save(model_of(nodes, inputs, data, outputs, opset), folder / "model.onnx")
+    given = []
+    for name, array in feeds.items():
+        np.save(folder / f"{name}.npy", array)
+        given += ["-i", f"{name}={folder / name}.npy"]
+    (folder / "given").write_text("\n".join(given))
+    T.must(T.run([TGC, "run", folder / "model.onnx", f"@{folder / 'given'}", "--out-dir", folder / "out", "-O1"], timeout=600))
+    wrong = []
+    for k, (d, want) in drawn.items():
+        for name, array in want.items():
+            how = differs(np.load(folder / "out" / f"{name}.npy"), array)
+            if how:
+                wrong.append(f"node{k} {name}: {how}: {says(d)}")
+    expect(not wrong, "\n".join(wrong))
+
+
+for opset in OPSETS:
+    suite.add(f"opset {opset}", compare, opset, OPTIONS.seed, OPTIONS.count or 23)
+for turn in range(1, 40):
+    for opset in OPSETS:
+        suite.add(f"opset {opset}, {turn}", compare, opset, OPTIONS.seed + turn, OPTIONS.count or 69, slow=True)
+
+suite.main()
