@@ -10,7 +10,8 @@
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
 #   make mutate     the mutation test: 200 changed operators of passes/, which the quick tests should
 #                   notice; hours. MUTATE='--count 20 --seed 7' draws others
-#   make wheel      Python wheels for x86-64 and aarch64, in dist/
+#   make wheel      the Python wheel of this machine, in dist/, in some two minutes
+#   make wheels     those for x86-64 and aarch64, glibc and musl
 #   make site       the documents as a site, build/site/index.html
 #   make install    install tgc (PREFIX, /usr/local otherwise; DESTDIR honoured)
 #   make uninstall  remove what make install has put there
@@ -63,9 +64,9 @@ bench:
 	    --plot $(BUILD)/bench.svg $(BENCH)
 	.venv/bin/python bench/figures.py --build $(BUILD)
 
-wheel:
+wheel wheels:
 	scripts/setup.sh wheel
-	.venv/bin/python scripts/wheel.py --jobs $(JOBS)
+	.venv/bin/python scripts/wheel.py --jobs $(JOBS) $(if $(filter wheels,$@),--targets all)
 
 site:
 	scripts/setup.sh site
@@ -84,4 +85,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all build demo with-tests quick check check-all mutate bench wheel site install uninstall clean
+.PHONY: all build demo with-tests quick check check-all mutate bench wheel wheels site install uninstall clean

@@ -63,6 +63,22 @@ static void put_seconds(struct text *x, const char *what, double s)
         text_printf(x, "%s %.1f ns", what, 1e9 * s);
 }
 
+/* The sizes of the run's open dimensions: what was measured is that size, and not all up to the bound. */
+static void put_sizes(struct text *x, const struct instance *p, bool json)
+{
+    const struct program_info *info = p->info;
+    for (int i = 0, n = 0; i < info->symbol_count; i++) {
+        if (info->symbols[i].offset == (size_t)-1)
+            continue;                              /* follows from others */
+        text_puts(x, n++ ? json ? "," : ", " : json ? "" : " at ");
+        if (json)
+            text_json(x, info->symbols[i].name);
+        else
+            text_puts(x, info->symbols[i].name);
+        text_printf(x, "%c%lld", json ? ':' : '=', (long long)p->symbol[i]);
+    }
+}
+
 static void print_result(struct tgc *t, const struct options *o, const struct instance *p,
                          const double *seconds, int n, int at_once, const struct model *m,
                          const struct kernel_times *times)
@@ -82,9 +98,13 @@ static void print_result(struct tgc *t, const struct options *o, const struct in
                     info->target, o->threads, n * at_once, least, median, info->flop, rate / 1e9,
                     info->kernel_count, info->arena_bytes, info->weights_bytes);
         times_write_json(&x, t, m, p, times);
-        text_puts(&x, "]}\n");
+        text_puts(&x, "],\"sizes\":{");
+        put_sizes(&x, p, true);
+        text_puts(&x, "}}\n");
     } else {
-        text_printf(&x, "%s:", info->name);
+        text_puts(&x, info->name);
+        put_sizes(&x, p, false);
+        text_putc(&x, ':');
         put_seconds(&x, " min", least);
         put_seconds(&x, ", median", median);
         text_printf(&x, " of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n", n * at_once,

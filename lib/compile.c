@@ -68,7 +68,8 @@ static const char *const *find_needed(struct tgc *t, const struct options *o, co
     for (int i = 0; i < nexternal; i++)
         need[n++] = external[i];
     for (int i = 0; i < o->ninput; i++)
-        need[n++] = o->input[i].path;
+        if (!feed_is_value(o->input[i].path))
+            need[n++] = o->input[i].path;
     for (int i = 0; i < o->nword_file; i++)
         need[n++] = o->word_file[i];
     *count = n;

@@ -7,6 +7,8 @@
  */
 #include "lib/lib.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_given_by_option(const struct options *o, const char *dim)
@@ -134,6 +136,112 @@ static bool check_layouts(struct tgc *t, const struct options *o, const struct f
     return true;
 }
 
+/* ------------------------------------------------------------------------- values without a file */
+
+enum word { WORD_NONE, WORD_NUMBER, WORD_ZEROS, WORD_ONES, WORD_RANDOM };
+
+static enum word word_of(const char *s)
+{
+    char *end;
+    strtod(s, &end);
+    return end != s && !*end          ? WORD_NUMBER
+           : strcmp(s, "zeros") == 0  ? WORD_ZEROS
+           : strcmp(s, "ones") == 0   ? WORD_ONES
+           : strcmp(s, "random") == 0 ? WORD_RANDOM
+                                      : WORD_NONE;
+}
+
+bool feed_is_value(const char *given) { return word_of(given) != WORD_NONE; }
+
+/* The number as the input's dtype has it. false: it has no such number. */
+static bool read_scalar(const char *s, enum dtype d, union scalar *v)
+{
+    char *end;
+    if (dtype_is_float(d)) {
+        v->f = strtod(s, &end);
+        return true;
+    }
+    errno = 0;
+    v->i = d == DTYPE_U64 ? (int64_t)strtoull(s, &end, 10) : strtoll(s, &end, 10);
+    if (*end || errno || (d == DTYPE_U64 && *s == '-'))
+        return false;
+    return d == DTYPE_BOOL ? v->i == 0 || v->i == 1
+                           : d == DTYPE_U64 || (v->i >= dtype_min(d) && v->i <= dtype_max(d));
+}
+
+/* A dimension that is open: what --dim says, else what an input has that is a file. -1: neither. */
+static int64_t find_size(const struct options *o, const struct feed *f, const char *symbol)
+{
+    int64_t size = -1;
+    for (int i = 0; symbol && i < o->ndim; i++)
+        if (strcmp(o->dim[i].name, symbol) == 0)
+            size = o->dim[i].max;
+    for (int k = 0; symbol && k < f->n; k++)
+        for (int i = 0; i < f->input[k].ndim && f->value[k].data && f->value[k].ndim == f->input[k].ndim; i++)
+            if (f->input[k].symbol[i] && strcmp(f->input[k].symbol[i], symbol) == 0)
+                size = f->value[k].dim[i];
+    return size;
+}
+
+static bool find_shape(struct tgc *t, const struct options *o, const struct feed *f, const struct model_input *in,
+                       const char *given, struct array *v)
+{
+    const struct onnx_shape_option *said = NULL;
+    for (int i = 0; i < o->nshape; i++)
+        said = strcmp(o->shape[i].input, in->name) == 0 ? &o->shape[i] : said;
+    struct place at = {.file = o->model};
+    if (!in->has_shape && !said)
+        return diag_error(t, &at, "-i %.100s=%.60s: the model does not say the shape of this input; expected "
+                                  "--shape %.100s=SIZES, too", in->name, given, in->name);
+    v->ndim = said ? said->ndim : in->ndim;
+    for (int i = 0; i < v->ndim; i++) {
+        v->dim[i] = said && said->dim[i] >= 0 ? said->dim[i] : i < in->ndim ? in->dim[i] : -1;
+        if (v->dim[i] < 0)
+            v->dim[i] = find_size(o, f, in->symbol[i] ? in->symbol[i] : mem_printf(t, "%s_dim%d", in->name, i));
+        if (v->dim[i] < 0)
+            return diag_error(t, &at, "-i %.100s=%.60s: axis %d of this input is open%s%.60s%s; expected --dim or --shape, "
+                                      "or a file that has it", in->name, given, i, in->symbol[i] ? ": '" : "",
+                              in->symbol[i] ? in->symbol[i] : "", in->symbol[i] ? "'" : "");
+    }
+    return true;
+}
+
+/* All elements are the number, zeros or ones, or what an input has that is not given. */
+static bool make_value(struct tgc *t, const struct options *o, const struct feed *f, const struct model_input *in,
+                       const char *given, struct array *v)
+{
+    enum word word = word_of(given);
+    const char *number = word == WORD_NUMBER ? given : word == WORD_ONES ? "1" : "0";
+    union scalar s = {0};
+    *v = (struct array){.name = in->name, .dtype = in->dtype};
+    bool fits = in->dtype != DTYPE_VOID && (word == WORD_RANDOM || (in->dtype != DTYPE_STRING && read_scalar(number, in->dtype, &s)));
+    if (!fits)
+        return diag_error(t, &(struct place){.file = o->model}, "-i %.100s=%.60s: the input is %s, which has no such value",
+                          in->name, given, in->dtype == DTYPE_VOID ? "no tensor" : declared_text(t, in));
+    if (!find_shape(t, o, f, in, given, v) || !array_allocate(t, v))
+        return false;
+    if (word == WORD_RANDOM)
+        array_fill_random(v);
+    for (size_t i = 0; i < v->nelem && word != WORD_RANDOM; i++)
+        scalar_store(v->dtype, (char *)v->data + i * dtype_nbytes(v->dtype), s);
+    return true;
+}
+
+/* After all files, whose shapes say what is open. */
+static bool read_values(struct tgc *t, struct options *o, int from, int count, struct feed *f)
+{
+    for (int i = from; i < from + count; i++) {
+        const struct input_file *given = find_file(o, f->input[i].name);
+        if (!given || !feed_is_value(given->path))
+            continue;
+        f->source[i] = mem_printf(t, "-i %s=%s", given->name, given->path);
+        if (!make_value(t, o, f, &f->input[i], given->path, &f->value[i]) ||
+            !feed_settle_shape(t, o, &f->input[i], &f->value[i], f->source[i]))
+            return false;
+    }
+    return true;
+}
+
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f)
 {
     f->input = model_inputs(t, o, m, &f->n);
@@ -145,7 +253,7 @@ bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct f
         return false;
     for (int i = from; i < from + count; i++) {
         const struct input_file *file = find_file(o, f->input[i].name);
-        if (!file)
+        if (!file || feed_is_value(file->path))
             continue;
         f->source[i] = file->path;
         is_image[i] = image_is(file->path);
@@ -158,7 +266,7 @@ bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct f
         if (!feed_settle_shape(t, o, &f->input[i], &f->value[i], file->path))
             return false;
     }
-    return check_layouts(t, o, f, is_image);
+    return read_values(t, o, from, count, f) && check_layouts(t, o, f, is_image);
 }
 
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p)

@@ -519,6 +519,8 @@ bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_inpu
                        const struct array *v, const char *source);
 /* "'x', 'mask'", for messages. */
 const char *names_of_inputs(struct tgc *t, const struct model_input *input, int n);
+/* Whether what -i gives is no file: a number, zeros, ones or random. */
+bool feed_is_value(const char *given);
 /* Reads the files of -i; needs: a loaded model. */
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
 bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);

@@ -1,6 +1,8 @@
 """Makes dist/*.whl: the program tgc, the library libtgc and the Python module, for Linux on x86-64 and aarch64.
 
-    python scripts/wheel.py [--targets x86_64-glibc,...] [--folder .cache/wheel] [--jobs 2]
+    python scripts/wheel.py [--targets all|x86_64-glibc,...] [--folder .cache/wheel] [--jobs 2]
+
+Without --targets for this machine and glibc alone.
 
 Each is cross-compiled by PyPI's ziglang, for glibc 2.17 or musl, with protobuf-c's runtime (one
 file of Debian's source package) inside, so that libc is all that both need. What is not
@@ -25,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# tgc on PyPI is another project's; the module and the program keep that name.
+NAME, FILE_NAME = "tgc-compiler", "tgc_compiler"
 ZIGLANG = "ziglang==0.17.1"
 DATE = (2020, 1, 1, 0, 0, 0)
 OLDEST_GLIBC = (2, 17)
@@ -285,7 +289,7 @@ def project_version():
 
 def metadata(version):
     return f"""Metadata-Version: 2.1
-Name: tgc
+Name: {NAME}
 Version: {version}
 Summary: A compiler from ONNX neural networks to self-contained C
 License: MIT
@@ -303,23 +307,24 @@ Description-Content-Type: text/markdown
 
 
 def write_wheel(target, program, library, runtime_licence, dist):
-    """runtime_licence: protobuf-c's, whose runtime is in the program and in the library."""
+    """runtime_licence: protobuf-c's, where its runtime is in the program and in the library; else None."""
     version = project_version()
-    info = f"tgc-{version}.dist-info"
+    info = f"{FILE_NAME}-{version}.dist-info"
     files = {f"tgc/{path.name}": path.read_bytes()
              for path in sorted((ROOT / "python" / "tgc").iterdir()) if path.is_file()}
     files["tgc/libtgc.so.0"] = library.read_bytes()
-    files[f"tgc-{version}.data/scripts/tgc"] = program.read_bytes()
+    files[f"{FILE_NAME}-{version}.data/scripts/tgc"] = program.read_bytes()
     files[f"{info}/METADATA"] = metadata(version).encode()
     files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: tgc scripts/wheel.py\n"
                               f"Root-Is-Purelib: false\nTag: {target.tag}\n").encode()
     files[f"{info}/LICENSE"] = (ROOT / "LICENSE").read_bytes()
-    files[f"{info}/LICENSE.protobuf-c"] = runtime_licence
+    if runtime_licence:
+        files[f"{info}/LICENSE.protobuf-c"] = runtime_licence
     record = "".join(f"{name},sha256={digest(data)},{len(data)}\n"
                      for name, data in files.items()) + f"{info}/RECORD,,\n"
     files[f"{info}/RECORD"] = record.encode()
     dist.mkdir(parents=True, exist_ok=True)
-    path = dist / f"tgc-{version}-{target.tag}.whl"
+    path = dist / f"{FILE_NAME}-{version}-{target.tag}.whl"
     part = path.with_suffix(".part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
         for name, data in files.items():
@@ -339,12 +344,12 @@ def digest(data):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--targets", default=",".join(t.name for t in TARGETS))
+    parser.add_argument("--targets", default=f"{os.uname().machine}-glibc")
     parser.add_argument("--folder", default=str(ROOT / ".cache" / "wheel"))
     parser.add_argument("--dist", default=str(ROOT / "dist"))
     parser.add_argument("--jobs", default="2")
     options = parser.parse_args()
-    names = options.targets.split(",")
+    names = [t.name for t in TARGETS] if options.targets == "all" else options.targets.split(",")
     unknown = set(names) - {t.name for t in TARGETS}
     if unknown:
         parser.error(f"no target {', '.join(sorted(unknown))}; there are "

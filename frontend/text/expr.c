@@ -99,9 +99,10 @@ static bool read_function(struct reader *r, const struct token *name, struct uop
             *e = uop_binary(r->t, functions[i].op, a, b);
             return true;
         }
-    return read_error(
-        r, name, "'%.100s' is no function of integers; there are floordiv, floormod, min and max",
-        name->text);
+    return read_error(r, name,
+                      "'%.100s' is no function of integers (floordiv, floormod, min and max are), and calls do not nest: "
+                      "name the result, as in %%h = %.100s(...), and give %%h here",
+                      name->text, name->text);
 }
 
 static bool read_factor(struct reader *r, struct uop **e)

@@ -274,7 +274,7 @@ ask() { from=$(date +%s%N); cd /root/ex/$1; sh -ec "$2" >/root/log 2>&1 || { cat
         echo "figure: $1, $(( ($(date +%s%N) - from) / 1000000 )) ms: $(tail -n 1 /root/log)"; }
 ask cmake 'cmake -B build -DCMAKE_BUILD_TYPE=Release; cmake --build build; build/app'
 ask make 'make; ./app'
-ask python 'python3 -m pip install --quiet --no-index --break-system-packages --root-user-action=ignore /root/tgc-*.whl; python3 digits.py'
+ask python 'python3 -m pip install --quiet --no-index --break-system-packages --root-user-action=ignore /root/tgc_compiler-*.whl; python3 digits.py'
 """
 
 

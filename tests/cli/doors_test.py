@@ -623,4 +623,65 @@ def _(folder):
         expect("compiling" not in on_terminal(folder, command, "model.onnx", *more, "-v", env=env), f"{command} -v says it twice")
 
 
+def write_open_model(folder):
+    """y = x * k + m, of open batches; k a scalar of integers, m a mask."""
+    import onnx
+    from onnx import TensorProto, helper
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("Cast", ["k"], ["kf"], to=1), helper.make_node("Cast", ["m"], ["mf"], to=1),
+             helper.make_node("Mul", ["x", "kf"], ["xk"]), helper.make_node("Add", ["xk", "mf"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, ["batch", 3]), value("k", TensorProto.INT64, []),
+                                           value("m", TensorProto.BOOL, ["batch", 3])], [value("y", TensorProto.FLOAT, ["batch", 3])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "m.onnx")
+
+
+@case("-i gives a number, zeros, ones or random without a file")
+def _(folder):
+    write_open_model(folder)
+    np.save(folder / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+
+    def ran(*words, status=0):
+        done = T.must(T.run([TGC, "run", "m.onnx", "--out-dir", ".", *words], cwd=folder), status)
+        return np.load(folder / "y.npy") if not status else done.err
+
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(ran("-i", "x=x.npy", "-i", "k=16000", "-i", "m=ones"), x * 16000 + 1)
+    np.testing.assert_array_equal(ran("-i", "x=ones", "-i", "k=-3", "-i", "m=0", "--dim", "batch=2"), np.full((2, 3), -3))
+    np.testing.assert_array_equal(ran("-i", "x=0.5", "-i", "k=2", "-i", "m=zeros", "--shape", "x=4x3"), np.ones((4, 3)))
+    np.testing.assert_array_equal(ran("-i", "x=x.npy", "-i", "k=zeros", "-i", "m=1", "--dim", "batch=..8"), np.ones((2, 3)))
+    given = ran("-i", "x=random", "-i", "k=1", "-i", "m=0", "--dim", "batch=2")
+    np.testing.assert_array_equal(given, ran("-i", "k=1", "-i", "m=0", "--dim", "batch=2"))
+    np.save(folder / "ones", x + 5)
+    (folder / "ones.npy").rename(folder / "ones")
+    np.testing.assert_array_equal(ran("-i", "x=./ones", "-i", "k=1", "-i", "m=0"), x + 5)
+    for word, *texts in (("k=1.5", "i64[]", "no such value"), ("m=2", "no such value"), ("k=99999999999999999999", "no such value"),
+                         ("x=ones", "axis 0 of this input is open: 'batch'", "--dim"), ("z=ones", "no input 'z'")):
+        said = ran("-i", word, status=1)
+        expect(all(text in said for text in texts), f"-i {word}: {said}")
+    T.must(T.run([TGC, "m.onnx", "-o", "m.c", "-MD", "-i", "x=x.npy", "-i", "k=3", "-i", "m=ones"], cwd=folder))
+    expect((folder / "m.d").read_text() == "m.c: m.onnx x.npy\n", (folder / "m.d").read_text())
+
+
+@case("bench says which sizes it has measured")
+def _(folder):
+    write_open_model(folder)
+    np.save(folder / "x.npy", np.ones((5, 3), np.float32))
+    for words, size in ((["--dim", "batch=..8"], 8), (["--dim", "batch=..8", "-i", "x=x.npy"], 5)):
+        first = T.must(T.run([TGC, "bench", "m.onnx", *words], cwd=folder)).out.decode().splitlines()[0]
+        expect(first.startswith(f"m at batch={size}: min "), first)
+        said = json.loads(T.must(T.run([TGC, "bench", "m.onnx", "--json", *words], cwd=folder)).out)
+        expect(said["sizes"] == {"batch": size}, str(said["sizes"]))
+    first = T.must(T.run([TGC, "bench", "m.onnx", "--dim", "batch=4"], cwd=folder)).out.decode()
+    expect(first.startswith("m: min "), first)
+
+
+@case("a call within a call says that calls do not nest, at its place")
+def _(folder):
+    for line, column, name in (("%y = relu(add(%x, 1))", 11, "add"), ("%y = mul(%x, exp(%x))", 14, "exp")):
+        (folder / "n.tg").write_text(f'tg 1\ngraph "n"\ninput %x : f32[2, 3]\n{line}\noutput %y as "y"\n')
+        done = T.must(T.run([TGC, "n.tg", "-o", "-"], cwd=folder), 1)
+        expect(done.err.startswith(f"n.tg:4:{column}: error: ") and
+               f"calls do not nest: name the result, as in %h = {name}(...)" in done.err, done.err)
+
+
 suite.main()

@@ -46,14 +46,14 @@ def make(target, again=False):
 def contents(target):
     wheel = make(target)
     tag = f"py3-none-{TARGETS[target]}"
-    expect(wheel.name == f"tgc-{version()}-{tag}.whl", wheel.name)
+    expect(wheel.name == f"tgc_compiler-{version()}-{tag}.whl", wheel.name)
     with zipfile.ZipFile(wheel) as archive:
         expect(archive.testzip() is None, "checksums")
         names = {entry.filename: entry for entry in archive.infolist()}
-        program = names[f"tgc-{version()}.data/scripts/tgc"]
+        program = names[f"tgc_compiler-{version()}.data/scripts/tgc"]
         expect(program.external_attr >> 16 == 0o100755, "the program may be run")
         expect({"tgc/__init__.py", "tgc/py.typed", "tgc/libtgc.so.0"} <= set(names), str(sorted(names)))
-        info = f"tgc-{version()}.dist-info"
+        info = f"tgc_compiler-{version()}.dist-info"
         expect(f"Tag: {tag}\n" in archive.read(f"{info}/WHEEL").decode(), "the tag")
         expect("License: MIT" in archive.read(f"{info}/METADATA").decode(), "the licence")
         lines = archive.read(f"{info}/RECORD").decode().splitlines()
@@ -89,6 +89,10 @@ def packed():
     done = T.must(T.run(["env", "-i", *words, sys.executable, "-c",
                          "import tgc; print(tgc.find_tgc())"]))
     expect(done.out.decode().strip() == str(here / "bin" / "tgc"), done.out.decode())
+    done = T.run(["env", "-i", *words, sys.executable, "-m", "tgc", "info", SCRATCH / "none.onnx"])
+    expect(done.status == 1 and done.err.startswith("tgc: error: ") or "none.onnx" in done.err, done.describe())
+    said = T.must(T.run(["env", "-i", *words, sys.executable, "-m", "tgc", "--version"])).out.decode()
+    expect(said.startswith(f"tgc {version()}\n"), said)
     T.need_llvm(program)
     check_in_process(["env", "-i", *words, "PATH=/nowhere", sys.executable], SCRATCH)
 
@@ -147,9 +151,30 @@ def installed():
         check_in_process([*clean, f"PATH={home}/bin", "python"], SCRATCH)
         for model in sorted((ROOT / "models").glob("*.tg")):
             same_as_c([*clean, "tgc"], model, SCRATCH / model.stem)
-    T.must(T.run([*pip, "uninstall", "-q", "-y", "tgc"]))
+    T.must(T.run([*pip, "uninstall", "-q", "-y", "tgc-compiler"]))
     left = [p for p in home.rglob("*tgc*")]
     expect(not left, f"left: {left}")
+
+
+@suite.case("pip install . of a copy: the module, the program and the library of one build; python -m tgc", slow=True)
+def from_source():
+    home, source = SCRATCH / "from-source", SCRATCH / "source"
+    T.must(T.run(["git", "-C", ROOT, "worktree", "list"]))          # a clone, whose files git knows
+    names = T.must(T.run(["git", "-C", ROOT, "ls-files", "-z"])).out.decode().split("\0")[:-1]
+    for name in names:
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    T.must(T.run([sys.executable, "-m", "venv", home]))
+    pip = [home / "bin" / "pip", "--disable-pip-version-check"]
+    T.must(T.run([*pip, "install", "-q", f"numpy=={np.__version__}", source], timeout=1200))
+    clean = ["env", "-i", f"PATH={home}/bin:/usr/bin:/bin", f"HOME={SCRATCH}"]
+    said = T.must(T.run([*clean, "python", "-m", "tgc", "--version"])).out.decode()
+    expect(said.startswith(f"tgc {version()}\n"), said)
+    where = T.must(T.run([*clean, "python", "-c", "import tgc; print(tgc.find_tgc(), tgc.__file__)"], cwd=SCRATCH)).out.decode()
+    expect(all(path.startswith(str(home)) for path in where.split()), where)
+    T.need_llvm(home / "bin" / "tgc")
+    check_in_process([*clean, "python"], SCRATCH)
 
 
 @suite.case("the same sources give the same bytes", slow=True)
