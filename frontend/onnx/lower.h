@@ -110,6 +110,9 @@ bool schema_check_presence(const struct node *n, const struct schema *s);
 enum dtype node_dtype(const struct node *n, const char *name, enum dtype otherwise);
 bool node_has(const struct node *n, const char *name);
 int64_t node_int(const struct node *n, const char *name, int64_t otherwise);
+/* The same from least to most, which int holds; else an error. */
+bool node_int_within(const struct node *n, const char *name, int64_t otherwise, int64_t least,
+                     int64_t most, int *v);
 double node_float(const struct node *n, const char *name, double otherwise);
 const char *node_string(const struct node *n, const char *name, const char *otherwise);
 /* -1: absent */

@@ -526,12 +526,11 @@ static bool scan_attributes(struct node *n, int first, struct scan *s)
 {
     struct tgc *t = n->t;
     s->body = node_graph(n, "body");
-    if (!s->body)
+    if (!s->body || !node_int_within(n, "num_scan_inputs", 0, 1, n->nin - first, &s->nin))
         return false;
-    s->nin = (int)node_int(n, "num_scan_inputs", 0);
     s->nstate = n->nin - first - s->nin;
     s->nout = (int)s->body->n_output - s->nstate;
-    if (s->nin < 1 || s->nstate < 0 || s->nout < 0 || n->nout > (int)s->body->n_output ||
+    if (s->nout < 0 || n->nout > (int)s->body->n_output ||
         (int)s->body->n_input != n->nin - first)
         return node_error(n, -1,
                           "num_scan_inputs %d does not go with %d inputs and a body of %zu inputs "

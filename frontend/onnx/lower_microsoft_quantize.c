@@ -248,7 +248,8 @@ static struct uop *unpack_bits(const struct node *n, struct uop *x, int bits)
 
 static bool block_bits(const struct node *n, int *bits, int64_t *block)
 {
-    *bits = (int)node_int(n, "bits", 4);
+    if (!node_int_within(n, "bits", 4, 2, 8, bits))
+        return false;
     *block = node_int(n, "block_size", 128);
     if ((*bits == 2 || *bits == 4 || *bits == 8) && *block >= 16 && *block <= INT32_MAX &&
         !(*block & (*block - 1)))

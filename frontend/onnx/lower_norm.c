@@ -208,17 +208,15 @@ bool lower_rms_norm(struct node *n)
 
 bool lower_lp_norm(struct node *n)
 {
-    return node_set(
-        n, 0,
-        lib_lp_normalize(&n->lib, n->in[0], node_int(n, "axis", -1), (int)node_int(n, "p", 2)));
+    int p;
+    return node_int_within(n, "p", 2, 1, 2, &p) &&
+           node_set(n, 0, lib_lp_normalize(&n->lib, n->in[0], node_int(n, "axis", -1), p));
 }
 
 bool lower_lrn(struct node *n)
 {
-    int64_t size = node_int(n, "size", 0);
-    if (size < 1 || size > INT32_MAX)
-        return node_error(n, -1, "attribute 'size' must be positive");
-    return node_rank(n, 0, 2, MAX_RANK) &&
+    int size;
+    return node_int_within(n, "size", 0, 1, INT32_MAX, &size) && node_rank(n, 0, 2, MAX_RANK) &&
            node_set(n, 0,
                     lib_lrn(&n->lib, n->in[0], size, node_float(n, "alpha", 1e-4),
                             node_float(n, "beta", 0.75), node_float(n, "bias", 1)));

@@ -297,11 +297,11 @@ static bool split_sizes(const struct node *n, struct uop *dim, struct uop ***siz
         return true;
     if (*count == 0)
         return false;
-    *count = n->opset >= 18 ? (int)node_int(n, "num_outputs", n->nout) : n->nout;
     struct tgc *t = n->t;
     int64_t total;
-    if (*count < 1 || *count > n->nout)
-        return node_error(n, -1, "num_outputs is %d, but the node has %d outputs", *count, n->nout);
+    *count = n->nout;
+    if (n->opset >= 18 && !node_int_within(n, "num_outputs", n->nout, 1, n->nout, count))
+        return false;
     bool is_fixed = uop_const_int(dim, &total);
     if (n->opset < 18 && is_fixed && total % *count)
         return node_error(n, -1, "%lld elements do not split into %d equal parts", (long long)total,
@@ -686,8 +686,11 @@ bool lower_identity(struct node *n)
 bool lower_reverse_sequence(struct node *n)
 {
     struct uop *x = n->in[0], *dim[MAX_RANK], *index[MAX_RANK], *shape[MAX_RANK];
-    int batch = (int)node_int(n, "batch_axis", 1), time = (int)node_int(n, "time_axis", 0);
-    if (x->ndim < 2 || batch == time || batch < 0 || batch > 1 || time < 0 || time > 1)
+    int batch, time;
+    if (!node_int_within(n, "batch_axis", 1, 0, 1, &batch) ||
+        !node_int_within(n, "time_axis", 0, 0, 1, &time))
+        return false;
+    if (x->ndim < 2 || batch == time)
         return node_error(n, -1,
                           "batch_axis and time_axis must be 0 and 1 in either order, and the input "
                           "of rank 2 or more");

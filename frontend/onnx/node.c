@@ -30,6 +30,17 @@ int64_t node_int(const struct node *n, const char *name, int64_t otherwise)
     return onnx_attr_int(lower_model(n->lower), n->proto, name, otherwise);
 }
 
+bool node_int_within(const struct node *n, const char *name, int64_t otherwise, int64_t least,
+                     int64_t most, int *v)
+{
+    int64_t found = node_int(n, name, otherwise);
+    if (found < least || found > most)
+        return node_error(n, -1, "attribute '%s' is %lld; expected %lld to %lld", name,
+                          (long long)found, (long long)least, (long long)most);
+    *v = (int)found;
+    return true;
+}
+
 double node_float(const struct node *n, const char *name, double otherwise)
 {
     return onnx_attr_float(lower_model(n->lower), n->proto, name, otherwise);

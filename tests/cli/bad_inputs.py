@@ -643,6 +643,21 @@ def _():
     return one("Scan", ["x"], num_scan_inputs=1)
 
 
+@bad("as many bits as 2^32 more", "culprit", "'bits'", "4294967300")
+def _():
+    node = helper.make_node("MatMulNBits", ["x", "b", "s"], ["y"], name="culprit", domain="com.microsoft", K=32, N=2, bits=(1 << 32) + 4, block_size=32)
+    model = G.model([node], [G.value("x", [2, 32])], [G.value("y", [2, 2])],
+                    [G.weight("b", np.zeros((2, 1, 16), np.uint8)), G.weight("s", floats(2, 1))])
+    model.opset_import.add(domain="com.microsoft", version=1)
+    return model
+
+
+@bad("a Scan over the least integer of inputs", "culprit", "num_scan_inputs")
+def _():
+    body = helper.make_graph([G.node("Abs", ["v"], ["s"])], "body", [G.value("v", [3])], [G.value("s", [3])])
+    return one("Scan", ["x"], num_scan_inputs=-(1 << 31), body=body)
+
+
 # ------------------------------------------------------------------------------ loops and folding
 
 

@@ -1,5 +1,5 @@
 """Node tests with one input damaged: left out, of another dtype, rank or size. tgc writes C or says why
-not; it does not crash, whatever an operator's function expects of its inputs.
+not; it does not crash, whatever an operator's function expects of its inputs. Integer attributes beyond 32 bits are not cut.
 
 The quick form tries every fifth model.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lib"))
 
-from onnx import TensorProto
+from onnx import AttributeProto, TensorProto
 from onnx.backend.test.case.node import collect_testcases
 
 import tgc as T
@@ -86,6 +86,32 @@ def check(operator, number, some):
                 raise Failure(f"{operator}, {what}: {done.describe()}")
 
 
+def compiled(folder, model, name, value):
+    """The C of the model with that value of the attribute; None where it is refused."""
+    other = copy.deepcopy(model)
+    next(a for a in other.graph.node[0].attribute if a.name == name).i = value
+    (folder / "m.onnx").write_bytes(other.SerializeToString())
+    done = T.run([TGC, "m.onnx", "-o", "m.c", "-O0"], cwd=folder, timeout=60)
+    return (folder / "m.c").read_text() if done.status == 0 else None
+
+
+def wide_attributes():
+    """2^32 + k is not k for any attribute that tells k from another number."""
+    folder, seen, wrong = T.scratch(SCRATCH / "attributes"), set(), []
+    for (domain, operator), some in sorted(models().items()):
+        for model in some:
+            for a in model.graph.node[0].attribute:
+                if a.type != AttributeProto.INT or (operator, a.name) in seen:
+                    continue
+                seen.add((operator, a.name))
+                wide = compiled(folder, model, a.name, a.i + (1 << 32))
+                if wide and wide == compiled(folder, model, a.name, a.i) != compiled(folder, model, a.name, 77 + (1 << 32)):
+                    wrong.append(f"{operator}: {a.name}")
+    if wrong or len(seen) < 50:
+        raise Failure(f"of {len(seen)} attributes cut to 32 bits: {wrong}")
+
+
+suite.add("attributes of 64 bits", wide_attributes)
 for number, ((domain, operator), some) in enumerate(sorted(models().items())):
     suite.add(f"{domain}{'.' if domain else ''}{operator}", check, operator, number, some)
 suite.main()
