@@ -40,6 +40,33 @@ static T roi_sample_T(const T *plane, const int64_t size[2], const T p[2], int64
     return result;
 }
 
+/* The point of sample k along an axis; points ascend. */
+static T roi_point_T(T corner, T part, int64_t k) { return corner + ((T)k + (T)0.5) * part; }
+
+/* How many of `count` samples lie before an image's pixels, and how many do or lie in it. */
+static void roi_inside_T(T corner, T part, int64_t count, int64_t size, int64_t *first, int64_t *end)
+{
+    *first = 0;
+    *end = count;
+    if (!count || (roi_point_T(corner, part, 0) >= (T)-1 &&
+                   roi_point_T(corner, part, count - 1) <= (T)size))
+        return;
+    for (int64_t hi = count; *first < hi;) {
+        int64_t middle = *first + (hi - *first) / 2;
+        if (roi_point_T(corner, part, middle) >= (T)-1)
+            hi = middle;
+        else
+            *first = middle + 1;
+    }
+    for (int64_t lo = *first; lo < *end;) {
+        int64_t middle = lo + (*end - lo) / 2;
+        if (roi_point_T(corner, part, middle) > (T)size)
+            *end = middle;
+        else
+            lo = middle + 1;
+    }
+}
+
 /* x [images][channels][height][width], rois [count][4] as x1 y1 x2 y2, image [count] ->
  * y [count][channels][oh][ow]: the mean or the largest of the samples of each box. half: points lie
  * in the middle of their pixels; otherwise a region is 1 wide at least. */
@@ -67,19 +94,28 @@ static int roi_align_T(const T *x, const T *rois, const int64_t *image, const T 
         }
         for (int64_t i = 0; i < channels * oh * ow; i++) {
             const T *plane = x + (image[r] * channels + i / (oh * ow)) * height * width;
-            T sum = 0;
-            for (int64_t k = 0; k < samples[0] * samples[1]; k++) {
-                const int64_t box[2] = {i / ow % oh, i % ow},
-                              at[2] = {k / samples[1], k % samples[1]};
-                T p[2];
-                for (int a = 0; a < 2; a++)
-                    p[a] = start[a] + (T)box[a] * step[a] + ((T)at[a] + (T)0.5) * part[a];
-                T v = roi_sample_T(plane, size, p, largest);
-                if (!largest)
-                    sum += v;
-                else if (k == 0 || v > sum)
-                    sum = v;
+            const int64_t box[2] = {i / ow % oh, i % ow};
+            int64_t first[2], end[2];
+            T sum = 0, corner[2];
+            for (int a = 0; a < 2; a++) { /* those inside of the image: others are 0 */
+                corner[a] = start[a] + (T)box[a] * step[a];
+                roi_inside_T(corner[a], part[a], samples[a], size[a], &first[a], &end[a]);
             }
+            bool outside = first[0] + first[1] > 0, some = outside;
+            outside |= end[0] < samples[0] || end[1] < samples[1];
+            for (int64_t v = first[0]; v < end[0]; v++)
+                for (int64_t u = first[1]; u < end[1]; u++) {
+                    const T p[2] = {roi_point_T(corner[0], part[0], v),
+                                    roi_point_T(corner[1], part[1], u)};
+                    T sample = roi_sample_T(plane, size, p, largest);
+                    if (!largest)
+                        sum += sample;
+                    else if (!some || sample > sum)
+                        sum = sample;
+                    some = true;
+                }
+            if (largest && outside && 0 > sum)
+                sum = 0;
             if (!largest && samples[0] * samples[1] > 0)
                 sum /= (T)(samples[0] * samples[1]);
             y[r * channels * oh * ow + i] = sum;

@@ -734,6 +734,18 @@ def _(folder):
     says(run_status(folder, m, {"x": x, "r": rois}), "an input holds a value")
 
 
+def sample(plane, y, x):
+    """Between the plane's points: 0 outside, else the sum of the four around."""
+    if not (-1 <= y <= plane.shape[0] and -1 <= x <= plane.shape[1]):
+        return 0
+    y, x = max(y, 0), max(x, 0)
+    at = [min(int(y), plane.shape[0] - 1), min(int(x), plane.shape[1] - 1)]
+    after = [min(at[0] + 1, plane.shape[0] - 1), min(at[1] + 1, plane.shape[1] - 1)]
+    dy, dx = (y - at[0] if after[0] > at[0] else 0), (x - at[1] if after[1] > at[1] else 0)
+    parts = [(1 - dy) * (1 - dx) * plane[at[0], at[1]], (1 - dy) * dx * plane[at[0], after[1]], dy * (1 - dx) * plane[after[0], at[1]], dy * dx * plane[after[0], after[1]]]
+    return sum(parts)
+
+
 @case("RoiAlign without a sampling ratio takes as many samples as the region has pixels")
 def _(folder):
     x = draw(2, 1, 6, 8)
@@ -747,7 +759,21 @@ def _(folder):
         # 8 x 6 in 2 x 3 bins: 3 rows, ceil(8 / 3) columns of samples; 6 x 4: 2 by 2
         check(got[0][:1], got[3][:1])
         check(got[0][1:], got[2][1:])
-    m = roi_model("RoiAlign", rois, **shape)
+        m = roi_model("RoiAlign", rois, **shape)
+        # samples outside of the image are zeros, and not visited: some of 65,536 x 65,536 a box, else it would take minutes
+        huge = np.array([[-60000, -60000, 130000, 70000], [20, 0, 130000, 70000]], np.float32)
+        y = run(folder, m, {"x": np.abs(x), "r": huge, "b": image})["y"].reshape(-1)
+        expect(not y[6:].any() and (y[:6].any() if mode == "avg" else y[:6].max() > 0), f"{mode}: {y}")
+        part = np.array([[-4, -3, 12, 9], [-4, -3, 12, 9]], np.float32)
+        want = np.zeros((2, 1, 2, 3), np.float32)
+        inside = np.abs(x) if mode == "avg" else -np.abs(x)
+        for r in range(2):
+            for i in range(2):
+                for j in range(3):
+                    found = [sample(inside[r, 0], -3 + 6 * i + (v + 0.5) * 1.0, -4 + 16 / 3 * j + (u + 0.5) * (16 / 18)) for v in range(6) for u in range(6)]
+                    want[r, 0, i, j] = np.mean(found) if mode == "avg" else np.max(found)
+        legacy = roi_model("RoiAlign", part, **shape, coordinate_transformation_mode="output_half_pixel")
+        check(run(folder, legacy, {"x": inside, "r": part, "b": image})["y"], want)
     for wrong in (np.inf, 1e9, np.nan):
         rois[1, 2] = wrong
         says(run_status(folder, m, {"x": x, "r": rois, "b": image}), "an input holds a value")
