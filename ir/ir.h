@@ -283,12 +283,13 @@ struct host_function {
     size_t stack_nbytes;
     const char *needs, *found; /* see ir/host.def */
     const char *signature;              /* "x, keys -> places; params": for people */
+    const char *types;                  /* see ir/host.def */
 };
 const struct host_function *host_function_at(int i);              /* NULL: no more */
 /* NULL: there is no function of this name. */
 const struct host_function *host_function_find(const char *name);
-/* The element type of its first input, if the ending of its name says it; else VOID. */
-enum dtype host_function_dtype(const struct host_function *f);
+/* The element type of its k-th input, or of result k - nin. */
+enum dtype host_function_dtype(const struct host_function *f, int k);
 /* A C function of the user's, as docs/custom-operators.md declares it: its arguments in order. An
  * operand and a result are a pointer and the shape, a list a pointer and its length, the scratch a
  * pointer and its bytes. */

@@ -188,8 +188,8 @@ struct uop *uop_param(struct tgc *t, struct loop_param *p)
 const struct host_function *host_function_at(int i)
 {
     static const struct host_function table[] = {
-#define HOST(function, inputs, outputs, params, results, stack, needs, found, signature)           \
-    {#function, inputs, outputs, params, results, stack, needs, found, signature},
+#define HOST(function, inputs, outputs, params, results, stack, types, needs, found, signature)    \
+    {#function, inputs, outputs, params, results, stack, needs, found, signature, types},
 #include "ir/host.def"
 #undef HOST
     };
@@ -205,14 +205,15 @@ const struct host_function *host_function_find(const char *name)
     return NULL;
 }
 
-enum dtype host_function_dtype(const struct host_function *f)
+enum dtype host_function_dtype(const struct host_function *f, int k)
 {
-    const char *end = strrchr(f->name, '_'), from[] = "from_string_";
+    const char *word = f->types;
+    char name[8] = {0};
     enum dtype dtype;
-    if (!end)
-        return DTYPE_VOID;
-    bool text = strcmp(end, "_str") == 0 || strncmp(f->name, from, sizeof from - 1) == 0;
-    return text ? DTYPE_STRING : dtype_parse(end + 1, &dtype) ? dtype : DTYPE_VOID;
+    for (; k > 0; k--)
+        word += strcspn(word, " ") + 1;
+    memcpy(name, word, strcspn(word, " "));
+    return dtype_parse(name, &dtype) ? dtype : DTYPE_VOID;
 }
 
 int external_params(const struct host_call *h, int i)

@@ -147,7 +147,8 @@ static bool result_count(struct reader *r, const struct result *v, int n, int ha
 
 /* A call has to match the signature of its function: otherwise the emitted C would be undefined. */
 static bool check_host(struct reader *r, const struct call *c, const struct token *at,
-                       const char *function, int nout, int nparam, int nresult)
+                       const char *function, const struct host_output *out, int nout, int nparam,
+                       int nresult)
 {
     const struct host_function *f = host_function_find(function);
     if (!f)
@@ -159,10 +160,15 @@ static bool check_host(struct reader *r, const struct call *c, const struct toke
                           "%d, %d, %d and %d",
                           f->name, f->nin, f->nparam, f->nresult, f->nout, c->narg, nparam, nresult,
                           nout);
-    enum dtype dtype = host_function_dtype(f);
-    if (dtype != DTYPE_VOID && c->narg && c->arg[0].value->dtype != dtype)
-        return read_error(r, at, "the first input of '%s' is of %s; here it is of %s", f->name,
-                          dtype_name(dtype), dtype_name(c->arg[0].value->dtype));
+    for (int i = 0; i < f->nin + f->nout; i++) {
+        bool input = i < f->nin;
+        enum dtype expected = host_function_dtype(f, i),
+                   found = input ? c->arg[i].value->dtype : out[i - f->nin].dtype;
+        if (found != expected && !(found == DTYPE_BOOL && expected == DTYPE_U8))
+            return read_error(r, at, "%s %d of '%s' is of %s; here it is of %s",
+                              input ? "input" : "result", input ? i + 1 : i - f->nin + 1, f->name,
+                              dtype_name(expected), dtype_name(found));
+    }
     return true;
 }
 
@@ -196,14 +202,18 @@ static struct bounds bounds_of(struct reader *r, struct uop *const *dim, int n, 
 static bool host_needs(const char **word, struct uop *const *param, const struct bounds *b,
                        int64_t *nelem)
 {
-    int64_t sum = 0, product = 1, v;
+    int64_t most = 0, sum = 0, product = 1, v;
     bool ok = **word != '-';
     for (;; ++*word) {
         char c = **word;
-        if (c == '+' || c == ' ' || !c) {
+        if (c == '+' || c == '|' || c == ' ' || !c) {
             sum = sat_add(sum, product);
             product = 1;
-            if (c != '+')
+            if (c == '+')
+                continue;
+            most = sum > most ? sum : most;
+            sum = 0;
+            if (c != '|')
                 break;
         } else if (c == '/') {
             product /= *++*word - '0';
@@ -216,7 +226,7 @@ static bool host_needs(const char **word, struct uop *const *param, const struct
         }
     }
     *word += **word == ' ';
-    *nelem = sum;
+    *nelem = most;
     return ok;
 }
 
@@ -341,12 +351,13 @@ static bool read_host(struct reader *r, const struct result *v, int n)
     }
     nparam = nparam > 0 ? nparam : 0;
     nresult = nresult > 0 ? nresult : 0;
-    if (!check_host(r, &c, &at, function, n, nparam, nresult))
+    if (!check_host(r, &c, &at, function, out, n, nparam, nresult))
         return false;
     const struct host_function *f = host_function_find(function);
     if (!check_host_found(r, &at, f, param, result) ||
         !check_host_sizes(r, &at, f, in, out, param, result, true) ||
-        !check_host_sizes(r, &at, f, in, out, param, result, false))
+        !check_host_sizes(r, &at, f, in, out, param, result, false) ||
+        !host_tables_fit(r, &at, f, in, param))
         return false;
     if (r->custom && nresult > 0)
         return read_error(r, &at, "'%s' finds a size, which a definition cannot", f->name);

@@ -172,6 +172,10 @@ bool read_text(struct reader *r, const char **s, const char *what);
 
 /* results "=" value tail */
 bool read_definition(struct reader *r);
+/* tables.c: every number in the call's tables is in range of what it is an index of, and no walk
+ * goes in circles. false: reported. */
+bool host_tables_fit(struct reader *r, const struct token *at, const struct host_function *f,
+                     struct uop *const *in, struct uop *const *param);
 bool read_host_statement(struct reader *r); /* after "host", which stands first */
 
 /* --------------------------------------------------------------------------------------- read.c */

@@ -17,6 +17,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
+from hosts import TABLES, functions  # noqa: E402
 from suite import Suite, expect  # noqa: E402
 
 suite = Suite("text")
@@ -197,12 +198,12 @@ CALLS = [
     ("topk_f32", ["f32[3, 4, 2]"], ["f32[3, 5, 2]", "i64[3, 5, 2]"], [3, 4, 2, 5, 1, 1], "", "abcd"),
     ("unique_i64", ["i64[8, 2]"], ["i64[K]", "i64[8]", "i64[K]", "i64[8]"], [8, 2, 1, 0, 8], "K", "abe"),
     ("find_f64", ["f64[5]", "f64[7]"], ["i64[5]"], [5, 7], "", "ab"),
-    ("tfidf_i64", ["i64[2, 5]", "i64[4]", "i64[3]", "i64[3]", "i64[3]"], ["f32[2, 3]"], [2, 5, 3, 1, 2, 0], "", "abce"),
-    ("svm_decide", ["f32[2, 9]", "f32[2, 9]", "i64[4]", "f32[3]"], ["f32[2, 3]", "i64[2]", "i64[3]"], [2, 9, 3], "", "abc"),
+    ("tfidf_i64", ["i64[2, 5]", "i64[4]", *TABLES["tfidf"].values()], ["f32[2, 3]"], [2, 5, 3, 1, 2, 0], "", "abce"),
+    ("svm_decide", ["f32[2, 9]", "f32[2, 9]", TABLES["svm_decide"][2], "f32[3]"], ["f32[2, 3]", "i64[2]", "i64[3]"], [2, 9, 3], "", "abc"),
     ("svm_probability", ["f32[2, 3]", "f32[3]", "f32[3]"], ["f32[2, 3]", "f32[21]"], [2, 3], "", "ab"),
     ("roi_align_f32", ["f32[2, 3, 8, 7]", "f32[5, 4]", "i64[5]", "f32[]"], ["f32[5, 3, 2, 4]"], [2, 3, 8, 7, 5, 2, 4, 1, 0], "", "abcdefg"),
     ("roi_max_f64", ["f64[2, 3, 8, 7]", "f64[5, 5]", "f64[]"], ["f64[5, 3, 2, 4]"], [2, 3, 8, 7, 5, 2, 4], "", "abcdefg"),
-    ("tree_walk_f32", ["f32[4, 6]", "i32[3]", "f32[9]", "i32[3]", "i32[5]", "f32[5]"], ["f32[4, 2]"], [4, 6, 3, 2, 0], "", "abcd"),
+    ("tree_walk_f32", ["f32[4, 6]", *TABLES["tree_walk"].values(), "f32[5]"], ["f32[4, 2]"], [4, 6, 3, 2, 0], "", "abcd"),
     ("to_string_f32", ["f32[5]"], ["string[5]", "u8[160]"], [5, 160], "", "ab"),
 ]
 
@@ -215,7 +216,7 @@ OTHER_CALLS = [
     ("string_concat", ["string[T]", "string[T]"], ["string[T]", "u8[90]"], ["T", 90], ""),
     ("string_split", ["string[T]", "string[1]"], ["string[T, K]", "i64[T]", "u8[90]"], ["T", -1, 8, 90], "K"),
     ("string_normalize", ["string[8]", "string[3]"], ["string[K]", "u8[90]"], [8, 3, -1, 0, 90], "K"),
-    ("regex_full_match", ["string[T]", "i32[12]", "i32[4]"], ["bool[T]", "i64[16]"], ["T", 4], ""),
+    ("regex_full_match", ["string[T]", *TABLES["regex_full_match"].values()], ["bool[T]", "i64[16]"], ["T", 4], ""),
     ("image_decode", ["u8[T]"], ["u8[K, 8, 3]", "u8[900]"], ["T", 0, 0, 8, 8, 8, 900], "K, 8"),
     ("nonzero", ["bool[T - 2]"], ["i64[K]"], ["T - 2", 0, 7], "K"),
     ("topk_u64", ["u64[N, T - 3]"], ["u64[N, 2]", "i64[N, 2]"], ["N", "T - 3", 1, 2, 0, 1], ""),
@@ -226,7 +227,7 @@ ALIKE = [("unique_f32", "i64", "f32"), ("unique_f64", "i64", "f64"), ("unique_u6
          ("tfidf_str", "i64", "string"), ("tree_walk_f64", "f32", "f64"), ("roi_align_f64", "f32", "f64"), ("roi_max_f32", "f64", "f32"),
          ("to_string_f64", "f32", "f64"), ("to_string_i64", "f32", "i64"), ("to_string_u64", "f32", "u64")]
 OTHER_CALLS += [(f"from_string_{d}", ["string[T]"], [f"{d}[T]"], ["T"], "") for d in ("f32", "f64", "i64", "u64")]
-OTHER_CALLS += [(f"tree_ensemble_{d}", [f"{d}[T, 6]", "i32[3]", "i32[54]", f"{d}[9]", f"{d}[1]", "i32[5]", f"{d}[5]"], [f"{d}[T, 2]"],
+OTHER_CALLS += [(f"tree_ensemble_{d}", [f"{d}[T, 6]", TABLES["tree_ensemble"][1], TABLES["tree_ensemble"][2], f"{d}[5]", f"{d}[2]", TABLES["tree_ensemble"][5], f"{d}[5]"], [f"{d}[T, 2]"],
                  ["T", 6, 3, 2, 0], "") for d in ("f32", "f64")]
 
 
@@ -234,7 +235,7 @@ def host_text(function, inputs, results, params, found, least=0):
     """A graph of one call, whose outputs need nothing of it but the sizes that it finds."""
     lines = ["tg 1", 'graph "g"', f"dim {least}<=K<=8" if least else "dim K<=8"] if "K" in found else ["tg 1", 'graph "g"']
     lines += ["input %n : f32[N<=2]", "input %t : f32[2<=T<=9]"]
-    lines += [f"input %x{i} : {t}" for i, t in enumerate(inputs)]
+    lines += [f"{'weight' if '=' in t else 'input'} %x{i} : {t}" for i, t in enumerate(inputs)]
     names = ", ".join(f"%r{i} : {t}" for i, t in enumerate(results))
     tail = f", vars=[{found}]" if found else ""
     lines.append(f"{names}{' = ' if results else ''}host \"{function}\"({', '.join(f'%x{i}' for i in range(len(inputs)))}) "
@@ -245,16 +246,11 @@ def host_text(function, inputs, results, params, found, least=0):
 
 def every_host():
     """Each function of ir/host.def is read, written with all that it finds and checks, and read again; and it becomes C."""
-    calls = {call[0]: call[:5] for call in [*CALLS, *OTHER_CALLS]}
-    for name, old, new in ALIKE:
-        like = next(c for c in calls.values() if c[0].rsplit("_", 1)[0] == name.rsplit("_", 1)[0])
-        change = [t.replace(old, new, 1) if i == 0 or not name.startswith(("tfidf", "unique")) else t for i, t in enumerate(like[1])]
-        results = [t.replace(old, new, 1) if not name.startswith(("unique", "to_string", "find", "tfidf")) and
-                   (i == 0 or not name.startswith("topk")) else t for i, t in enumerate(like[2])]
-        if name.startswith("roi_align"):
-            change[2] = "i64[5]"
-        calls[name] = (name, change, results, *like[3:])
+    calls = every_call()
     listed = re.findall(r"^HOST\((\w+),", (ROOT / "ir/host.def").read_text(), re.M)
+    types = dict(re.findall(r'^HOST\((\w+)(?:, \d+)+, "([^"]*)"', (ROOT / "ir/host.def").read_text(), re.M))
+    for host in functions():
+        expect(types[host.name].split() == host.dtypes(), f"{host.name} takes {host.dtypes()}, not what ir/host.def says")
     missing = set(listed) - set(calls)
     expect(not missing, f"no call of {missing}")
     with tempfile.TemporaryDirectory() as folder:
@@ -329,6 +325,74 @@ def host_sizes(function, inputs, results, params, found, sizes):
                    f"param {i + 1} is {wrong}: status {done.returncode}, {done.stderr[-300:]!r}")
 
 
+def every_call():
+    calls = {call[0]: call[:5] for call in [*CALLS, *OTHER_CALLS]}
+    for name, old, new in ALIKE:
+        like = next(c for c in calls.values() if c[0].rsplit("_", 1)[0] == name.rsplit("_", 1)[0])
+        change = [t.replace(old, new, 1) if i == 0 or not name.startswith(("tfidf", "unique")) else t for i, t in enumerate(like[1])]
+        results = [t.replace(old, new, 1) if not name.startswith(("unique", "to_string", "find", "tfidf")) and
+                   (i == 0 or not name.startswith("topk")) else t for i, t in enumerate(like[2])]
+        change[1:2] = ["string[4]"] if name == "tfidf_str" else change[1:2]
+        if name.startswith("roi_align"):
+            change[2] = "i64[5]"
+        calls[name] = (name, change, results, *like[3:])
+    return calls
+
+
+def read_call(*call):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "call.tg"
+        path.write_text(host_text(*call))
+        return tgtool("print", path)
+
+
+def host_types():
+    """No input and no result of a host call is of another dtype than the function's: it would lie elsewhere."""
+    for name, inputs, results, params, found in every_call().values():
+        for side, of in enumerate((inputs, results)):
+            for k, text in enumerate(of):
+                dtype, rest = text.partition("[")[::2]
+                other = [*of[:k], f"{'i64' if dtype == 'i32' else 'i32'}[{rest}", *of[k + 1:]]
+                done = read_call(name, *((other, results) if side == 0 else (inputs, other)), params, found)
+                expect(done.returncode == 1 and f"of '{name}' is of".encode() in done.stderr, f"{name}, {other}: {done.stderr!r}")
+
+
+# Of each function one table that is wrong, by its place, and what is said of it.
+WRONG_TABLES = [
+    ("tfidf_i64", 2, "i64[3] = [0, 3, 2]", "beyond the end"), ("tfidf_i64", 2, "i64[3] = [0, -1, 2]", "beyond the end"), ("tfidf_i64", 3, "i64[3] = [0, 3, 1]", "column"),
+    ("tfidf_i64", 4, "i64[3] = [0, 2, 1]", "beyond the end"), ("tfidf_i64", 4, "i64[3] = [0, 1, 4]", "beyond the end"),
+    ("svm_decide", 2, "i64[4] = [0, 3, 6, 10]", "beyond the end"), ("svm_decide", 2, "i64[4] = [-1, 3, 6, 9]", "beyond the end"),
+    ("regex_full_match", 1, "i32[12] = [1, 1, 4, 3, 0, 1, 2, -2, 0, 0, 0, 0]", "goes on"), ("regex_full_match", 1, "i32[12] = [2, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]", "goes on"),
+    ("regex_full_match", 1, "i32[12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 1]", "goes on"), ("regex_full_match", 1, "i32[12] = [8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]", "operation"),
+    ("regex_full_match", 1, "i32[12] = [3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]", "beyond the end"), ("regex_full_match", 1, "i32[12]", "no weight"),
+    ("tree_walk_f32", 1, "i32[3] = [0, 1, 5]", "parent"), ("tree_walk_f32", 1, "i32[3] = [0, 1, 1]", "parent"), ("tree_walk_f32", 1, "i32[3] = [0, 1, -1]", "parent"),
+    ("tree_walk_f32", 2, "i32[20] = [0,0,-1,-1, 5,1,0,0, 0,2,-1,-1, 0,3,-1,-1, 0,4,-1,-1]", "parent"),
+    ("tree_walk_f32", 2, "i32[20] = [0,0,-1,-1, 6,3,0,0, 0,2,-1,-1, 0,3,-1,-1, 0,4,-1,-1]", "feature"),
+    ("tree_walk_f32", 2, "i32[20] = [0,0,-1,-1, 5,4,0,0, 0,2,-1,-1, 0,3,-1,-1, 0,4,-1,-1]", "parent"),
+    ("tree_walk_f32", 3, "i32[6] = [0, 1, 2, 3, 3, 6]", "beyond the end"), ("tree_walk_f32", 4, "i32[5] = [0, 1, 2, 0, 1]", "target"),
+    ("tree_ensemble_f64", 2, "i32[30] = [7,0,0,0,0,1, 6,6,2,3,0,2, 7,0,0,0,1,3, 7,0,0,0,3,4, 7,0,0,0,4,5]", "feature"),
+    ("tree_ensemble_f64", 2, "i32[30] = [7,0,0,0,0,1, 6,5,2,3,0,3, 7,0,0,0,1,3, 7,0,0,0,3,4, 7,0,0,0,4,5]", "beyond the end"),
+    ("tree_ensemble_f64", 2, "i32[30] = [7,0,0,0,0,1, 6,5,1,3,0,2, 7,0,0,0,1,3, 7,0,0,0,3,4, 7,0,0,0,4,5]", "parent"),
+    ("tree_ensemble_f64", 2, "i32[30] = [7,0,0,0,0,6, 6,5,2,3,0,2, 7,0,0,0,1,3, 7,0,0,0,3,4, 7,0,0,0,4,5]", "beyond the end"),
+    ("tree_ensemble_f64", 5, "i32[5] = [0, 1, -1, 0, 1]", "target"),
+]
+
+
+def host_tables():
+    """Tables that a function follows are weights, in range of what they are indices of, and no walk through them goes in circles."""
+    calls = every_call()
+    for name, place, table, words in WRONG_TABLES:
+        _, inputs, results, params, found = calls[name]
+        done = read_call(name, [*inputs[:place], table, *inputs[place + 1:]], results, params, found)
+        expect(done.returncode == 1 and words.encode() in done.stderr, f"{name} with {table}: status {done.returncode}, {done.stderr!r}")
+    covered = {name for name, *_ in WRONG_TABLES}
+    expect(all(any(name.startswith(kind) for name in covered) for kind in TABLES), "a table is not tried")
+    # string_normalize stores one empty string if no word stays
+    call = ["string_normalize", ["string[0]", "string[3]"], ["string[0]", "u8[90]"], [0, 3, -1, 0, 90], "K"]
+    done = read_call(*call, 1)
+    expect(done.returncode == 1 and b"touches 1 elements of its result 1" in done.stderr, f"no word stays: {done.stderr!r}")
+
+
 def hostile():
     """Mutations of the golden files: read or refused, never a crash, and quickly."""
     choose = random.Random(7)
@@ -377,6 +441,8 @@ for name, content, message in FILES:
 for call in CALLS:
     suite.add(f"sizes of {call[0]}", host_sizes, *call)
 suite.add("every host function", every_host)
+suite.add("dtypes of host calls", host_types)
+suite.add("tables of host calls", host_tables)
 suite.add("what host calls find", host_found)
 suite.add("host calls find one symbol", found_once)
 suite.add("hostile bytes", hostile)

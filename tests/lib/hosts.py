@@ -7,6 +7,19 @@ ROOT = Path(__file__).resolve().parents[2]
 DTYPES = {"uint8_t": "u8", "int32_t": "i32", "int64_t": "i64", "uint64_t": "u64", "float": "f32", "double": "f64",
           "string_t": "string"}
 ENDINGS = {"f32": "float", "f64": "double", "i64": "int64_t", "u64": "uint64_t", "str": "string_t"}
+# Functions that follow tables, which a .tg has as weights, by the places of these; and params that go with them. Of the trees the second one has a test:
+# (feature, first child, value in two), leaves with NaN, which nothing is greater than; (test, feature, yes, no, a, b), of a set.
+NAN = 0x7fffffff
+WALK = [[0, 0, NAN, NAN], [5, 3, 0, 0], [0, 2, NAN, NAN], [0, 3, NAN, NAN], [0, 4, NAN, NAN]]
+TREES = [[7, 0, 0, 0, 0, 1], [6, 5, 2, 3, 0, 2], [7, 0, 0, 0, 1, 3], [7, 0, 0, 0, 3, 4], [7, 0, 0, 0, 4, 5]]
+TABLES = {
+    "tfidf": {2: "i64[3] = [0, 1, 2]", 3: "i64[3] = [2, 0, 1]", 4: "i64[3] = [0, 1, 3]"},
+    "svm_decide": {2: "i64[4] = [0, 3, 6, 9]"},
+    "regex_full_match": {1: "i32[4, 3] = [[1, 1, 2], [3, 0, 1], [2, -2, 0], [0, 0, 0]]", 2: "i32[2, 2] = [[97, 122], [48, 57]]"},
+    "tree_walk": {1: "i32[3] = [0, 1, 2]", 2: f"i32[5, 4] = {WALK}", 3: "i32[6] = [0, 1, 2, 3, 3, 5]", 4: "i32[5] = [0, 1, 1, 0, 1]"},
+    "tree_ensemble": {1: "i32[3] = [0, 1, 4]", 2: f"i32[5, 6] = {TREES}", 5: "i32[5] = [0, 1, 1, 0, 1]"},
+}
+PARAMS = {"tfidf": [4, 4, 3, 1, 2, 1], "svm_decide": [4, 9, 3], "regex_full_match": [4, 4], "tree_walk": [4, 6, 3, 2, 0], "tree_ensemble": [4, 6, 3, 2, 0]}
 DIMS = "ABCDEFGHI"      # as many as a function has params
 MANY = 512              # elements: more than any function touches by params of at most 4
 
@@ -47,12 +60,16 @@ def program(hosts):
             continue
         dtypes = host.dtypes()
         inputs = [f"%x{number}_{k}" for k in range(host.nin)]
-        lines += [f"input {name} : {'bool' if host.name == 'nonzero' else dtype}[{MANY}]" for name, dtype in zip(inputs, dtypes)]
+        kind = host.name if host.name in TABLES else host.name.rpartition("_")[0]
+        tables, params = TABLES.get(kind, {}), PARAMS.get(kind, DIMS[:host.nparam])
+        for k, (name, dtype) in enumerate(zip(inputs, dtypes)):
+            lines.append(f"weight {name} : {tables[k]}" if k in tables else
+                         f"input {name} : {'bool' if host.name == 'nonzero' else dtype}[{MANY}]")
         found = [f"K{number}_{k}" for k in range(host.nresult)]
         # the first result has the dimensions that are found
         shape = ", ".join(f"{k}<={MANY}" for k in found) or MANY
         results = [f"%y{number}_{k} : {dtype}[{MANY if k else shape}]" for k, dtype in enumerate(dtypes[host.nin:])]
         lines.append(f"{', '.join(results)} = host \"{host.name}\"({', '.join(inputs)}) "
-                     f"{{params=[{', '.join(DIMS[:host.nparam])}], vars=[{', '.join(found)}]}}")
+                     f"{{params=[{', '.join(map(str, params))}], vars=[{', '.join(found)}]}}")
         lines += [f"output %y{number}_{k}" for k in range(host.nout)]
     return "\n".join(lines) + "\n"
