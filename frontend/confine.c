@@ -76,9 +76,23 @@ static int open_beneath(int dir, const char *path)
     return fd;
 }
 
+size_t confine_stored(int fd, size_t nbytes)
+{
+    enum { PIECES_MAX = 1 << 12 };
+    size_t sum = 0;
+    off_t begin, end = 0;
+    for (int i = 0; i < PIECES_MAX && (begin = lseek(fd, end, SEEK_DATA)) >= 0; i++) {
+        end = lseek(fd, begin, SEEK_HOLE);
+        if (end <= begin)
+            return nbytes;
+        sum += (size_t)(end - begin);
+    }
+    return end == 0 && begin < 0 && errno != ENXIO ? nbytes : sum < nbytes ? sum : nbytes;
+}
+
 /* Maps the open file; it is closed by the caller. */
-static bool map_fd(struct tgc *t, const struct place *at, int fd, const char *location, void **base,
-                   size_t *nbytes)
+static bool map_fd(struct tgc *t, const struct place *at, int fd, const char *location,
+                   struct confined *file)
 {
     struct stat st;
     struct held_map *map;
@@ -95,17 +109,17 @@ static bool map_fd(struct tgc *t, const struct place *at, int fd, const char *lo
     if ((uintmax_t)st.st_size > SIZE_MAX)
         return diag_error(t, at, "external data file '%.200s' is too large for this machine",
                           location);
-    *base = NULL;
-    *nbytes = (size_t)st.st_size;
-    if (*nbytes == 0)
+    *file = (struct confined){.nbytes = (size_t)st.st_size};
+    if (file->nbytes == 0)
         return true;
+    file->stored = confine_stored(fd, file->nbytes);
     held_map(t, &map);
-    void *p = mmap(NULL, *nbytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *p = mmap(NULL, file->nbytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED)
         return diag_error(t, at, "external data file '%.200s' cannot be mapped: %s", location,
                           strerror(errno));
-    *map = (struct held_map){p, *nbytes};
-    *base = p;
+    *map = (struct held_map){p, file->nbytes};
+    file->base = p;
     return true;
 }
 
@@ -131,7 +145,7 @@ static int open_beside(struct tgc *t, const char *dirname, const char *path, con
 }
 
 bool confine_map(struct tgc *t, const struct place *at, const char *dirname, const char *location,
-                 const char *model, void **base, size_t *nbytes)
+                 const char *model, struct confined *file)
 {
     const char *path = plain_relative(t, location);
     if (!path)
@@ -162,7 +176,7 @@ bool confine_map(struct tgc *t, const struct place *at, const char *dirname, con
                           "external data file '%.200s' cannot be opened in '%s': %s; "
                           "--external-data-dir names another directory",
                           location, dirname, strerror(error));
-    bool ok = map_fd(t, at, *fd, location, base, nbytes);
+    bool ok = map_fd(t, at, *fd, location, file);
     held_release(held);
     return ok;
 }

@@ -1,6 +1,8 @@
 /* limits.c - how much memory a compile and a run may take, unless --max-memory says so. */
+#include "frontend/confine.h"
 #include "lib/lib.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +21,18 @@ static size_t memory_for(size_t nbytes)
                                                                                      : SIZE_MAX;
 }
 
+/* The bytes of the model's file that are no holes. Standard input is as large as it says: it may not
+ * be moved in. */
+static size_t stored(const char *path, size_t nbytes)
+{
+    int fd = path && strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return nbytes;
+    nbytes = confine_stored(fd, nbytes);
+    close(fd);
+    return nbytes;
+}
+
 static size_t default_memory(const struct options *o)
 {
     struct stat st;
@@ -27,7 +41,7 @@ static size_t default_memory(const struct options *o)
         return memory_for(o->nbytes);
     if ((is_stdin ? fstat(0, &st) : stat(o->model, &st)) != 0 || !S_ISREG(st.st_mode))
         return is_stdin && o->model ? stream_memory : base_memory;
-    return memory_for((size_t)st.st_size);
+    return memory_for(stored(o->model, (size_t)st.st_size));
 }
 
 /* A quarter of the machine's memory is left to others. */

@@ -10,8 +10,8 @@
 struct onnx_mapping {
     struct onnx_mapping *next;
     const char *location;
-    void *base;                     /* NULL: an empty file */
-    size_t nbytes;
+    struct confined file;
+    size_t used;                    /* of what is stored in it, by tensors */
 };
 
 /* What external_data says, parsed. */
@@ -100,7 +100,7 @@ static bool map_file(struct onnx_model *m, const struct place *at, const char *l
         if (strcmp(x->location, location) == 0)
             return false;
     map->location = location;
-    if (confine_map(m->tgc, at, data_directory(m), location, m->path, &map->base, &map->nbytes))
+    if (confine_map(m->tgc, at, data_directory(m), location, m->path, &map->file))
         return true;
     int n = count_tensors_of(m, location);
     if (n > 1)
@@ -108,6 +108,18 @@ static bool map_file(struct onnx_model *m, const struct place *at, const char *l
     map->next = m->missing;
     m->missing = map;
     return false;
+}
+
+/* A tensor's bytes raise the limit, however many tensors name them, and however many the file says that
+ * it has: by no more than the file stores. */
+static void allow_memory(struct onnx_model *m, struct onnx_mapping *map, size_t nbytes)
+{
+    size_t left = map->file.stored - map->used, more, *limit = &m->tgc->mem_limit;
+    nbytes = nbytes < left ? nbytes : left;
+    map->used += nbytes;
+    if (!size_mul(nbytes, m->options.budget_per_external_byte, &more) ||
+        !size_add(*limit, more, limit))
+        *limit = SIZE_MAX;
 }
 
 bool onnx_map_external(struct onnx_model *m, const struct place *at, const TensorProto *p,
@@ -128,20 +140,17 @@ bool onnx_map_external(struct onnx_model *m, const struct place *at, const Tenso
             return false;
         map->next = m->mapping;
         m->mapping = map;
-        size_t more;
-        if (!size_mul(map->nbytes, m->options.budget_per_external_byte, &more) ||
-            !size_add(t->mem_limit, more, &t->mem_limit))
-            t->mem_limit = SIZE_MAX;
     }
     size_t end;
-    if (!r.has_length && r.offset <= map->nbytes)
-        r.length = map->nbytes - r.offset;
-    if (!size_add(r.offset, r.length, &end) || end > map->nbytes)
+    if (!r.has_length && r.offset <= map->file.nbytes)
+        r.length = map->file.nbytes - r.offset;
+    if (!size_add(r.offset, r.length, &end) || end > map->file.nbytes)
         return diag_error(
             t, at,
             "external data '%.200s' has %zu bytes; offset %zu and length %zu go beyond its end",
-            r.location, map->nbytes, r.offset, r.length);
-    *data = map->base ? (const char *)map->base + r.offset : NULL;
+            r.location, map->file.nbytes, r.offset, r.length);
+    allow_memory(m, map, r.length);
+    *data = map->file.base ? (const char *)map->file.base + r.offset : NULL;
     *nbytes = r.length;
     return true;
 }

@@ -35,7 +35,7 @@ struct weight {
     char *data;
 };
 
-struct side_file { struct side_file *next; const char *location; void *base; size_t nbytes; };
+struct side_file { struct side_file *next; const char *location; struct confined map; };
 
 static bool measure(struct weight *w)
 {
@@ -206,7 +206,7 @@ static bool find_file(struct reader *r, const struct token *at, const char *loca
                                                    : confine_directory(r->t, r->path);
     struct side_file *f = MEM_NEW(r->t, struct side_file);
     f->location = location;
-    if (!confine_map(r->t, &place, dir, location, r->path, &f->base, &f->nbytes))
+    if (!confine_map(r->t, &place, dir, location, r->path, &f->map))
         return false;
     if (r->options.on_file)
         r->options.on_file(r->options.user,
@@ -222,8 +222,8 @@ bool map_file(struct reader *r, const struct token *at, const char *location, vo
     struct side_file *file;
     if (!find_file(r, at, location, &file))
         return false;
-    *base = file->base;
-    *nbytes = file->nbytes;
+    *base = file->map.base;
+    *nbytes = file->map.nbytes;
     return true;
 }
 
@@ -278,18 +278,18 @@ static bool read_file(struct weight *w)
     if (key.text) {
         struct safetensor s;
         const char *error;
-        if (!safetensors_find(file->base, file->nbytes, key.text, &s, &error))
+        if (!safetensors_find(file->map.base, file->map.nbytes, key.text, &s, &error))
             return read_error(r, &key, "%s", error);
         if (!check_safetensor(w, &key, &s))
             return false;
         data = s.data;
     } else {
         size_t end;
-        if (!size_add((size_t)offset, w->nbytes, &end) || end > file->nbytes)
+        if (!size_add((size_t)offset, w->nbytes, &end) || end > file->map.nbytes)
             return read_error(r, &at,
                               "the file has %zu bytes; %zu from offset %lld go beyond its end",
-                              file->nbytes, w->nbytes, (long long)offset);
-        data = file->base ? (const char *)file->base + offset : NULL;
+                              file->map.nbytes, w->nbytes, (long long)offset);
+        data = file->map.base ? (const char *)file->map.base + offset : NULL;
     }
     if (!w->nbytes || (uintptr_t)data % dtype_nbytes(w->type->dtype) == 0) {
         /* read-only from here on: buffers hold it as const */
