@@ -97,7 +97,9 @@ void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *
         text_printf(out, "  b%d [shape=ellipse, label=\"", b->id);
         text_dot(out, buffer_label(t, b));
         text_printf(out, "\\n%s", dtype_name(b->dtype));
-        text_dims(out, b->dim, b->ndim, "[", "]");
+        struct text dims = {.t = t};
+        text_dims(&dims, b->dim, b->ndim, "[", "]");
+        text_dot(out, dims.s);
         text_puts(out, "\"];\n");
     }
     for (int i = 0; i < 2 * s->nstate + s->npart; i++) {

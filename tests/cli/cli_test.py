@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "lib")]
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 
 import bad_inputs
 import graphs as G
@@ -472,6 +472,42 @@ def _(folder):
     for name in ("examples/digits.onnx", "models/mlp.tg"):
         done = T.must(T.run([TGC, T.ROOT / name, "-o", folder / "net.c", "--max-memory=100K"]), 1)
         expect("--max-memory" in done.err and not list(folder.iterdir()), done.describe())
+
+
+@case("names of inputs and dimensions stay inside of the strings of .dot")
+def _(folder):
+    name = '"]; pwn [label="x\\", URL="javascript:alert(1)"]; z [label="'
+    onnx.save(G.model([G.node("Relu", [name], ["r"], name=name), G.node("Softmax", ["r"], ["y"], name=name)], [G.value(name, [name, 3])],
+                      [G.value("y", [name, 3])]), folder / "m.onnx")
+    tgc(folder, "m.onnx", "-o", "m.dot", "--dim", f"{name}=..8")
+    text = (folder / "m.dot").read_text()
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
+    expect("pwn" in text and not re.search(r"pwn|URL|alert|[\\\"]", outside), outside)
+
+
+@case("holes of external data give a compile no memory")
+def _(folder):
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", "w.bin"), ("offset", 0), ("length", 16)):
+        tensor.external_data.add(key=key, value=str(value))
+    nodes, last = [], "w"
+    for n in range(40):                                 # constants that double
+        nodes.append(G.node("Concat", [last, last], [f"c{n}"], axis=0))
+        last = f"c{n}"
+    model = G.model([*nodes, G.node("ReduceSum", [last], ["s"], keepdims=0), G.node("Add", ["x", "s"], ["y"])], [G.value("x", [1])], [G.value("y", [1])])
+    model.graph.initializer.append(tensor)
+    onnx.save(model, folder / "m.onnx")
+    with open(folder / "w.bin", "wb") as file:
+        file.write(bytes(4096))
+        file.truncate(4 << 40)
+    done = tgc(folder, "m.onnx", "-o", "m.c", status=1)
+    expect("--max-memory" in done.err and done.peak < 600 << 20, f"{done.peak >> 20} MB: {done.err}")
+    for key in ("model", "tg"):                         # nor do those of the model's own file
+        with open(folder / f"hole.{key}", "wb") as file:
+            file.write(b"tg 1\n" if key == "tg" else model.SerializeToString())
+            file.truncate(1 << 40)
+        done = T.run_for_peak([TGC, folder / f"hole.{key}", "-x", "tg" if key == "tg" else "onnx", "-o", folder / "h.c"], timeout=60)
+        expect(done.status == 1 and done.peak < 600 << 20, f"{done.peak >> 20} MB: {done.describe()}")
 
 
 @case("run's own buffers keep to --max-memory")
