@@ -8,6 +8,8 @@
 #   make check-all  make check with every model, size and compiler
 #   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
+#   make fuzz       damaged inputs of every kind by every target, for TIME seconds (3600), with a tgc that
+#                   sanitizers watch, built in build/sanitized; SEED=7000 begins at another one
 #   make mutate     the mutation test: 200 changed operators of passes/, which the quick tests should
 #                   notice; hours. MUTATE='--count 20 --seed 7' draws others
 #   make wheel      the Python wheel of this machine, in dist/, in some two minutes
@@ -53,6 +55,11 @@ check-all: with-tests
 	scripts/setup.sh check-all
 	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --all $(suites)
 
+TIME ?= 3600
+SEED ?= 0
+fuzz: with-tests
+	.venv/bin/python tests/fuzz/mutants.py --build $(BUILD) --sanitize --jobs $(JOBS) --time $(TIME) --seed $(SEED)
+
 mutate:
 	scripts/setup.sh check
 	.venv/bin/python tests/mutate.py --build $(BUILD) $(MUTATE)
@@ -85,4 +92,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all build demo with-tests quick check check-all mutate bench wheel wheels site install uninstall clean
+.PHONY: all build demo with-tests quick check check-all fuzz mutate bench wheel wheels site install uninstall clean

@@ -86,6 +86,7 @@ SUITES = [
     ("hosts", "tests/fuzz/hosts_test.py", 300, 600),
     ("operators", "tests/fuzz/operators_test.py", 300, 3600),
     ("mutants", "tests/fuzz/mutants.py", 300, 1800),
+    ("targets", "tests/fuzz/targets_test.py", 300, 36000),
     ("onnx", "tests/onnx/node_test.py", 1200, 3600),
     ("opencl", "tests/onnx/opencl_test.py", 600, 3600),
     ("emulator", "tests/emulator/emulator_test.py", 300, 10800),

@@ -1,43 +1,77 @@
-"""Damaged models: whatever is read, tgc refuses it with a message or writes C that compiles.
+"""The fuzzer: damaged inputs of every kind, by every target. Whatever is read, tgc refuses it with a message or
+writes what it was asked for; C compiles.
 
-Small valid models are changed at random, in their bytes (bits, a cut, a doubled piece) and in
-their meaning (dims, attributes, element types, edges, operators, the integers that shapes are made
-of). tgc gets 10 seconds and 512 MB for each.
+    mutants.py                              the quick form; --all: many more
+    mutants.py --time 3600 --sanitize       an hour with a tgc that sanitizers watch: make fuzz TIME=3600
+    mutants.py --seed 7000 --count 500      others
+    mutants.py --seed 7123 --count 1 --keep one of them, again
 
-    mutants.py                            the quick form; --all: many more
-    mutants.py --seed 7000 --count 500    others, of all sources
-    mutants.py --build build-asan         the same with a tgc of -Db_sanitize=address,undefined
-
-A failure leaves the model in the scratch folder. What was found once stands in
-tests/cli/bad_inputs.py or tests/fuzz/regressions.py.
+A case is determined by its seed, its kind too: a model of ONNX (changed in its bytes and in its meaning: dims,
+attributes, element types, edges, operators, the integers that shapes are made of), a .tg, a library of operators, choices of
+tgc tune, an array for tgc run and for an emitted program, options. tgc gets 10 seconds of a processor and 512 MB, six
+times as much under sanitizers. What fails stays in a folder, with the command that repeats it. What was found once stands
+in tests/cli/bad_inputs.py or tests/fuzz/regressions.py.
 """
 
+import collections
+import functools
+import re
+import shlex
 import shutil
 import sys
 import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "onnx"), str(HERE.parent / "models")]
 
 import numpy as np
-import onnx
-from onnx import AttributeProto, TensorProto, numpy_helper
 
+import mutations as M
 import tgc as T
-from suite import Failure, Skip, Suite
+from sanitized import sanitized_tgc
+from suite import Failure, Suite
 
-GROUP, QUICK, LONG = 10, 24, 400
+ROOT = HERE.parents[1]
+GROUP, QUICK, LONG = 10, 16, 400
 SECONDS, MEMORY = 10, 512 << 20
 REPORTS = ("AddressSanitizer", "UndefinedBehaviorSanitizer", "runtime error:", "LeakSanitizer")
-# A model's exact bounds are the user's to choose; these let open dimensions through.
-NUMBERS = [0, 1, -1, 2, -2, 3, 4, 7, 8, 16, 31, 64, 255, 1000, 65536, (1 << 31) - 1, 1 << 31,
-           -(1 << 31), (1 << 32) + 1, (1 << 62), (1 << 63) - 1, -(1 << 63)]
-FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e38, -1e38, float("inf"), float("-inf"), float("nan")]
+# Of a device the rows of passes/target/devices.def.
+TARGETS = {"c": ("c", ["auto", "generic"]), "llvm": ("ll", ["auto", "generic"]), "opencl": ("cl", None), "cuda": ("cu", None),
+           "amd": ("hip", None), "metal": ("metal", None)}
 LOCK = threading.Lock()
-
-
+KINDS = ("onnx", "onnx", "onnx", "tg", "tg", "tg", "library", "tune", "npy", "program", "options")
+OPEN = """tg 1
+graph "open"
+input %x : f32[N<=8, 4]
+input %k : i64[N]
+%e = reshape(%k) {shape=[N, 1]}
+%f = cast(%e) {to=f32}
+%y = add(%x, %f)
+output %y
+"""
+LIBRARY = """tg 1
+def "my.domain::Swish2"(%x, beta : float = 1.0) -> (%y) {
+    %t = mul(%x, beta)
+    %s = sigmoid(%t)
+    %y = mul(%x, %s)
+}
+def "my.domain::Stats"(%x : f32[N, C], %bias? : f32[C], axis : int = 1, scales : floats = [1.0]) -> (%y : f32[N, C], %sum : f32[N]) {
+    %y = layer_norm(%x, _, %bias) {axis=axis}
+    %sum = reduce_sum(%x) {axes=[axis]}
+}
+"""
+CALLS = """tg 1
+graph "calls"
+input %x : f32[3, 4]
+%a = custom "my.domain::Swish2"(%x) {beta=1.5}
+%b, %c = custom "my.domain::Stats"(%a) {axis=1}
+output %b
+output %c
+"""
 # ------------------------------------------------------------------------------------ sources
 
 
@@ -61,6 +95,16 @@ def read_sources(build):
     return sources
 
 
+def tg_sources():
+    """The repository's .tg files, by their names."""
+    found = []
+    for folder in ("models", "examples", "tests/ir/golden"):
+        for path in sorted((ROOT / folder).rglob("*.tg")):
+            if path.stat().st_size < 100_000:
+                found.append((path.relative_to(ROOT).as_posix(), path.read_bytes()))
+    return found
+
+
 class Sources:
     """Read once, by whoever asks first."""
 
@@ -73,281 +117,213 @@ class Sources:
                 self.found = read_sources(self.build)
             return self.found
 
+    @functools.cached_property
+    def tg(self):
+        return tg_sources()
 
-# ---------------------------------------------------------------------------------- mutations
-
-
-def pick(random, items):
-    return items[int(random.integers(len(items)))]
-
-
-def graphs_of(graph):
-    """The graph and those nested in it."""
-    found = [graph]
-    for g in found:
-        for node in g.node:
-            for attribute in node.attribute:
-                found += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-    return found
+    @functools.cached_property
+    def texts(self):
+        return [content for _, content in self.tg]
 
 
-def change_dims(random, m):
-    g = pick(random, graphs_of(m.graph))
-    tensors = [t.dims for t in g.initializer if t.dims]
-    shapes = [v.type.tensor_type.shape.dim for v in [*g.input, *g.output, *g.value_info]
-              if v.type.HasField("tensor_type") and v.type.tensor_type.shape.dim]
-    if not tensors and not shapes:
-        return
-    chosen = pick(random, tensors + shapes)
-    axis = int(random.integers(len(chosen)))
-    kind = random.integers(4)
-    if chosen in tensors:
-        if kind == 0 and len(chosen) > 1:
-            other = int(random.integers(len(chosen)))
-            chosen[axis], chosen[other] = chosen[other], chosen[axis]
-        elif kind == 1:
-            chosen.append(pick(random, NUMBERS))
-        else:
-            chosen[axis] = pick(random, NUMBERS)
-    elif kind == 0:
-        chosen[axis].dim_param = pick(random, ["n", "?", "", "batch", "a b", "n*2"])
-    elif kind == 1:
-        chosen.add().dim_value = pick(random, NUMBERS)
-    elif kind == 2 and len(chosen) > 1:
-        del chosen[axis]
-    else:
-        chosen[axis].dim_value = pick(random, NUMBERS)
+@functools.cache
+def rows(target):
+    text = (ROOT / "passes" / "target" / "devices.def").read_text()
+    return re.findall(rf'^DEVICE\(\w+, "([^"]+)",[^\n]*\.target = "{target}"', text, re.M)
 
 
-def change_attribute(random, m):
-    nodes = [n for g in graphs_of(m.graph) for n in g.node if n.attribute]
-    if not nodes:
-        return
-    node = pick(random, nodes)
-    a = pick(random, node.attribute)
-    if random.random() < 0.15:
-        node.attribute.remove(a)
-    elif a.type == AttributeProto.INT:
-        a.i = pick(random, NUMBERS)
-    elif a.type == AttributeProto.FLOAT:
-        a.f = pick(random, FLOATS)
-    elif a.type == AttributeProto.STRING:
-        a.s = pick(random, [b"", b"x", a.s[::-1], a.s + a.s, b"\xff\xfe"])
-    elif a.type == AttributeProto.INTS and a.ints:
-        kind = random.integers(4)
-        if kind == 0:
-            a.ints.append(pick(random, NUMBERS))
-        elif kind == 1:
-            a.ints.pop()
-        else:
-            a.ints[int(random.integers(len(a.ints)))] = pick(random, NUMBERS)
-    elif a.type == AttributeProto.FLOATS and a.floats:
-        a.floats[int(random.integers(len(a.floats)))] = pick(random, FLOATS)
-    elif a.type == AttributeProto.TENSOR:
-        a.t.CopyFrom(changed_tensor(random, a.t))
-    else:
-        a.type = int(random.integers(0, 16))
+def target_words(target, cpu):
+    return ["-o", f"out.{TARGETS[target][0]}", f"--target={target}", *([f"--cpu={cpu}"] if cpu != "auto" else [])]
 
 
-def changed_tensor(random, t):
-    """Another value of it, with its bytes in order; or its declaration out of step with them."""
-    try:
-        value = numpy_helper.to_array(t).copy()
-    except Exception:  # what cannot be read is damaged enough
-        return t
-    if value.size and value.dtype.kind in "iu" and random.random() < 0.8:
-        limits = np.iinfo(value.dtype)
-        at = int(random.integers(value.size))
-        value.reshape(-1)[at] = np.clip(pick(random, NUMBERS), int(limits.min), int(limits.max))
-    elif value.size and value.dtype.kind == "f" and random.random() < 0.5:
-        value.reshape(-1)[int(random.integers(value.size))] = pick(random, FLOATS)
-    elif random.random() < 0.5:
-        value = value.reshape(-1)
-    else:
-        value = value[..., None]
-    return numpy_helper.from_array(value, t.name)
+def pick_target(random, only=None):
+    target = M.pick(random, only or list(TARGETS))
+    return target, target_words(target, M.pick(random, TARGETS[target][1] or rows(target)))
 
 
-def change_weight(random, m):
-    tensors = [t for g in graphs_of(m.graph) for t in g.initializer]
-    if tensors:
-        t = pick(random, tensors)
-        t.CopyFrom(changed_tensor(random, t))
+# ---------------------------------------------------------------------------------------- cases
 
 
-def input_to_weight(random, m):
-    """What steers an operator (axes, sizes, pads) becomes a constant, of a value that may not fit."""
-    plain = [v for v in m.graph.input if v.type.HasField("tensor_type")
-             and v.type.tensor_type.elem_type in (TensorProto.INT64, TensorProto.INT32)]
-    if not plain:
-        return
-    v = pick(random, plain)
-    shape = [d.dim_value for d in v.type.tensor_type.shape.dim]
-    if any(n < 0 or n > 64 for n in shape):
-        return
-    dtype = np.int64 if v.type.tensor_type.elem_type == TensorProto.INT64 else np.int32
-    small = [0, 1, 2, 3, -1, -2, 4, 5] + NUMBERS * (random.random() < 0.5)
-    limits = np.iinfo(dtype)
-    count = int(np.prod(shape))
-    value = [np.clip(pick(random, small), int(limits.min), int(limits.max)) for _ in range(count)]
-    m.graph.initializer.append(
-        numpy_helper.from_array(np.array(value, dtype).reshape(shape), v.name))
-    m.graph.input.remove(v)
+class Fuzzer:
+    """How cases are made and judged with one tgc."""
 
+    def __init__(self, tgc, scratch, sources, sanitize=False):
+        self.tgc, self.scratch, self.sources, self.sanitize = tgc, scratch, sources, sanitize
+        self.seconds = SECONDS * (6 if sanitize else 1)
+        self.lock = threading.Lock()
+        self.program = None
 
-def change_type(random, m):
-    values = [v for g in graphs_of(m.graph) for v in [*g.input, *g.output]
-              if v.type.HasField("tensor_type")]
-    tensors = [t for g in graphs_of(m.graph) for t in g.initializer]
-    if values and (not tensors or random.random() < 0.7):
-        pick(random, values).type.tensor_type.elem_type = int(random.integers(0, 26))
-    elif tensors:
-        pick(random, tensors).data_type = int(random.integers(0, 26))
+    def environment(self):
+        options = "detect_leaks=0:allocator_may_return_null=1:hard_rss_limit_mb=3000" if self.sanitize else ""
+        return {"ASAN_OPTIONS": options, "TGC_CACHE": "0"}
 
+    # Each writes its files into the folder and returns (name, target, words of the command).
 
-def change_edge(random, m):
-    nodes = [n for g in graphs_of(m.graph) for n in g.node if n.input]
-    if not nodes:
-        return
-    node = pick(random, nodes)
-    names = [name for g in graphs_of(m.graph) for n in g.node for name in [*n.input, *n.output]]
-    names += [v.name for v in m.graph.input]
-    at = int(random.integers(len(node.input)))
-    kind = random.integers(5)
-    if kind == 0:
-        node.input[at] = ""
-    elif kind == 1:
-        del node.input[at]
-    elif kind == 2:
-        node.input.append(pick(random, names))
-    elif kind == 3 and len(node.input) > 1:
-        other = int(random.integers(len(node.input)))
-        node.input[at], node.input[other] = node.input[other], node.input[at]
-    else:
-        node.input[at] = pick(random, names)
+    def make_onnx(self, random, folder):
+        found = self.sources.all()
+        name, content = M.pick(random, found)
+        (folder / "model.onnx").write_bytes(M.mutate_onnx(random, content, found))
+        target, words = pick_target(random, ["c", "c", *TARGETS])
+        if random.random() < 0.1:
+            words = ["-o", M.pick(random, ["out.dot", "out.json", "out.uops", "out.tg"]), *words[2:]]
+        return name, target, ["model.onnx", *words]
 
+    def make_tg(self, random, folder):
+        name, content = M.pick(random, self.sources.tg)
+        if random.random() < 0.9:
+            content = M.mutate_text(random, content, self.sources.texts)
+        (folder / "model.tg").write_bytes(content)
+        target, words = pick_target(random)
+        return name, target, ["model.tg", *words]
 
-def change_operator(random, m, others):
-    nodes = [n for g in graphs_of(m.graph) for n in g.node]
-    if not nodes:
-        return
-    node = pick(random, nodes)
-    kind = random.integers(4)
-    if kind == 0 and len(nodes) > 1:
-        nodes = m.graph.node
-        if nodes:
-            del nodes[int(random.integers(len(nodes)))]
-    elif kind == 1 and node.output:
-        node.output.append(pick(random, ["", "extra", node.output[0]]))
-    elif kind == 2:
-        for opset in m.opset_import:
-            opset.version = int(random.integers(1, 27))
-    else:
-        other = onnx.load_from_string(pick(random, others)[1]).graph.node
-        if other:
-            node.op_type, node.domain = other[0].op_type, other[0].domain
+    def make_library(self, random, folder):
+        text = LIBRARY.encode()
+        (folder / "model.tg").write_bytes(M.mutate_text(random, CALLS.encode(), [text]) if random.random() < 0.3 else CALLS.encode())
+        (folder / "lib.tg").write_bytes(M.mutate_text(random, text, [CALLS.encode(), *self.sources.texts]))
+        target, words = pick_target(random)
+        return "library", target, ["model.tg", *words, "--library=lib.tg"]
 
+    def make_tune(self, random, folder):
+        name, content = M.pick(random, self.sources.tg)
+        (folder / "model.tg").write_bytes(content)
+        target, words = pick_target(random)
+        done = T.run([self.tgc, "info", "model.tg", "--why", "--json", *words[2:]], cwd=folder, timeout=60, env=self.environment())
+        lines = re.findall(r'"taken": *"([^"]*)"', done.out.decode(errors="replace"))
+        text = "\n".join(["tgc-tune 2", *dict.fromkeys(lines), ""]).encode()
+        (folder / "net.tune").write_bytes(M.mutate_text(random, text, [text]))
+        return name, target, ["model.tg", *words, "--tune=net.tune"]
 
-def change_bytes(random, content):
-    damaged = bytearray(content)
-    kind = random.integers(6)
-    at = int(random.integers(len(damaged)))
-    if kind == 0:
-        del damaged[at:]
-    elif kind == 1:
-        piece = damaged[at:at + int(random.integers(1, 200))]
-        damaged[at:at] = piece
-    elif kind == 2:
-        del damaged[at:at + int(random.integers(1, 20))]
-    else:
-        for _ in range(int(random.integers(1, 5))):
-            damaged[int(random.integers(len(damaged)))] ^= 1 << int(random.integers(8))
-    return bytes(damaged)
+    def make_options(self, random, folder):
+        name, content = M.pick(random, self.sources.tg)
+        (folder / "model.tg").write_bytes(content)
+        names = re.findall(rb"^input %(\w+)", content, re.M) + re.findall(rb"(\w+)<=", content) or [b"x"]
+        target, words = pick_target(random)
+        return name, target, ["model.tg", *words, *M.mutate_words(random, [n.decode() for n in names])]
 
+    def make_npy(self, random, folder):
+        self.write_arrays(random, folder)
+        return "open.tg", "run", ["run", "model.tg", "--target=c" if random.random() < 0.02 else "--target=llvm", "-i", "x=x.npy", "-i", "k=k.npy"]
 
-CHANGES = [change_dims, change_dims, change_attribute, change_attribute, change_weight,
-           input_to_weight, input_to_weight, change_type, change_edge]
+    def make_program(self, random, folder):
+        self.write_arrays(random, folder)
+        return "open.tg", "program", ["x.npy", "k.npy"]
 
+    def write_arrays(self, random, folder):
+        (folder / "model.tg").write_text(OPEN)
+        n = int(random.integers(0, 10))
+        for name, array in (("x", np.zeros((n, 4), np.float32)), ("k", np.zeros(n, np.int64))):
+            np.save(folder / f"{name}.npy", array)
+        name = M.pick(random, ["x", "k"])
+        path = folder / f"{name}.npy"
+        path.write_bytes(M.mutate_array(random, path.read_bytes(), []))
 
-def mutate(random, content, others):
-    if random.random() < 0.2:
-        return change_bytes(random, content)
-    m = onnx.load_from_string(content)
-    if random.random() < 0.3:
-        input_to_weight(random, m)
-    for _ in range(int(random.integers(1, 4))):
-        change = pick(random, CHANGES + [change_operator])
-        try:
-            if change is change_operator:
-                change_operator(random, m, others)
-            else:
-                change(random, m)
-        except ValueError:  # protobuf refuses a number of the wrong width: so do without
-            pass
-    return m.SerializeToString()
+    def open_program(self):
+        """The emitted program of OPEN, under sanitizers: built once."""
+        with self.lock:
+            if not self.program:
+                folder = T.scratch(self.scratch / "program")
+                (folder / "open.tg").write_text(OPEN)
+                T.must(T.run([self.tgc, "open.tg", "-o", "open.c", "--name=net"], cwd=folder, env=self.environment()))
+                T.must(T.run(["gcc", "-g", "-O0", "-fsanitize=address,undefined", "-DNET_MAIN", "open.c", "-o", "open", "-lm"], cwd=folder))
+                self.program = folder / "open"
+            return self.program
 
+    def make(self, seed, folder):
+        random = np.random.default_rng(seed)
+        kind = M.pick(random, KINDS)
+        return kind, *getattr(self, f"make_{kind}")(random, folder)
 
-# ------------------------------------------------------------------------------------ checking
+    # ------------------------------------------------------------------------------------ judging
 
+    def judge(self, kind, folder, words):
+        """What is wrong with how the command took what is in the folder, or None."""
+        program = self.open_program() if kind == "program" else self.tgc
+        done = T.run_for_peak([program, *words], cwd=folder, timeout=6 * self.seconds, env=self.environment())
+        report = next((word for word in REPORTS if word in done.err), None)
+        outside = re.search(r"^.*(runtime error|ERROR: AddressSanitizer).*$", done.err, re.M)
+        if report or done.timed_out or done.status not in ((0, 1, 2) if kind != "program" else range(0, 126)):
+            return f"{report or 'no clean end'}: {outside.group() if outside else ''} {done.describe()}"
+        if done.cpu > self.seconds:
+            return f"{done.cpu:.0f} s of CPU: {done.describe()}"
+        if not self.sanitize and done.peak > MEMORY:
+            return f"{done.peak >> 20} MB: {done.describe()}"
+        outputs = [path for path in folder.glob("out.*") if path.name != "out.d"]
+        if done.status:
+            if kind != "program" and "error:" not in done.err:
+                return f"no message: {done.describe()}"
+            return "an output file in spite of an error" if outputs else None
+        return self.judge_c(folder, words)
 
-def judge(tgc, folder, options=()):
-    """What is wrong with how tgc took folder/model.onnx, or None."""
-    out = folder / "node.c"
-    command = [tgc, "model.onnx", "-o", "node.c", *options]
-    done = T.run_for_peak(command, cwd=folder, timeout=6 * SECONDS)
-    report = next((word for word in REPORTS if word in done.err), None)
-    sanitized = "asan" in str(tgc)
-    if report or done.status not in (0, 1) or done.timed_out:
-        return f"{report or 'no clean end'}: {done.describe()}"
-    if not sanitized and done.cpu > SECONDS:
-        return f"{done.cpu:.0f} s of CPU: {done.describe()}"
-    if not sanitized and done.peak > MEMORY:
-        return f"{done.peak >> 20} MB: {done.describe()}"
-    if done.status == 1:
-        if "error:" not in done.err:
-            return f"no message: {done.describe()}"
-        return "an output file in spite of an error" if out.exists() else None
-    if out.stat().st_size > 4_000_000:
-        return None
-    built = T.run(["gcc", *T.WARNINGS, "-fsyntax-only", "node.c"], cwd=folder, timeout=60)
-    return f"the C does not compile: {built.describe()}" if built.status else None
+    def judge_c(self, folder, words):
+        out = folder / "out.c"
+        if not out.exists() or out.stat().st_size > 4_000_000 or (self.sanitize and len(out.read_bytes()) % 4) or "--name=int" in words:
+            return None
+        built = T.run(["gcc", *T.WARNINGS, "-fsyntax-only", "out.c"], cwd=folder, timeout=120)
+        return f"the C does not compile: {built.describe()}" if built.status else None
 
-
-def check_mutants(tgc, scratch, sources, seed, count, options=()):
-    found = sources.all()
-    failures = []
-    for number in range(seed, seed + count):
-        random = np.random.default_rng(number)
-        name, content = pick(random, found)
-        folder = T.scratch(scratch / f"mutant{number}")
-        (folder / "model.onnx").write_bytes(mutate(random, content, found))
-        wrong = judge(tgc, folder, options)
-        if wrong:
-            failures.append(f"mutant {number} of {name}, see {folder}: {wrong}")
-        else:
+    def check(self, seed, keep=False):
+        """(kind, target, what is wrong or None) of one case."""
+        folder = T.scratch(self.scratch / f"mutant{seed}")
+        kind, name, target, words = self.make(seed, folder)
+        wrong = self.judge(kind, folder, words)
+        if not wrong and not keep:
             shutil.rmtree(folder)
+            return kind, target, None
+        (folder / "command").write_text(f"# python tests/fuzz/mutants.py --seed {seed} --count 1{' --sanitize' * self.sanitize}\n"
+                                        f"{shlex.join([str(self.tgc), *words])}\n")
+        return kind, target, wrong and f"mutant {seed} ({kind} {name} by {target}), see {folder}: {wrong}"
+
+
+def check_group(fuzzer, seed, count, keep):
+    failures = [wrong for n in range(seed, seed + count) for _, _, wrong in [fuzzer.check(n, keep)] if wrong]
     if failures:
         raise Failure("\n".join(failures))
+
+
+def fuzz(fuzzer, seed, seconds, jobs):
+    """Cases from that seed on until the time is over; the number of those that failed."""
+    end, counts, failures = time.monotonic() + seconds, collections.Counter(), []
+    numbers, lock = iter(range(seed, 1 << 62)), threading.Lock()
+
+    def work():
+        while time.monotonic() < end:
+            with lock:
+                number = next(numbers)
+            kind, target, wrong = fuzzer.check(number)
+            with lock:
+                counts[kind, target] += 1
+                if wrong:
+                    failures.append(number)
+                    print(f"not ok - {wrong}\n", flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for done in [pool.submit(work) for _ in range(jobs)]:
+            done.result()
+    for (kind, target), count in sorted(counts.items()):
+        print(f"{kind:8} {target:8} {count}")
+    print(f"{sum(counts.values())} inputs from seed {seed} on, {len(failures)} failed{': ' * bool(failures)}{' '.join(map(str, failures))}")
+    return len(failures)
 
 
 def main():
     def extra(parser):
         parser.add_argument("--seed", type=int)
         parser.add_argument("--count", type=int, default=100)
+        parser.add_argument("--time", type=float, help="for so many seconds, from --seed on")
+        parser.add_argument("--sanitize", action="store_true", help="a tgc of -fsanitize=address,undefined, which is built in BUILD/sanitized")
+        parser.add_argument("--keep", action="store_true", help="leave the files of cases that pass, too")
 
     suite = Suite("mutants")
     options = suite.parse(extra)
-    tgc = T.find_tgc(options.build)
+    tgc = sanitized_tgc(options.build, options.jobs) if options.sanitize else T.find_tgc(options.build).resolve()
     scratch = Path(options.build).resolve() / "test-scratch" / "mutants"
-    sources = Sources(options.build)
-    if options.seed is not None:
-        for seed in range(options.seed, options.seed + options.count, GROUP):
-            suite.add(f"mutants {seed}..{seed + GROUP - 1}", check_mutants, tgc, scratch, sources,
-                      seed, GROUP)
-    else:
-        for group in range(LONG):
-            suite.add(f"mutants {group * GROUP}..{group * GROUP + GROUP - 1}", check_mutants, tgc,
-                      scratch, sources, group * GROUP, GROUP, slow=group >= QUICK)
+    fuzzer = Fuzzer(tgc, scratch, Sources(options.build), options.sanitize)
+    if options.time:
+        sys.exit(fuzz(fuzzer, options.seed or 0, options.time, options.jobs) != 0)
+    first, last = (options.seed, options.seed + options.count) if options.seed is not None else (0, GROUP * LONG)
+    for seed in range(first, last, GROUP):
+        count = min(GROUP, last - seed)
+        suite.add(f"mutants {seed}..{seed + count - 1}", check_group, fuzzer, seed, count, options.keep, slow=options.seed is None and seed >= GROUP * QUICK)
     suite.main()
 
 
