@@ -21,12 +21,19 @@ static bool is_gated_by(const struct nest *m, const struct uop *load, const stru
     return load->nsrc > 2 && uop_depends_on(m->t, load->src[2], r);
 }
 
+/* Lanes lie no farther apart: expand.c. */
+static bool is_vector_stride(int64_t stride)
+{
+    return stride <= VECTOR_STRIDE_MAX && stride >= -VECTOR_STRIDE_MAX;
+}
+
 /* Whether columns can run along r: some operand is contiguous then. */
 static bool columns_fit(const struct nest *m, struct uop *r)
 {
     int64_t stride;
     bool vectors = false;
-    if (nest_axis(m, r).stages || !index_stride(m->t, m->store->src[1], r, &stride))
+    if (nest_axis(m, r).stages || !index_stride(m->t, m->store->src[1], r, &stride) ||
+        !is_vector_stride(stride))
         return false;
     for (int i = 0; i < m->nload; i++) {
         if (is_gated_by(m, m->load[i], r) || !index_stride(m->t, m->load[i]->src[1], r, &stride))
@@ -128,7 +135,7 @@ static void list_portable(const struct nest *m, const struct tile *like, struct 
  * which does that once for all its steps. */
 static bool may_lie_apart(const struct nest *m, int64_t stride)
 {
-    return m->contraction && stride <= VECTOR_STRIDE_MAX && stride >= -VECTOR_STRIDE_MAX;
+    return m->contraction && is_vector_stride(stride);
 }
 
 /* Whether a load that depends on r is contiguous along it, or can be packed; outside the reduction
@@ -192,6 +199,7 @@ bool nest_vectors_fit(const struct nest *m, struct uop *r)
     int64_t stride;
     int n;
     if (nest_axis(m, r).stages || !index_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
+        !is_vector_stride(stride) ||
         (stride != 1 && !may_lie_apart(m, stride) && !may_cross(m, r, stride) &&
          !may_transpose(m, r)) ||
         !tile_stores_vectors(m->store))

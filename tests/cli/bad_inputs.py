@@ -672,6 +672,12 @@ def looped(trips, scan, start="x"):
                    [G.weight("t", np.array(trips)), G.weight("k", floats(2, 3))])
 
 
+@bad("a convolution whose channels lie 2^33 elements apart", "--max-memory")
+def _():
+    return G.model([G.node("Conv", ["x", "w"], ["c"], name="culprit", pads=[1, 1, 1, 1]), G.node("Relu", ["c"], ["y"])],
+                   [G.value("x", [1, 64, 28, 1 << 28])], [G.value("y", [1, 64, 28, 1 << 28])], [G.weight("w", floats(64, 64, 3, 3))])
+
+
 @bad("a Loop of 10^9 iterations that keeps them all", "--max-memory")
 def _():
     return looped(10 ** 9, True)
