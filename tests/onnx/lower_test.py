@@ -96,6 +96,15 @@ def _(folder):
         check(run(folder, m, {"x": x})["y"], e / e.sum(axis=axes, keepdims=True))
 
 
+@case("a signal of STFT has no last axis, as exporters write it")
+def _(folder):
+    x, w = draw(2, 20), np.hanning(8).astype(np.float32)
+    m = G.model([G.node("STFT", ["x", "step", "w", "n"], ["y"], onesided=1)], [G.value("x", [2, 20])], [G.value("y", [2, 4, 5, 2])],
+                [G.weight("step", np.array(4)), G.weight("w", w), G.weight("n", np.array(8))], opset=17)
+    f = np.stack([np.fft.rfft(x[:, 4 * k:4 * k + 8] * w) for k in range(4)], 1)
+    check(run(folder, m, {"x": x})["y"], np.stack([f.real, f.imag], -1).astype(np.float32))
+
+
 @case("axes are an attribute in opset 11 and an input in opset 13")
 def _(folder):
     x = draw(1, 3, 1)
