@@ -18,7 +18,7 @@
 /* Mirrors the structs in every emitted header, for users who open a model as a shared object. The
  * layout is the same for every model; it changes only together with PROGRAM_INFO_VERSION. Offsets
  * are of fields in NAME_inputs and NAME_outputs, which consist of object pointers and int64_t. */
-enum { PROGRAM_INFO_VERSION = 4 };
+enum { PROGRAM_INFO_VERSION = 5 };
 #define PROGRAM_NO_OFFSET ((size_t)-1)
 
 struct program_dim {
@@ -67,6 +67,13 @@ struct program_slice {
 };
 /* What the program says of itself. */
 struct program_meta { const char *key, *value; };
+/* What callers check of an input, and draw for it. */
+struct program_feed {
+    /* [rank]: NULL: the size is fixed; else what it follows from, in postfix: "$0 2 mul" is twice symbols[0].
+     * NULL for rank 0 */
+    const char *const *rule;
+    int64_t least, most;         /* integers that its uses allow; least > most: it holds none */
+};
 struct program_info {
     int version;                 /* PROGRAM_INFO_VERSION */
     const char *name;            /* the C prefix */
@@ -92,6 +99,7 @@ struct program_info {
     int slice_count, meta_count;
     const struct program_slice *slices;
     const struct program_meta *meta;
+    const struct program_feed *feeds;      /* [input_count + state_count]: of inputs, then of states */
 };
 
 /* Which entry the input or output i belongs to; -1: the model has none. */
@@ -129,6 +137,10 @@ enum program_status {
     PROGRAM_STATUS_END,
     PROGRAM_OWN_STATUS = 100     /* from here on: of C functions of the user's */
 };
+
+/* feeds.c: the rule of a size, for runtime/fit.c; NULL: it is fixed. number: of a symbol. */
+typedef int symbol_numberer(void *user, const struct var *v);
+const char *size_rule(struct tgc *t, const struct uop *dim, symbol_numberer *number, void *user);
 
 /* ------------------------------------------------------------------------------------ program.c */
 

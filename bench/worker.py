@@ -123,7 +123,7 @@ class Emitted(Contender):
         describe = getattr(library, f"{name}_describe")
         describe.restype = ctypes.POINTER(Info)
         info = describe().contents
-        if info.version not in (1, 2, 3, 4):  # later ones have more behind what is read here
+        if info.version not in (1, 2, 3, 4, 5):  # later ones have more behind what is read here
             raise Broken(f"unknown version {info.version} of {name}_info")
         self.arena = np.zeros(info.arena_bytes + info.arena_align, np.uint8)
         base = address(self.arena) + -address(self.arena) % info.arena_align

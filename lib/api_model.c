@@ -25,7 +25,8 @@ struct tgc_model {
     struct instance p;
     struct port *input, *output;
     bool is_prepared;               /* instance_prepare() has been called */
-    int *bound;                     /* [symbol_count]: the input that a size is from, from 1 */
+    struct sized *given;            /* [input_count + state_count]: of one call */
+    int64_t *symbol;                /* [symbol_count], likewise */
     const char *message;
 };
 
@@ -48,7 +49,8 @@ static void describe_ports(struct tgc_model *m)
     const struct program_info *info = m->p.info;
     m->input = mem_array(m->t, (size_t)info->input_count + 1, sizeof *m->input);
     m->output = mem_array(m->t, (size_t)info->output_count + 1, sizeof *m->output);
-    m->bound = mem_array(m->t, (size_t)info->symbol_count + 1, sizeof *m->bound);
+    m->given = mem_array(m->t, (size_t)info->input_count + (size_t)info->state_count + 1, sizeof *m->given);
+    m->symbol = mem_array(m->t, (size_t)info->symbol_count + 1, sizeof *m->symbol);
     for (int i = 0; i < info->input_count; i++)
         describe(&m->input[i], &info->inputs[i]);
     for (int i = 0; i < info->output_count; i++)
@@ -192,24 +194,37 @@ static void begin(tgc_model *m)
     m->t->bug = m->t->exhausted = false;
 }
 
-static bool set_input(tgc_model *m, int index, const void *data, const int64_t *shape)
+/* Whether the input may have this shape, whatever the others have. */
+static bool check_shape(tgc_model *m, int index, const int64_t *shape)
+{
+    const struct program_info *info = m->p.info;
+    const struct program_tensor *want = &info->inputs[index];
+    for (int i = 0; i < info->input_count; i++)
+        m->given[i] = (struct sized){i == index ? shape : NULL, NULL};
+    for (int i = 0; i < want->rank; i++)
+        if (want->dim[i].symbol ? shape[i] < 0 || shape[i] > want->dim[i].size : shape[i] != want->dim[i].size)
+            return diag_error(m->t, NULL, "the input '%.100s': size %d is %lld, %s%lld is expected",
+                              want->name, i, (long long)shape[i],
+                              want->dim[i].symbol ? "at most " : "", (long long)want->dim[i].size);
+    return fit_inputs(m->t, info, m->given, false, m->symbol);
+}
+
+/* What is refused changes nothing. */
+static bool set_input(tgc_model *m, int index, const void *data, const int64_t *given)
 {
     const struct program_tensor *want = &m->p.info->inputs[index];
-    size_t nelem = 1;
-    if (!prepare(m))
+    int64_t shape[MAX_RANK] = {0};
+    for (int i = 0; i < want->rank; i++)
+        shape[i] = given ? given[i] : want->dim[i].size;
+    if (!check_shape(m, index, shape) || !prepare(m))
         return false;
     struct array *v = &m->p.input[index];
+    v->nelem = 1;
     for (int i = 0; i < want->rank; i++) {
-        int64_t size = shape ? shape[i] : want->dim[i].size;
-        if (want->dim[i].symbol ? size < 0 || size > want->dim[i].size : size != want->dim[i].size)
-            return diag_error(m->t, NULL, "the input '%.100s': size %d is %lld, %s%lld is expected",
-                              want->name, i, (long long)size,
-                              want->dim[i].symbol ? "at most " : "", (long long)want->dim[i].size);
-        v->dim[i] = size;
-        nelem *= (size_t)size;
+        v->dim[i] = shape[i];
+        v->nelem *= (size_t)shape[i];
     }
-    v->nelem = nelem;
-    v->nbytes = nelem * dtype_nbytes(v->dtype);
+    v->nbytes = v->nelem * dtype_nbytes(v->dtype);
     if (v->nbytes)
         memcpy(v->data, data, v->nbytes);
     m->input[index].is_set = true;
@@ -227,51 +242,26 @@ tgc_status tgc_set_input(tgc_model *m, size_t index, const void *data, const int
     return status == TGC_FAILED ? TGC_MISUSE : status;
 }
 
-static const struct program_symbol *symbol_named(const struct program_info *info, const char *name,
-                                                 int *index)
-{
-    for (int i = 0; name && i < info->symbol_count; i++)
-        if (strcmp(info->symbols[i].name, name) == 0 &&
-            info->symbols[i].offset != PROGRAM_NO_OFFSET) {
-            *index = i;
-            return &info->symbols[i];
-        }
-    return NULL;
-}
-
 /* The run-time sizes are those of the inputs, which have to agree. */
 static bool bind_sizes(tgc_model *m)
 {
     const struct program_info *info = m->p.info;
-    int s = 0;
-    memset(m->bound, 0, (size_t)info->symbol_count * sizeof *m->bound);
     for (int i = 0; i < info->input_count; i++) {
-        const struct array *v = &m->p.input[i];
+        m->given[i].dim = NULL;
         if (!instance_has(&m->p, false, i))
             continue;
         if (!m->input[i].is_set)
             return diag_error(m->t, NULL, "the input '%.100s' has not been set",
                               info->inputs[i].name);
-        for (int a = 0; a < v->ndim; a++) {
-            const struct program_symbol *symbol =
-                symbol_named(info, info->inputs[i].dim[a].symbol, &s);
-            if (!symbol)
-                continue;
-            if (m->bound[s] && m->p.symbol[s] != v->dim[a])
-                return diag_error(m->t, NULL,
-                                  "the input '%.100s' has %lld for '%.100s', but '%.100s' has %lld",
-                                  v->name, (long long)v->dim[a], symbol->name,
-                                  m->p.input[m->bound[s] - 1].name, (long long)m->p.symbol[s]);
-            if (v->dim[a] < symbol->min)
-                return diag_error(m->t, NULL, "the input '%.100s': '%.100s' is %lld, at least %lld "
-                                              "is expected",
-                                  v->name, symbol->name, (long long)v->dim[a],
-                                  (long long)symbol->min);
-            m->bound[s] = i + 1;
-            m->p.symbol[s] = v->dim[a];
-            memcpy((char *)m->p.inputs + symbol->offset, &v->dim[a], sizeof v->dim[a]);
-        }
+        m->given[i].dim = m->p.input[i].dim;
     }
+    if (!fit_inputs(m->t, info, m->given, true, m->symbol))
+        return false;
+    for (int i = 0; i < info->symbol_count; i++)
+        if (m->symbol[i] >= 0 && info->symbols[i].offset != PROGRAM_NO_OFFSET) {
+            m->p.symbol[i] = m->symbol[i];
+            memcpy((char *)m->p.inputs + info->symbols[i].offset, &m->symbol[i], sizeof m->symbol[i]);
+        }
     return true;
 }
 

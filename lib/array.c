@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "runtime/fill.c"
+
 void *pages_allocate(struct tgc *t, size_t nbytes, const char *what)
 {
     size_t total;
@@ -48,36 +50,9 @@ bool array_allocate(struct tgc *t, struct array *v)
     return v->data;
 }
 
-static uint64_t random_next(uint64_t *state)
+void array_fill_random(struct array *v, int index, int64_t least, int64_t most)
 {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-void array_fill_random(struct array *v)
-{
-    static const char *const words[] = {"a", "b", "c", "d"};
-    uint64_t state = 0;
-    for (const char *s = v->name ? v->name : ""; *s; s++)
-        state = state * 31 + (uint8_t)*s;
-    size_t width = dtype_nbytes(v->dtype);
-    for (size_t i = 0; i < v->nelem; i++) {
-        uint64_t r = random_next(&state);
-        char *at = (char *)v->data + i * width;
-        /* 0 and 1 are valid indices, tokens and masks of nearly every model */
-        union scalar s = {.i = (int64_t)(r >> 63)};
-        if (v->dtype == DTYPE_STRING) {
-            memcpy(at, &words[r >> 62], sizeof *words);
-            continue;
-        }
-        if (dtype_is_float(v->dtype))
-            s.f = (double)(int64_t)(r >> 11) * 0x1p-52 - 1;
-        else if (v->dtype == DTYPE_U8)
-            s.i = (int64_t)(r >> 56);                    /* an image's pixels */
-        scalar_store(v->dtype, at, s);
-    }
+    fill_random(dtype_name(v->dtype), v->data, dtype_nbytes(v->dtype), v->nelem, (uint32_t)index + 1, least, most);
 }
 
 const char *array_type_text(struct tgc *t, const struct array *v)

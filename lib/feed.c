@@ -76,8 +76,8 @@ bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_inpu
             fits = input->dim[i] == v->dim[i];
         const char *name = input->symbol[i] ? input->symbol[i]
                                             : mem_printf(t, "%s_dim%d", input->name, i);
-        if (is_bounded_by_option(t, o, name))
-            s.dim[i] = -1;
+        if (input->dim[i] == -2 || is_bounded_by_option(t, o, name))
+            s.dim[i] = -1;                           /* instance_fit() compares */
     }
     if (!fits)
         return diag_error(t, &(struct place){.file = source}, "holds %s; the input '%.100s' is %s",
@@ -284,5 +284,5 @@ bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p)
                 return false;
         }
     }
-    return true;
+    return instance_fit(t, p);
 }

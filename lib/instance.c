@@ -148,6 +148,7 @@ static void allocate_fields(struct tgc *t, struct instance *p)
     p->input = mem_array(t, (size_t)p->info->input_count, sizeof *p->input);
     p->output = mem_array(t, (size_t)p->info->output_count, sizeof *p->output);
     p->symbol = mem_array(t, (size_t)p->info->symbol_count, sizeof *p->symbol);
+    p->given = mem_array(t, (size_t)p->info->input_count + (size_t)p->info->state_count + 1, sizeof *p->given);
     p->inputs = mem_alloc(t, p->info->inputs_bytes);
     p->outputs = mem_alloc(t, p->info->outputs_bytes);
     for (int i = 0; i < p->info->symbol_count; i++)
@@ -457,17 +458,13 @@ bool instance_set_input(struct tgc *t, struct instance *p, int index, const stru
         if (!tensor->dim[i].symbol ? v->dim[i] != tensor->dim[i].size
                                    : v->dim[i] > tensor->dim[i].size)
             return misfit(t, v, &want, source, tensor->dim[i].symbol ? " at most" : "");
-        if (s < 0)
-            continue;
-        if (v->dim[i] < p->info->symbols[s].min)
+        if (s >= 0 && v->dim[i] < p->info->symbols[s].min)
             return misfit(t, v, &want, source, ", and no dimension is below its bound");
-        if (p->symbol[s] >= 0 && p->symbol[s] != v->dim[i])
-            return diag_error(t, &(struct place){.file = source},
-                              "dimension %d is %lld, but another input has %lld for '%.100s'", i,
-                              (long long)v->dim[i], (long long)p->symbol[s], tensor->dim[i].symbol);
-        p->symbol[s] = v->dim[i];
     }
-    return set_at_bound(t, p, index, &want, v);
+    if (!set_at_bound(t, p, index, &want, v))
+        return false;
+    p->given[index] = (struct sized){p->input[index].dim, source};
+    return true;
 }
 
 /* --------------------------------------------------------------------------------------- states */
@@ -484,17 +481,6 @@ bool instance_set_state(struct tgc *t, struct instance *p, int index, const stru
     for (int i = 0; i < v->ndim; i++)
         if (st->input.dim[i].symbol ? v->dim[i] > want.dim[i] : v->dim[i] != want.dim[i])
             return misfit(t, v, &want, source, st->input.dim[i].symbol ? " at most" : "");
-    for (int i = 0; i < v->ndim; i++) {
-        int s = find_symbol(p->info, st->input.dim[i].symbol);
-        if (s < 0)
-            continue;
-        if (p->symbol[s] >= 0 && p->symbol[s] != v->dim[i])
-            return diag_error(t, &(struct place){.file = source},
-                              "dimension %d is %lld, but another input has %lld for '%.100s'", i,
-                              (long long)v->dim[i], (long long)p->symbol[s],
-                              st->input.dim[i].symbol);
-        p->symbol[s] = v->dim[i];
-    }
     for (int k = 0; k < p->info->state_count; k++) {
         bool same =
             p->first[k] && st->axis >= 0 && p->info->states[k].length_offset == st->length_offset;
@@ -505,7 +491,13 @@ bool instance_set_state(struct tgc *t, struct instance *p, int index, const stru
                               (long long)p->first[k]->dim[p->info->states[k].axis]);
     }
     p->first[index] = v;
+    p->given[p->info->input_count + index] = (struct sized){v->dim, source};
     return true;
+}
+
+bool instance_fit(struct tgc *t, struct instance *p)
+{
+    return fit_inputs(t, p->info, p->given, true, p->symbol);
 }
 
 /* Copies between a block, where a state that grows has the strides of its upper bounds, and a
@@ -564,11 +556,12 @@ bool instance_read_state(struct tgc *t, const struct instance *p, int index, str
         return false;
     v->name = st->from;
     for (int i = 0; i < v->ndim; i++) {
-        int s = find_symbol(p->info, st->input.dim[i].symbol);
+        const char *rule = p->info->feeds[p->info->input_count + index].rule[i];
+        int64_t size;
         if (i == st->axis)
             memcpy(&v->dim[i], block + st->length_offset, sizeof(int64_t));
-        else if (s >= 0)
-            v->dim[i] = p->symbol[s];
+        else if (rule && fit_size(rule, p->symbol, &size) && size >= 0 && size < v->dim[i])
+            v->dim[i] = size;
     }
     if (!array_allocate(t, v))
         return false;
@@ -597,11 +590,12 @@ static bool fill_input(struct tgc *t, struct instance *p, int index)
     struct array *in = &p->input[index];
     if (!describe_array(t, tensor, in) || !array_allocate(t, in))
         return false;
-    array_fill_random(in);
+    array_fill_random(in, index, p->info->feeds[index].least, p->info->feeds[index].most);
     for (int i = 0; i < in->ndim; i++) {
-        int s = find_symbol(p->info, tensor->dim[i].symbol);
-        if (s >= 0)
-            in->dim[i] = p->symbol[s];
+        const char *rule = p->info->feeds[index].rule[i];
+        int64_t size;
+        if (rule && fit_size(rule, p->symbol, &size) && size >= 0 && size < in->dim[i])
+            in->dim[i] = size;
     }
     return true;
 }

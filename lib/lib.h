@@ -232,7 +232,7 @@ struct model_input {
     enum dtype dtype;               /* VOID: no tensor */
     bool has_shape;
     int ndim;
-    int64_t dim[MAX_RANK];          /* -1: not fixed */
+    int64_t dim[MAX_RANK];          /* -1: not fixed; -2: it follows from others */
     const char *symbol[MAX_RANK];   /* its name then; NULL: none */
 };
 struct model_value { const char *name; bool is_optional, is_sequence; enum dtype dtype; };
@@ -357,9 +357,8 @@ void *pages_allocate(struct tgc *t, size_t nbytes, const char *what);
 /* Sets nelem and nbytes from dtype and dims and allocates data, zeroed. false: a diagnostic (too
  * large). */
 bool array_allocate(struct tgc *t, struct array *v);
-/* The same values each time, by name and index: floats in [-1, 1), integers small and >= 0, bools
- * mixed. */
-void array_fill_random(struct array *v);
+/* The same values each time, by the input's number: runtime/fill.c. */
+void array_fill_random(struct array *v, int index, int64_t least, int64_t most);
 /* "f32[1,28,28]" */
 const char *array_type_text(struct tgc *t, const struct array *v);
 /* One line for a person: first elements, least, greatest, mean. */
@@ -406,6 +405,7 @@ const char *image_formats(void);
 
 /* ----------------------------------------------------------------------------------- instance.c */
 
+struct sized;
 /* A compiled model, opened in this process. */
 struct instance {
     const struct program_info *info;
@@ -427,7 +427,8 @@ struct instance {
     const struct array **first;     /* [state_count]: given values for the first run; or NULL */
     /* [input_count], [output_count]; data allocated at the upper bounds */
     struct array *input, *output;
-    int64_t *symbol;                /* [symbol_count] */
+    int64_t *symbol;                /* [symbol_count]; -1: not known */
+    struct sized *given;            /* [input_count + state_count] */
     void *inputs, *outputs;         /* the model's structs */
     /* called before each kernel, see NAME_options; NULL: none */
     void (*on_kernel)(void *user, int index, const char *kernel);
@@ -483,13 +484,15 @@ void instance_adopt(struct tgc *t, struct instance *p, const struct llvm_program
                     const char *made_by);
 /* Opens a shared object that tgc has made. `name`: its C name, NULL: from the file's name. */
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p);
-/* Sets input `index`; its dims bind the model's run-time dimensions. false: it does not fit; a
- * diagnostic names `source`. */
+/* Sets input `index`, whose sizes instance_fit() compares. false: it does not fit; a diagnostic names
+ * `source`. */
 bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v,
                         const char *source);
 /* The same for state `index`, before the first run. */
 bool instance_set_state(struct tgc *t, struct instance *p, int index, const struct array *v,
                         const char *source);
+/* The run-time dimensions by all that is set. false: they do not go together; a diagnostic. */
+bool instance_fit(struct tgc *t, struct instance *p);
 /* The present value of state `index`, with its present shape. false: a diagnostic. */
 bool instance_read_state(struct tgc *t, const struct instance *p, int index, struct array *v);
 /* Allocates the inputs that are not set yet, zeroed, at their upper bounds. */
@@ -508,6 +511,20 @@ bool instance_restart(struct tgc *t, const struct options *o, struct instance *p
 /* Writes the weights; false: a diagnostic. */
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path,
                         bool swapped);
+
+/* ---------------------------------------------------------------------------------------- fit.c */
+
+/* The shape of an input or state, and whence it is; dim NULL: it is not given. */
+struct sized { const int64_t *dim; const char *source; };
+/* The values of the symbols, -1 where x has none, by the shapes of inputs, then states. all: each symbol of
+ * an input that is given has a value. false: sizes do not go together, or a value is beyond its bounds:
+ * a diagnostic, and symbol[] is as it was. */
+bool fit_inputs(struct tgc *t, const struct program_info *info, const struct sized *x, bool all, int64_t *symbol);
+/* A size by its rule. false: a symbol's value is not known. */
+bool fit_size(const char *rule, const int64_t *symbol, int64_t *size);
+/* Adds to dim[n], which has what --dim says of a text, what --shape does. false: a diagnostic. needs: the
+ * inputs exist, and have these ranks. */
+bool fit_shape_options(struct tgc *t, const struct options *o, const struct graph *g, struct tg_dimension *dim, int *n);
 
 /* --------------------------------------------------------------------------------------- feed.c */
 

@@ -113,32 +113,6 @@ static bool shape_mismatch(struct tgc *t, const struct options *o,
                       why);
 }
 
-/* Converts --shape of an input to the terms of --dim. */
-static bool shape_to_dims(struct tgc *t, const struct options *o, const struct onnx_shape_option *s,
-                          const struct model_input *input, struct tg_dimension *dim, int *n)
-{
-    if (s->ndim != input->ndim)
-        return shape_mismatch(t, o, s,
-                              mem_printf(t, "the input has rank %d, not %d", input->ndim, s->ndim));
-    for (int a = 0; a < s->ndim; a++) {
-        if (s->dim[a] < 0 || s->dim[a] == input->dim[a])
-            continue;
-        if (!input->symbol[a])
-            return shape_mismatch(t, o, s,
-                                  mem_printf(t, "axis %d cannot be %lld", a, (long long)s->dim[a]));
-        int k = 0;
-        while (k < *n && strcmp(dim[k].name, input->symbol[a]) != 0)
-            k++;
-        if (k < *n && (dim[k].min > s->dim[a] || dim[k].max < s->dim[a]))
-            return shape_mismatch(
-                t, o, s,
-                mem_printf(t, "dimension '%.100s' would have two sizes", input->symbol[a]));
-        dim[k] = (struct tg_dimension){input->symbol[a], s->dim[a], s->dim[a]};
-        *n += k == *n;
-    }
-    return true;
-}
-
 /* Reads the text again if options say more about its dimensions. */
 static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
 {
@@ -162,9 +136,12 @@ static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
             return shape_mismatch(t, o, &o->shape[i],
                                   mem_printf(t, "the graph has no such input; it has %s",
                                              names_of_inputs(t, input, ninput)));
-        if (!shape_to_dims(t, o, &o->shape[i], &input[k], dim, &n))
-            return false;
+        if (input[k].ndim != o->shape[i].ndim)
+            return shape_mismatch(t, o, &o->shape[i],
+                                  mem_printf(t, "the input has rank %d, not %d", input[k].ndim, o->shape[i].ndim));
     }
+    if (!fit_shape_options(t, o, m->graph, dim, &n))
+        return false;
     return n == 0 || read_text(t, o, m, dim, n);
 }
 
@@ -232,7 +209,7 @@ static struct model_input input_of_graph(const struct uop *u)
                             .ndim = u->ndim};
     for (int a = 0; a < u->ndim; a++) {
         if (!uop_const_int(u->dim[a], &v.dim[a]))
-            v.dim[a] = -1;
+            v.dim[a] = u->dim[a]->op == OP_VAR ? -1 : -2;
         v.symbol[a] = u->dim[a]->op == OP_VAR ? ((const struct var *)u->dim[a]->arg.p)->name : NULL;
     }
     return v;

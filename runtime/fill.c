@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: 0BSD */
-/* fill.c - the pseudo-random inputs of --selftest and --bench: the same bytes in tgc, which
- * computes the reference, and in the program. */
+/* fill.c - the pseudo-random inputs of tgc run and bench, and of --selftest and --bench of the programs
+ * that it makes: the same bytes in all of them. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 //@ fill_random
-/* Fills n elements: floats in [-1, 1), the narrow ones in [0.5, 1) or so; integers in 0..3; bool 0
- * or 1. */
-static void fill_random(const char *dtype, void *data, size_t element_bytes, size_t n,
-                        uint32_t seed)
+/* Fills n elements: integers and bools from least to most, floats in [-1, 1), the narrow ones in [0.5, 1)
+ * or so, strings with a letter. */
+static void fill_random(const char *dtype, void *data, size_t element_bytes, size_t n, uint32_t seed,
+                        int64_t least, int64_t most)
 {
+    static const char *const letter[] = {"a", "b", "c", "d"};
     unsigned char *at = (unsigned char *)data;
+    uint64_t span = (uint64_t)most - (uint64_t)least + 1;
     uint32_t x = seed * 2654435761u + 12345u;
     for (size_t i = 0; i < n; i++, at += element_bytes) {
         x ^= x << 13; /* xorshift32 */
@@ -19,15 +21,17 @@ static void fill_random(const char *dtype, void *data, size_t element_bytes, siz
         x ^= x << 5;
         float f32 = (float)(x >> 8) * 0x1p-23f - 1.0f;
         double f64 = (double)f32;
-        uint64_t bits = strcmp(dtype, "bool") == 0   ? x >> 9 & 1
-                        : strcmp(dtype, "f16") == 0  ? 0x3800u | (x >> 9 & 0x83ff)
+        uint64_t bits = strcmp(dtype, "f16") == 0    ? 0x3800u | (x >> 9 & 0x83ff)
                         : strcmp(dtype, "bf16") == 0 ? 0x3f00u | (x >> 9 & 0x807f)
                         : dtype[0] == 'f'            ? 0x30u | (x >> 9 & 7)
-                                                     : x >> 9 & 3;
+                        : least <= most              ? (uint64_t)least + (span ? (x >> 9) % span : x)
+                                                     : 0;
         if (strcmp(dtype, "f32") == 0) {
             memcpy(at, &f32, 4);
         } else if (strcmp(dtype, "f64") == 0) {
             memcpy(at, &f64, 8);
+        } else if (strcmp(dtype, "string") == 0) {
+            memcpy(at, &letter[x >> 30], sizeof letter[0]);
         } else {
             const uint16_t one = 1; /* its first byte is 1 where that is the least significant one */
             unsigned char first;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: 0BSD */
-//@ main fill_random
+//@ main fill_random fit_sizes
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,8 +148,29 @@ static const void *read_strings(const unsigned char *data, size_t count, size_t 
     return string;
 }
 
+static size_t bound_bytes(const struct model_tensor *t)
+{
+    size_t n = t->element_bytes;
+    for (int a = 0; a < t->rank; a++)
+        n *= (size_t)t->dim[a].size;
+    return n;
+}
+
+/* Whether a size of the input follows from one that only the context knows, such as a state's length:
+ * a run may read more than another. */
+static int grows(const struct model_tensor *t, const struct model_feed *feed)
+{
+    const struct model_info *info = model_describe();
+    for (int a = 0; a < t->rank; a++)
+        for (const char *s = feed->rule[a]; s && (s = strchr(s, '$')); s++)
+            if (info->symbols[atoi(s + 1)].offset == (size_t)-1)
+                return 1;
+    return 0;
+}
+
 /* The bytes of one tensor, and its shape as the file says. */
-static const void *read_npy(const char *path, const struct model_tensor *t, int64_t *shape)
+static const void *read_npy(const char *path, const struct model_tensor *t, const struct model_feed *feed,
+                            int64_t *shape)
 {
     size_t n, header, at;
     const unsigned char *s = (const unsigned char *)read_file(path, &n);
@@ -188,15 +209,21 @@ static const void *read_npy(const char *path, const struct model_tensor *t, int6
     }
     if (*dims != ')')
         fail(path, "the array has more axes than the input");
-    size_t nbytes = count * size;
+    size_t nbytes = count * size, room = bound_bytes(t);
     if (nbytes / (size ? size : 1) != (size ? count : 0) || nbytes > n - at - header)
         fail(path, "the file ends before its array");
+    if (nbytes < n - at - header)
+        fail(path, "the file is longer than its array");
     if (is_string)
         return read_strings(s + at + header, count, width);
+    const void *elements = s + at + header;
     if (size > 1 && is_little_endian() != (descr[0] != '>'))
-        return reversed(s + at + header, size, nbytes);
-    void *data = get_memory(nbytes);
-    memcpy(data, s + at + header, nbytes);
+        elements = reversed(elements, size, nbytes);
+    if (!grows(t, feed) || room < nbytes)
+        room = nbytes;
+    char *data = (char *)get_memory(room);
+    memcpy(data, elements, nbytes);
+    memset(data + nbytes, 0, room - nbytes);
     return data;
 }
 
@@ -314,18 +341,45 @@ static void run_again(struct session *s)
     check(status, "run");
 }
 
-static void set_symbol(struct session *s, const char *name, int64_t value, const char *what)
+static void set_symbol(struct session *s, int index, int64_t value)
+{
+    const struct model_symbol *symbol = &model_describe()->symbols[index];
+    if (symbol->offset != (size_t)-1)
+        memcpy((char *)s->in + symbol->offset, &value, sizeof value);
+}
+
+enum { RANKS = 16 };
+
+/* The run-time dimensions, by the shapes of the files, which are of the inputs from the first on. */
+static void settle_symbols(struct session *s, int first, int nfile, char **file, int64_t (*shape)[RANKS])
 {
     const struct model_info *info = model_describe();
+    size_t n = (size_t)nfile * RANKS, count = (size_t)info->symbol_count;
+    struct fit_size *at = (struct fit_size *)get_memory((n + 1) * sizeof *at);
+    int64_t *symbol = (int64_t *)get_memory((count + 1) * sizeof *symbol), expected = 0;
+    memset(at, 0, (n + 1) * sizeof *at);
+    memset(symbol, 0xff, (count + 1) * sizeof *symbol);          /* -1 */
+    for (int i = 0; i < nfile; i++)
+        for (int a = 0; a < info->inputs[first + i].rank; a++) {
+            at[i * RANKS + a].rule = info->feeds[first + i].rule[a];
+            at[i * RANKS + a].size = shape[i][a];
+        }
+    size_t bad = fit_sizes(at, n, symbol, &expected);
+    if (bad < n) {
+        const struct model_tensor *t = &info->inputs[first + (int)(bad / RANKS)];
+        fprintf(stderr, "%s: dimension %d of input '%s', %s, is %lld", file[bad / RANKS], (int)(bad % RANKS),
+                t->name, t->dim[bad % RANKS].symbol, (long long)at[bad].size);
+        if (expected < 0)
+            fprintf(stderr, ", which no value of its symbol makes\n");
+        else
+            fprintf(stderr, "; the other sizes make it %lld\n", (long long)expected);
+        exit(1);
+    }
     for (int i = 0; i < info->symbol_count; i++) {
-        const struct model_symbol *symbol = &info->symbols[i];
-        if (strcmp(symbol->name, name) != 0 || symbol->offset == (size_t)-1)
-            continue;
-        int64_t known;
-        memcpy(&known, (char *)s->in + symbol->offset, sizeof known);
-        if (known >= 0 && known != value)
-            fail(what, "two inputs disagree about a run-time dimension");
-        memcpy((char *)s->in + symbol->offset, &value, sizeof value);
+        const struct model_symbol *known = &info->symbols[i];
+        if (known->offset != (size_t)-1 && symbol[i] > known->max)
+            fail(known->name, "this dimension is beyond the bound that the model was compiled for");
+        set_symbol(s, i, symbol[i]);
     }
 }
 
@@ -339,14 +393,6 @@ static void *get_pointer(const void *structure, size_t offset)
 static void set_pointer(void *structure, size_t offset, const void *p)
 {
     memcpy((char *)structure + offset, &p, sizeof p);
-}
-
-static size_t bound_bytes(const struct model_tensor *t)
-{
-    size_t n = t->element_bytes;
-    for (int a = 0; a < t->rank; a++)
-        n *= (size_t)t->dim[a].size;
-    return n;
 }
 
 static void get_shape(const struct session *s, const struct model_tensor *t, int64_t *shape)
@@ -387,16 +433,13 @@ static void fill_session(struct session *s, const int64_t *symbol)
     const struct model_info *info = model_describe();
     for (int i = 0; i < info->symbol_count; i++)
         if (info->symbols[i].offset != (size_t)-1)
-            set_symbol(s, info->symbols[i].name, symbol ? symbol[i] : info->symbols[i].max,
-                       "symbol");
+            set_symbol(s, i, symbol ? symbol[i] : info->symbols[i].max);
     for (int i = 0; i < info->input_count; i++) {
         const struct model_tensor *t = &info->inputs[i];
         size_t nbytes = bound_bytes(t);
         void *data = get_memory(nbytes);
-        memset(data, 0, nbytes); /* strings stay empty */
-        if (strcmp(t->dtype, "string") != 0)
-            fill_random(t->dtype, data, t->element_bytes, nbytes / t->element_bytes,
-                        (uint32_t)i + 1);
+        fill_random(t->dtype, data, t->element_bytes, nbytes / t->element_bytes, (uint32_t)i + 1,
+                    info->feeds[i].least, info->feeds[i].most);
         set_pointer(s->in, t->offset, data);
     }
 }
@@ -438,21 +481,19 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
         fprintf(stderr, "\n");
         return 2;
     }
+    int64_t(*shape)[RANKS] = (int64_t(*)[RANKS])get_memory(((size_t)nfile + 1) * sizeof *shape);
     for (int i = 0; i < nfile; i++) {
         const struct model_tensor *t = &info->inputs[has.input + i];
-        int64_t shape[16];
-        set_pointer(s.in, t->offset, read_npy(file[i], t, shape));
-        for (int a = 0; a < t->rank; a++)
-            if (t->dim[a].symbol)
-                set_symbol(&s, t->dim[a].symbol, shape[a], file[i]);
+        set_pointer(s.in, t->offset, read_npy(file[i], t, &info->feeds[has.input + i], shape[i]));
     }
+    settle_symbols(&s, has.input, nfile, file, shape);
     for (long i = 0; i < steps; i++)
         check(run_once(&s), "run");
     for (int i = 0; i < has.output_count; i++) {
         const struct model_tensor *t = &info->outputs[has.output + i];
-        int64_t shape[16] = {0};
-        get_shape(&s, t, shape);
-        write_npy(folder, t, shape, get_pointer(s.out, t->offset));
+        int64_t made[RANKS] = {0};
+        get_shape(&s, t, made);
+        write_npy(folder, t, made, get_pointer(s.out, t->offset));
     }
     model_close(s.self);
     return 0;
@@ -529,7 +570,7 @@ static int selftest(const char *weights_path, const model_options *options)
     const struct model_info *info = model_describe();
     struct session s;
     if (selftest_count == 0) {
-        printf("%s: carries no reference vectors; tgc --vectors=always computes them\n", info->name);
+        printf("%s: carries no reference vectors: %s\n", info->name, selftest_why);
         return 77;
     }
     open_session(&s, weights_path, options);

@@ -127,6 +127,7 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
     describe_entries(t, s, info);
     describe_slices(t, s, info);
     describe_states(t, s, info);
+    info->feeds = feeds_describe(t, s);
     for (int i = 0; i < s->nstep; i++)
         info->flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
     info->arena_bytes = program_arena_bytes(t, s);

@@ -113,6 +113,21 @@ static value states(const struct emit *e, const struct program_state *x, int n)
     return table(e, row, n);
 }
 
+static value feeds(const struct emit *e, const struct program_info *info)
+{
+    int n = info->input_count + info->state_count;
+    value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
+    for (int i = 0; i < n; i++) {
+        const struct program_feed *x = &info->feeds[i];
+        int rank = i < info->input_count ? info->inputs[i].rank : info->states[i - info->input_count].input.rank;
+        value rule[MAX_RANK];
+        for (int a = 0; a < rank; a++)
+            rule[a] = string(e, x->rule[a]);
+        row[i] = RECORD(e, table(e, rule, rank), const_i64(e, x->least), const_i64(e, x->most));
+    }
+    return table(e, row, n);
+}
+
 static value symbols(const struct emit *e, const struct program_symbol *x, int n)
 {
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
@@ -147,7 +162,7 @@ static value info_record(const struct emit *e, const struct program_info *i)
         const_int(e, e->i32, i->state_count), states(e, i->states, i->state_count),
         size(e, i->state_bytes), const_int(e, e->i32, i->entry_count), entries(e, i->entries, i->entry_count),
         offset(e, e->inputs, i->entry_offset), const_int(e, e->i32, i->slice_count), const_int(e, e->i32, i->meta_count),
-        slices(e, i->slices, i->slice_count), meta(e, i->meta, i->meta_count));
+        slices(e, i->slices, i->slice_count), meta(e, i->meta, i->meta_count), feeds(e, i));
 }
 
 /* --------------------------------------------------------------------------------------- weights */

@@ -46,6 +46,21 @@ static void put_slices(struct text *out, const struct program_info *info)
     }
 }
 
+static const struct program_tensor *fed_tensor(const struct program_info *info, int i)
+{
+    return i < info->input_count ? &info->inputs[i] : &info->states[i - info->input_count].input;
+}
+
+static void put_feeds(struct text *out, const struct program_info *info)
+{
+    for (int i = 0; i < info->input_count + info->state_count; i++) {
+        for (int a = 0; a < fed_tensor(info, i)->rank; a++)
+            bytes_put_string(out, info->feeds[i].rule[a]);
+        bytes_put(out, (uint64_t)info->feeds[i].least);
+        bytes_put(out, (uint64_t)info->feeds[i].most);
+    }
+}
+
 static void put_info(struct text *out, const struct program_info *info)
 {
     bytes_put_string(out, info->name);
@@ -82,6 +97,7 @@ static void put_info(struct text *out, const struct program_info *info)
             bytes_put(out, (uint64_t)number[k]);
     }
     put_slices(out, info);
+    put_feeds(out, info);
     const size_t size[] = {info->arena_bytes, info->arena_align, info->weights_bytes, info->inputs_bytes,
                            info->outputs_bytes, info->stack_bytes, info->state_bytes, info->entry_offset};
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
@@ -170,6 +186,23 @@ static void get_slices(struct byte_reader *r, struct program_info *info)
     info->meta = info->meta_count ? meta : NULL;
 }
 
+/* needs: inputs, states and symbols */
+static void get_feeds(struct byte_reader *r, struct program_info *info)
+{
+    int n = info->input_count + info->state_count;
+    struct program_feed *feed = mem_array(r->t, (size_t)n + 1, sizeof *feed);
+    for (int i = 0; i < n; i++) {
+        int rank = fed_tensor(info, i)->rank;
+        const char **rule = mem_array(r->t, (size_t)rank + 1, sizeof *rule);
+        for (int a = 0; a < rank; a++)
+            rule[a] = bytes_get_string(r);
+        feed[i].rule = rank ? rule : NULL;
+        feed[i].least = (int64_t)bytes_get(r);
+        feed[i].most = (int64_t)bytes_get(r);
+    }
+    info->feeds = feed;
+}
+
 static void get_tables(struct byte_reader *r, struct program_info *info)
 {
     info->inputs = get_tensors(r, &info->input_count);
@@ -202,6 +235,7 @@ static void get_tables(struct byte_reader *r, struct program_info *info)
     info->states = info->state_count ? state : NULL;
     get_entries(r, info);
     get_slices(r, info);
+    get_feeds(r, info);
 }
 
 /* Whether the fields that callers write and read are in their structs. */

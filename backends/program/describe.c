@@ -66,6 +66,35 @@ static void write_kernels(struct program *p, struct text *out)
     text_puts(out, "};\n");
 }
 
+/* Of the input or state of this number among all of them. */
+static void write_rules(struct text *out, const struct program_feed *feed, int rank, int index)
+{
+    if (rank == 0)
+        return;
+    text_printf(out, "static const char *const feed_rule_%d[] = {", index);
+    for (int a = 0; a < rank; a++)
+        text_printf(out, feed->rule[a] ? "%s\"%s\"" : "%sNULL", a > 0 ? ", " : "", feed->rule[a]);
+    text_puts(out, "};\n");
+}
+
+/* Returns whether there are any. */
+static bool write_feeds(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    int n = s->ninput + s->nstate;
+    const struct program_feed *feed = feeds_describe(p->t, s);
+    for (int i = 0; i < n; i++)
+        write_rules(out, &feed[i], feeds_buffer(s, i)->ndim, i);
+    if (n > 0)
+        text_printf(out, "static const struct %s_feed feed_info[] = {\n", p->name);
+    for (int i = 0; i < n; i++)
+        text_printf(out, "    {%s, %lld, %lld},\n",
+                    feeds_buffer(s, i)->ndim ? mem_printf(p->t, "feed_rule_%d", i) : "NULL",
+                    (long long)feed[i].least, (long long)feed[i].most);
+    text_puts(out, n > 0 ? "};\n" : "");
+    return n > 0;
+}
+
 void describe_write(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -76,6 +105,7 @@ void describe_write(struct program *p, struct text *out)
     state_write_info(p, out);
     entries_write_info(p, out);
     int nslice = slices_write_info(p, out), nmeta = meta_write_info(p, out);
+    bool feeds = write_feeds(p, out);
     double flop = 0;
     for (int i = 0; i < s->nstep; i++)
         flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
@@ -100,7 +130,7 @@ void describe_write(struct program *p, struct text *out)
                 schedule_count_entries(s) ? mem_printf(p->t, "offsetof(%s_inputs, dim_%s)", p->name,
                                                        p->var_name[s->graph->entry_number->id])
                                           : "(size_t)-1");
-    text_printf(out, "        %d, %d, %s, %s,\n", nslice, nmeta, nslice ? "slice_info" : "NULL",
-                nmeta ? "meta_info" : "NULL");
+    text_printf(out, "        %d, %d, %s, %s, %s,\n", nslice, nmeta, nslice ? "slice_info" : "NULL",
+                nmeta ? "meta_info" : "NULL", feeds ? "feed_info" : "NULL");
     text_puts(out, "    };\n    return &info;\n}\n\n");
 }

@@ -174,6 +174,15 @@ static const char image_options_text[] =
     "     * are filled by copies; 0: the first of these that the device has. */\n"
     "    int images;\n";
 
+/* One text: it is read as a whole, to tell fields from other words. */
+static void write_options(struct program *p, struct text *out)
+{
+    static const struct text_word none[] = {{NULL, NULL}};
+    const char *text = mem_printf(p->t, "%s%s%s} model_options;\n\n", options_text, p->backend->device ? device_options_text : "",
+                                  p->nimage > 0 ? image_options_text : "");
+    program_write_words(p, out, text, p->backend->device ? p->backend->word : none);
+}
+
 static const char functions_text[] =
     "/* Makes a model in the caller's arena: at least MODEL_ARENA_BYTES at a multiple of\n"
     " * MODEL_ARENA_ALIGN, untouched until model_close. options may be NULL. Several models may "
@@ -243,8 +252,13 @@ static const char info_text[] =
     "struct model_meta {\n"
     "    const char *key, *value;\n"
     "};\n"
+    "struct model_feed {                 /* what callers check of an input, and draw for it */\n"
+    "    const char *const *rule;        /* [rank]: NULL: the size is fixed; else what it follows from, in postfix:\n"
+    "                                     * \"$0 2 mul\" is twice symbols[0]; NULL for rank 0 */\n"
+    "    int64_t least, most;            /* integers that its uses allow; least > most: it holds none */\n"
+    "};\n"
     "struct model_info {\n"
-    "    int version;                    /* of this layout: 4 */\n"
+    "    int version;                    /* of this layout: 5 */\n"
     "    const char *name, *producer, *target;\n"
     "    int input_count, output_count, symbol_count, kernel_count;\n"
     "    const struct model_tensor *inputs, *outputs;\n"
@@ -265,6 +279,7 @@ static const char info_text[] =
     "    int slice_count, meta_count;\n"
     "    const struct model_slice *slices;\n"
     "    const struct model_meta *meta;  /* what the model says of itself */\n"
+    "    const struct model_feed *feeds; /* [input_count + state_count]: of inputs, then of states */\n"
     "};\n\n";
 
 static void write_example(struct program *p, struct text *out)
@@ -311,12 +326,7 @@ void header_write(struct program *p, struct text *out)
                 n);
     write_inputs(p, out);
     write_outputs(p, out);
-    program_write_text(p, out, options_text);
-    if (p->backend->device)
-        program_write_words(p, out, device_options_text, p->backend->word);
-    if (p->nimage > 0)
-        program_write_text(p, out, image_options_text);
-    program_write_text(p, out, "} model_options;\n\n");
+    write_options(p, out);
     write_statuses(p, out);
     program_write_text(p, out, functions_text);
     if (p->backend->device)

@@ -278,6 +278,9 @@ void weights_write_declaration(struct program *p, struct text *out);
 void weights_write_data(struct program *p, struct text *out);
 /* tables and NAME_describe() */
 void describe_write(struct program *p, struct text *out);
+/* feeds.c: of inputs, then of states */
+const struct program_feed *feeds_describe(struct tgc *t, const struct schedule *s);
+const struct buffer *feeds_buffer(const struct schedule *s, int i);
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
 
 /* ------------------------------------------------------------------------------------- state.c

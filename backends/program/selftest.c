@@ -2,7 +2,8 @@
  *
  * The reference is the interpreter, run on the model's graph and on pseudo-random inputs that the
  * program generates, too (runtime/fill.c, which is also compiled into tgc). Where the interpreter
- * would take long, or the results are large, there is none, unless the user asks for it.
+ * would take long, or the results are large, there is none, unless the user asks for it. Nor is there one
+ * where roundings decide the results, and the program says why.
  */
 #include "backends/program/program.h"
 #include "passes/analysis/error.h"
@@ -23,6 +24,16 @@ static const double default_rtol = 1e-3, default_atol = 1e-4;
  * estimated of networks that amplify errors, several times too much (error.c), and would let broken kernels pass. */
 static const double rounding_deviations = 6, most_rounding = 0x1p-5;
 
+/* What --selftest says where there is no reference. */
+#define AND_ALWAYS "; tgc --vectors=always computes them"
+static const char it_takes_long[] = "the interpreter would take long" AND_ALWAYS;
+static const char they_are_large[] = "they would be large" AND_ALWAYS;
+static const char it_is_told[] = "the program was made with --vectors=never";
+static const char it_has_strings[] = "the model takes or makes strings";
+static const char it_lacks_graph[] = "the interpreter knows no graph of the model, or it has no outputs";
+static const char it_refuses[] = "the model refuses the inputs that are drawn, or the interpreter cannot run it";
+static const char it_amplifies[] = "for the inputs that are drawn, roundings decide what the model computes";
+
 /* ------------------------------------------------------------------------------ the interpreter */
 
 /* A run-time dimension's value in the selftest: small, but not 1 where that is allowed. */
@@ -36,8 +47,9 @@ static bool is_asked_for(const struct program *p)
     return p->o->vectors_mode == VECTORS_ALWAYS;
 }
 
+/* NULL: *why. */
 static struct tensor *random_tensor(struct program *p, const struct buffer *b, const int64_t *var,
-                                    int nvar, int index)
+                                    int nvar, int index, const struct program_feed *feed, const char **why)
 {
     struct tensor *x = MEM_NEW(p->t, struct tensor);
     x->dtype = b->dtype;
@@ -48,11 +60,13 @@ static struct tensor *random_tensor(struct program *p, const struct buffer *b, c
             !size_mul(nelem, (size_t)x->dim[a], &nelem))
             return NULL;
     size_t size = dtype_nbytes(b->dtype);
-    if ((nelem > MOST_VECTOR_BYTES * 4 && !is_asked_for(p)) || b->dtype == DTYPE_STRING)
+    bool fits = nelem <= MOST_VECTOR_BYTES * 4 || is_asked_for(p);
+    *why = b->dtype == DTYPE_STRING ? it_has_strings : fits ? *why : they_are_large;
+    if (b->dtype == DTYPE_STRING || !fits)
         return NULL;
     x->nelem = (int64_t)nelem;
     unsigned char *bytes = mem_array(p->t, nelem + 1, size);
-    fill_random(dtype_name(b->dtype), bytes, size, nelem, (uint32_t)index + 1);
+    fill_random(dtype_name(b->dtype), bytes, size, nelem, (uint32_t)index + 1, feed->least, feed->most);
     x->data = mem_array(p->t, (size_t)x->nelem + 1, 8);
     union scalar *v = x->data;
     for (int64_t i = 0; i < x->nelem; i++)
@@ -141,12 +155,71 @@ static void set_tolerance(struct program *p, struct tensor *const *result, struc
     v->atol = default_atol + fmin(most_rounding, rounding_deviations * error_of_rounding(p->t, p->s->graph));
 }
 
-static const struct program_vectors *compute_vectors(struct program *p)
+/* Inputs a few roundings away from x. */
+static struct tensor *nudged(struct tgc *t, const struct tensor *x)
+{
+    struct tensor *y = MEM_NEW(t, struct tensor);
+    *y = *x;
+    if (x->dtype != DTYPE_F32 && x->dtype != DTYPE_F64)
+        return y;
+    union scalar *v = mem_array(t, (size_t)x->nelem + 1, sizeof *v);
+    for (int64_t i = 0; i < x->nelem; i++) {
+        double value = ((const union scalar *)x->data)[i].f;
+        value += value * (i % 2 ? 0x1p-21 : -0x1p-21);
+        v[i].f = x->dtype == DTYPE_F32 ? (double)(float)value : value;
+    }
+    y->data = v;
+    return y;
+}
+
+static bool is_near(const struct tensor *a, const struct tensor *b, const struct program_vectors *v)
+{
+    const union scalar *x = a->data, *y = b->data;
+    double largest = 0;
+    if (a->nelem != b->nelem)
+        return false;
+    for (int64_t i = 0; i < a->nelem && dtype_is_float(a->dtype); i++)
+        largest = isfinite(y[i].f) ? fmax(largest, fabs(y[i].f)) : largest;
+    for (int64_t i = 0; i < a->nelem; i++) {
+        bool same = !dtype_is_float(a->dtype) ? x[i].i == y[i].i
+                    : isfinite(x[i].f) && isfinite(y[i].f)
+                        ? fabs(x[i].f - y[i].f) <= v->rtol * fabs(y[i].f) + v->atol * largest
+                        : isnan(x[i].f) == isnan(y[i].f);
+        if (!same)
+            return false;
+    }
+    return true;
+}
+
+/* Whether inputs that are a few roundings apart give the same results, as far as that is quickly found out. */
+static bool is_conditioned(struct program *p, const struct eval_env *env, struct uop *const *root, struct tensor *const *result,
+                           const struct program_vectors *v)
+{
+    enum { PART = 4 };
+    int n = p->s->noutput;
+    struct tensor **value = mem_array(p->t, (size_t)env->n + 1, sizeof *value), **other = mem_array(p->t, (size_t)n + 1, sizeof *other);
+    struct eval_env again = *env;
+    for (int i = 0; i < env->n; i++)
+        value[i] = nudged(p->t, env->value[i]);
+    again.value = value;
+    again.budget = most_element_operations / PART;
+    if (p->s->graph->nentry || !eval_graph(p->t, root, n, &again, other))
+        return true;
+    for (int i = 0; i < n; i++)
+        if (!is_near(other[i], result[i], v))
+            return false;
+    return true;
+}
+
+/* NULL: *why, which is it_takes_long where nothing else is known. */
+static const struct program_vectors *compute_vectors(struct program *p, const char **why)
 {
     const struct schedule *s = p->s;
     const struct graph *g = s->graph;
+    *why = it_lacks_graph;
     if (!g || s->noutput == 0)
         return NULL;
+    *why = it_takes_long;
     struct program_vectors *v = MEM_NEW(p->t, struct program_vectors);
     int64_t *by_id = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *by_id),
             *by_position = mem_array(p->t, (size_t)s->nvar + 1, sizeof *by_position);
@@ -156,11 +229,12 @@ static const struct program_vectors *compute_vectors(struct program *p)
                                                     : symbol_value(s->var[i]);
     const struct uop **leaf = mem_array(p->t, (size_t)g->ninput + 1, sizeof *leaf);
     struct tensor **value = mem_array(p->t, (size_t)g->ninput + 1, sizeof *value);
+    const struct program_feed *feed = feeds_describe(p->t, s);
     for (int i = 0; i < g->ninput; i++) {
         leaf[i] = g->input[i];
         const struct buffer *b = g->input[i]->arg.p;
         value[i] = b->state ? first_tensor(p, b, by_id, p->nvar_id)
-                            : random_tensor(p, b, by_id, p->nvar_id, i);
+                            : random_tensor(p, b, by_id, p->nvar_id, i, &feed[i], why);
         if (!value[i])
             return NULL;
     }
@@ -176,18 +250,26 @@ static const struct program_vectors *compute_vectors(struct program *p)
                            .host = g->host,
                            .nhost = g->nhost};
     if (!(g->nentry ? compute_entries(p, &env, by_id, root, result)
-                    : eval_graph(p->t, root, s->noutput, &env, result)))
+                    : eval_graph(p->t, root, s->noutput, &env, result))) {
+        *why = is_asked_for(p) || !eval_graph(p->t, root, 0, &env, result) ? it_refuses : it_takes_long;
         return NULL;
+    }
     v->output = mem_array(p->t, (size_t)s->noutput, sizeof *v->output);
     v->output_nbytes = mem_array(p->t, (size_t)s->noutput, sizeof *v->output_nbytes);
     v->var = by_position;
     set_tolerance(p, result, v);
+    if (!is_conditioned(p, &env, root, result, v)) {
+        *why = it_amplifies;
+        return NULL;
+    }
     size_t total = 0;
     for (int i = 0; i < s->noutput; i++) {
         size_t size = dtype_nbytes(result[i]->dtype);
         unsigned char *bytes = mem_array(p->t, (size_t)result[i]->nelem + 1, size);
-        if (result[i]->dtype == DTYPE_STRING)
+        if (result[i]->dtype == DTYPE_STRING) {
+            *why = it_has_strings;
             return NULL;
+        }
         for (int64_t k = 0; k < result[i]->nelem; k++)
             scalar_store(result[i]->dtype, bytes + (size_t)k * size,
                          ((const union scalar *)result[i]->data)[k]);
@@ -195,6 +277,7 @@ static const struct program_vectors *compute_vectors(struct program *p)
         v->output_nbytes[i] = (size_t)result[i]->nelem * size;
         total += v->output_nbytes[i];
     }
+    *why = they_are_large;
     return total <= MOST_VECTOR_BYTES || is_asked_for(p) ? v : NULL;
 }
 
@@ -243,11 +326,11 @@ static const char device_usage[] =
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out)
 {
     const struct schedule *s = p->s;
+    const char *why = it_is_told;
     if (!v && p->o->vectors_mode != VECTORS_NEVER)
-        v = compute_vectors(p);
+        v = compute_vectors(p, &why);
     if (!v && is_asked_for(p))
-        diag_warn(p->t, NULL, "the interpreter cannot compute this model's outputs: its program "
-                              "has no reference vectors for --selftest");
+        diag_warn(p->t, NULL, "the program has no reference vectors for --selftest: %s", why);
     text_printf(out,
                 "/* -------------------------------------------------------------------- the "
                 "program: -D%s_MAIN */\n\n",
@@ -255,7 +338,7 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     text_printf(out, "#ifdef %s_MAIN\n\n", p->upper);
     text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). "
                    "*/\nstruct vector { const void *data; size_t nbytes; };\n");
-    text_printf(out, "enum { selftest_count = %d };\n", v != NULL);
+    text_printf(out, "enum { selftest_count = %d };\nstatic const char selftest_why[] = \"%s\";\n", v != NULL, v ? "" : why);
     text_puts(out, "static const double SELFTEST_RTOL = ");
     text_double(out, v ? v->rtol : default_rtol);
     text_puts(out, ", SELFTEST_ATOL = ");
@@ -271,6 +354,7 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
                 s->noutput);
     text_putc(out, '\n');
     program_write_text(p, out, snippet_find("fill_random")->text);
+    program_write_text(p, out, snippet_find("fit_sizes")->text);
     text_putc(out, '\n');
     const struct device *d = p->backend->device;
     const struct text_word word[] = {{"MODEL_FILE", p->name},

@@ -36,7 +36,7 @@ class _Symbol(Structure):
 
 
 class Info(Structure):
-    """Version 2. Later ones have more fields behind these."""
+    """What every version has had."""
     _fields_ = [("version", c_int), ("name", c_char_p), ("producer", c_char_p),
                 ("target", c_char_p), ("input_count", c_int), ("output_count", c_int),
                 ("symbol_count", c_int), ("kernel_count", c_int), ("inputs", POINTER(_Tensor)),
@@ -62,6 +62,15 @@ class _InfoWithEntries(Structure):
                 ("entry_offset", c_size_t)]
 
 
+class _Feed(Structure):
+    _fields_ = [("rule", POINTER(c_char_p)), ("least", c_int64), ("most", c_int64)]
+
+
+class _InfoWithFeeds(Structure):
+    _fields_ = [("before", _InfoWithEntries), ("slice_count", c_int), ("meta_count", c_int),
+                ("slices", c_void_p), ("meta", c_void_p), ("feeds", POINTER(_Feed))]
+
+
 _ON_ERROR = CFUNCTYPE(None, c_void_p, c_char_p)
 
 
@@ -77,6 +86,7 @@ class Options(Structure):
 class Dim(NamedTuple):
     size: int                   # or the upper bound
     symbol: Optional[str]       # None: fixed; else a symbol or an expression of symbols
+    rule: Tuple[str, ...] = ()  # of an input's size that is not fixed: _fit.py
 
 
 class Tensor(NamedTuple):
@@ -99,6 +109,7 @@ class Symbol(NamedTuple):
     min: int
     max: int
     offset: int                 # of its int64_t in NAME_inputs
+    number: int                 # among all symbols, in rules
 
 
 def _name(text: bytes) -> str:
@@ -116,6 +127,12 @@ def _tensors(first: Any, count: int) -> List[Tensor]:
                          for d in v.dim[:v.rank]),
                    v.offset, None if v.shape_offset == NO_OFFSET else v.shape_offset)
             for v in first[:count]]
+
+
+def _with_rules(tensor: Tensor, feed: Any) -> Tensor:
+    return tensor._replace(dims=tuple(
+        dim._replace(rule=tuple(feed.rule[axis].decode().split()) if dim.symbol is not None else ())
+        for axis, dim in enumerate(tensor.dims)))
 
 
 class Library:
@@ -153,29 +170,28 @@ class Library:
     def _read(self, described: Any, title: str) -> Info:
         """What NAME_describe() has returned."""
         info: Info = described.contents
-        if info.version not in (2, 3, 4):
+        if info.version != 5:
             raise Error(f"{title}: NAME_describe() is of layout {info.version}; this module reads "
-                        "2 to 4: install the Python module and tgc of one version")
+                        "5: install the Python module and tgc of one version")
+        more = ctypes.cast(described, POINTER(_InfoWithFeeds)).contents
         self.target = _name(info.target)
-        self.inputs = _tensors(info.inputs, info.input_count)
+        self.inputs = [_with_rules(tensor, more.feeds[number])
+                       for number, tensor in enumerate(_tensors(info.inputs, info.input_count))]
         self.outputs = _tensors(info.outputs, info.output_count)
-        self.symbols = [Symbol(_name(s.name), s.min, s.max, s.offset)
-                        for s in info.symbols[:info.symbol_count] if s.offset != NO_OFFSET]
+        named = [Symbol(_name(s.name), s.min, s.max, s.offset, number)
+                 for number, s in enumerate(info.symbols[:info.symbol_count])]
+        # those that only the context knows, such as a state's length
+        self.hidden = {s.number for s in named if s.offset == NO_OFFSET}
+        self.symbols = [s for s in named if s.offset != NO_OFFSET]
         self.inputs_bytes, self.outputs_bytes = info.inputs_bytes, info.outputs_bytes
         self.arena_bytes, self.arena_align = info.arena_bytes, info.arena_align
-        self.state_bytes = 0
-        if info.version >= 3:
-            self.state_bytes = ctypes.cast(described,
-                                           POINTER(_InfoWithState)).contents.state_bytes
-        self.entries: List[Entry] = []
-        self.entry_offset = NO_OFFSET
-        if info.version >= 4:
-            more = ctypes.cast(described, POINTER(_InfoWithEntries)).contents
-            self.entries = [Entry(_name(e.name), slice(e.input, e.input + e.input_count),
-                                  slice(e.output, e.output + e.output_count))
-                            for e in more.entries[:more.entry_count]]
-            self.entry_offset = more.entry_offset
-            self.symbols = [s for s in self.symbols if s.offset != self.entry_offset]
+        with_entries = more.before
+        self.state_bytes = with_entries.before.state_bytes
+        self.entries = [Entry(_name(e.name), slice(e.input, e.input + e.input_count),
+                              slice(e.output, e.output + e.output_count))
+                        for e in with_entries.entries[:with_entries.entry_count]]
+        self.entry_offset = with_entries.entry_offset
+        self.symbols = [s for s in self.symbols if s.offset != self.entry_offset]
         return info
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:

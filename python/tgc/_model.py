@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 import numpy as np
 
-from . import _build, _device, _inprocess
+from . import _build, _device, _fit, _inprocess
 from ._build import Source
 from ._error import Error
 from ._library import Library, Tensor
@@ -75,6 +75,7 @@ class _Port:
         self.count = 1
         for size in self.bound:
             self.count *= size
+        self.grows = False          # what a run reads of it only the context knows
 
     def __str__(self) -> str:
         sizes = [str(dim.size) if dim.symbol is None else f"{dim.symbol}<={dim.size}"
@@ -164,6 +165,12 @@ class _Port:
                 raise self.fail(repr(item)[:60], "give str or bytes without NUL")
             words.append(word)
         return (ctypes.c_char_p * max(len(words), 1))(*words)
+
+    def widened(self, array: np.ndarray) -> np.ndarray:
+        """The elements in memory of the bound."""
+        wide = np.zeros(self.count, self.dtype)
+        wide[:array.size] = array.reshape(-1)
+        return wide
 
     # ------------------------------------------------------------------------------ outputs
 
@@ -304,6 +311,10 @@ class Model:
         self._input_number = {p.name: n for n, p in enumerate(self._inputs)}
         self._output_number = {p.name: n for n, p in enumerate(self._outputs)}
         self._symbol_number = {s.name: n for n, s in enumerate(library.symbols)}
+        self._sizes = [_fit.Size(number, axis, dim.rule) for number, port in enumerate(inputs)
+                       for axis, dim in enumerate(port.tensor.dims) if dim.rule]
+        for port in inputs:
+            port.grows = any(k in library.hidden for dim in port.tensor.dims for k in _fit.symbols_of(dim.rule))
         self._count = len(self._inputs)
         self._is_single = len(self._outputs) == 1
         self._is_direct = (_IS_QUICK and not library.symbols and
@@ -420,7 +431,7 @@ class Model:
         # alive until the run is over
         texts: List[Any] = []
         arrays = [self._put_input(context, number, value, texts) for number, value in enumerate(args)]
-        if context.symbols or dim:
+        if self._sizes or context.symbols or dim:
             self._set_symbols(context, arrays, dim or {})
         given = {} if out is None else self._given_outputs(out, arrays)
         results = [self._put_output(context, number, given.get(number)) for number in range(len(self._outputs))]
@@ -439,7 +450,9 @@ class Model:
             texts.append(port.encode(array))
             field.value = addressof(texts[-1])
         else:
-            field.value = _address(array)
+            read = port.widened(array) if port.grows else array
+            texts.append(read)
+            field.value = _address(read)
         return array
 
     def _put_output(self, context: _Context, number: int, given: Optional[np.ndarray]) -> Any:
@@ -468,7 +481,7 @@ class Model:
         texts: List[Any] = []
         arrays = [self._put_input_anywhere(context, number, value, texts, order, stream is not None)
                   for number, value in enumerate(args)]
-        if context.symbols or dim:
+        if self._sizes or context.symbols or dim:
             self._set_symbols(context, arrays, dim or {})
         given = {} if out is None else self._given_outputs(out, arrays, order)
         results = [self._put_output_anywhere(context, number, given.get(number), on_device, stream is not None)
@@ -557,23 +570,33 @@ class Model:
                 raise Error(f"dim: the model has no run-time dimension '{name}'; it has "
                             f"{', '.join(self._symbol_number) or 'none'}")
             found[name] = value.__index__(), "dim="
-        for port, array in zip(self._inputs, arrays):
-            for axis, (bound, symbol) in enumerate(port.tensor.dims):
-                if symbol is None or symbol not in self._symbol_number:
-                    continue
-                size, before = array.shape[axis], found.get(symbol)
-                if before and before[0] != size:
-                    raise port.fail(_describe(array), f"'{symbol}' is {before[0]} by {before[1]}")
-                found[symbol] = size, f"input '{port.name}'"
+        numbers = {known.name: known.number for known in self._library.symbols}
+        values = {numbers[name]: size for name, (size, _) in found.items()}
+        try:
+            _fit.find(self._sizes, lambda size: int(arrays[size.input].shape[size.axis]), values)
+        except _fit.Misfit as why:
+            raise self._misfit(why, arrays) from None
         for field, known in zip(context.symbols, self._library.symbols):
-            if known.name not in found:
+            if known.number not in values:
                 raise Error(f"no input shows how large '{known.name}' is; give it: "
                             f"dim={{'{known.name}': {known.max}}}")
-            size, source = found[known.name]
+            size = values[known.number]
             if not known.min <= size <= known.max:
-                raise Error(f"'{known.name}' is {size} by {source}; the model was compiled for "
-                            f"{known.min} to {known.max}")
+                raise Error(f"'{known.name}' is {size} by {found.get(known.name, (0, self._user(known.number)))[1]}; "
+                            f"the model was compiled for {known.min} to {known.max}")
             field.value = size
+
+    def _user(self, symbol: int) -> str:
+        """The first input that has the symbol in a size."""
+        return next((f"input '{self._inputs[size.input].name}'" for size in self._sizes
+                     if symbol in _fit.symbols_of(size.rule)), "no input")
+
+    def _misfit(self, why: _fit.Misfit, arrays: Sequence[Any]) -> Error:
+        port, axis = self._inputs[why.size.input], why.size.axis
+        symbol = port.tensor.dims[axis].symbol
+        made = f"no value of its symbol makes '{symbol}' that" if why.expected is None else \
+            f"'{symbol}' is {why.expected} by the other sizes"
+        return port.fail(_describe(arrays[why.size.input]), f"dimension {axis}: {made}")
 
     def _given_outputs(self, out: Any, arrays: Sequence[Any], order: Optional[int] = None) -> Dict[int, Any]:
         """out= by the outputs' numbers. order: the stream that arrays of the device's are used in."""

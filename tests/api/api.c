@@ -456,12 +456,52 @@ static void case_left(int n, char **word)
     CHECK(count_maps() == maps);
 }
 
+static void expect_run(tgc_model *m, int64_t n, const float *x)
+{
+    CHECK(tgc_run(m) == TGC_OK);
+    const tgc_tensor *out = tgc_output(m, 0);
+    CHECK(out->shape[0] == n && out->shape[1] == 2 * n);
+    for (int64_t i = 0; i < 2 * n * n; i++)
+        CHECK(((const float *)tgc_output_data(m, 0))[i] == 2 * x[i]);
+}
+
+/* sizes MODEL: x f32[n<=8, 2*n] and z f32[m<=8, n+m] -> 2x and 2z. A call that is refused changes nothing. */
+static void case_sizes(int n, char **word)
+{
+    tgc_compiler *c = compiler_for(word[0]);
+    tgc_model *m;
+    float x[128], zero[128] = {0};
+    const int64_t right[2] = {2, 4}, other[2] = {3, 5};
+    const int64_t wrong[][2] = {{8, 9}, {3, 5}, {8, 0}, {2, 5}, {9, 18}, {-1, -2}, {2, -4}};
+    for (int i = 0; i < 128; i++)
+        x[i] = (float)i;
+    set_words(c, n - 1, word + 1);
+    EXPECT(c, tgc_open(c, &m), TGC_OK);
+    tgc_compiler_free(c);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)         /* before any is set */
+        CHECK(tgc_set_input(m, 0, zero, wrong[i]) == TGC_MISUSE);
+    CHECK(tgc_run(m) == TGC_FAILED && strstr(tgc_model_message(m), "has not been set"));
+    CHECK(tgc_set_input(m, 0, x, right) == TGC_OK && tgc_set_input(m, 1, x, other) == TGC_OK);
+    expect_run(m, 2, x);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(tgc_set_input(m, 0, zero, wrong[i]) == TGC_MISUSE && strstr(tgc_model_message(m), "'x'"));
+        CHECK(tgc_set_input(m, 7, zero, wrong[i]) == TGC_MISUSE && tgc_set_input(m, 0, NULL, right) == TGC_MISUSE);
+        expect_run(m, 2, x);
+    }
+    CHECK(tgc_set_input(m, 1, x, (const int64_t[]){3, 6}) == TGC_OK);
+    CHECK(tgc_run(m) == TGC_FAILED && strstr(tgc_model_message(m), "dimension 1 of the input 'z' is 6"));
+    CHECK(tgc_output(m, 0)->shape[0] == 2);
+    CHECK(tgc_set_input(m, 1, x, other) == TGC_OK);
+    expect_run(m, 2, x);
+    tgc_model_free(m);
+}
+
 int main(int argc, char **argv)
 {
     static const struct { const char *name; int least; void (*f)(int n, char **word); } cases[] = {
         {"files", 3, case_files},     {"run", 4, case_run},         {"state", 1, case_state},     {"entries", 1, case_entries},
         {"errors", 3, case_errors},   {"nothing", 0, case_nothing}, {"cancel", 2, case_cancel},
-        {"threads", 1, case_threads}, {"left", 3, case_left},
+        {"threads", 1, case_threads}, {"left", 3, case_left},       {"sizes", 1, case_sizes},
         {"open", 1, case_open}};
     for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(argv[1], cases[i].name) == 0 && argc - 2 >= cases[i].least) {

@@ -201,6 +201,14 @@ def _(folder):
     runs(folder, "target=c")
 
 
+@case("sizes that follow from others are compared, and a call that is refused changes nothing")
+def _(folder):
+    model = text_model(folder / "net.tg", "input %x : f32[n<=8, 2*n]", "input %z : f32[m<=8, n+m]", "%1 = add(%x, %x)", "%2 = add(%z, %z)",
+                       'output %1 as "y"', 'output %2 as "w"')
+    for options in (["target=c"], []) if has_llvm() else (["target=c"],):
+        make(program("api.c", "sizes", model, *options))
+
+
 @case("a run by LLVM needs no C compiler")
 def _(folder):
     if not has_llvm():

@@ -253,6 +253,95 @@ def selftest():
             expect(done.out.strip(), f"{words} says nothing")
 
 
+def drawn():
+    """By name: nodes, inputs, outputs, weights, options, and the integers that are drawn for each input that has some."""
+    I, table = onnx.TensorProto.INT64, lambda *shape: (np.arange(np.prod(shape)).reshape(shape) % 97 / 7).astype(np.float32)
+    one = lambda name, value: G.weight(name, np.array(value))
+    rows = lambda n, index="i": ([G.node("Gather", ["t", index], ["y"])], G.weight("t", table(n, 4)))
+    (gather, t2), (gather_j, t10) = rows(2), rows(10, "j")
+    floats = lambda v, shape: G.value(v, shape)
+    ids = lambda *names: [G.value(v, [1, 8], I) for v in names]
+    mask = [G.node("Cast", ["m"], ["f"], to=1), G.node("Sub", ["one", "f"], ["n"]), G.node("Mul", ["n", "far"], ["b"]),
+            G.node("MatMul", ["x", "k"], ["s"]), G.node("Add", ["s", "b"], ["z"]), G.node("Softmax", ["z"], ["y"], axis=-1)]
+    return {
+        "token types": (gather, ids("i"), [floats("y", [1, 8, 4])], [t2], [], [(0, 1)]),
+        "x + 1": ([G.node("Add", ["i", "one"], ["j"]), *gather_j], ids("i"), [floats("y", [1, 8, 4])], [t10, one("one", 1)], [], [(0, 8)]),
+        "3 * x - 1": ([G.node("Mul", ["i", "three"], ["k"]), G.node("Sub", ["k", "one"], ["j"]), *gather_j], ids("i"),
+                      [floats("y", [1, 8, 4])], [t10, one("three", 3), one("one", 1)], [], [(1, 3)]),
+        "x / 4": ([G.node("Div", ["i", "four"], ["j"]), *gather_j], ids("i"), [floats("y", [1, 8, 4])], [t10, one("four", 4)], [], [(0, 39)]),
+        "two indices": ([G.node("Add", ["i", "k"], ["j"]), *gather_j], ids("i", "k"), [floats("y", [1, 8, 4])], [t10], [], [(0, 4), (0, 4)]),
+        "BERT's three": ([G.node("Gather", ["t", "i"], ["a"]), G.node("Gather", ["p", "q"], ["b"]), G.node("Gather", ["s", "k"], ["c"]),
+                          G.node("Add", ["a", "b"], ["d"]), G.node("Add", ["d", "c"], ["y"])], ids("i", "q", "k"), [floats("y", [1, 8, 4])],
+                         [G.weight("t", table(1000, 4)), G.weight("p", table(64, 4)), G.weight("s", table(2, 4))], [], [(0, 999), (0, 63), (0, 1)]),
+        "a mask": (mask, [*ids("m"), floats("x", [1, 1, 4])], [floats("y", [1, 1, 8])],
+                   [G.weight("one", np.float32(1)), G.weight("far", np.float32(-10000)), G.weight("k", table(4, 8))], [], [(0, 1), None]),
+        "one-hot": ([G.node("OneHot", ["i", "d", "v"], ["y"])], ids("i"), [floats("y", [1, 8, 12])],
+                    [one("d", 12), G.weight("v", np.array([0, 1], np.float32))], [], [(0, 11)]),
+        "coordinates": ([G.node("GatherND", ["t", "i"], ["y"])], [G.value("i", [8, 2], I)], [floats("y", [8])], [t10], [], [(0, 3)]),
+        "elements": ([G.node("GatherElements", ["t", "i"], ["y"], axis=0)], [G.value("i", [8, 4], I)], [floats("y", [8, 4])], [t10], [], [(0, 9)]),
+        "rows that are written": ([G.node("ScatterND", ["t", "i", "u"], ["y"])], [G.value("i", [2, 1], I), floats("u", [2, 4])],
+                                  [floats("y", [10, 4])], [t10], [], [(0, 9), None]),
+        "lengths": ([G.node("Less", ["r", "i"], ["b"]), G.node("Cast", ["b"], ["y"], to=1)], [G.value("i", [3, 1], I)], [floats("y", [3, 9])],
+                    [G.weight("r", np.arange(9).reshape(1, 9))], [], [(0, 8)]),
+        "rows of run-time number": ([G.node("Gather", ["x", "i"], ["y"])], [floats("x", ["n", 4]), *ids("i")], [floats("y", [1, 8, 4])], [],
+                                    ["--dim=n=..9"], [None, (0, 0)]),
+        "a shape": ([G.node("Expand", ["x", "i"], ["y"])], [floats("x", [1, 4]), G.value("i", [2], I)], [floats("y", ["n", 4])], [],
+                    ["--dim=n=..9"], [None, (4, 4)]),
+        "sums": ([G.node("Add", ["i", "k"], ["y"])], ids("i", "k"), [G.value("y", [1, 8], I)], [], [], [(0, 3), (0, 3)]),
+        "pixels": ([G.node("Cast", ["i"], ["y"], to=1)], [G.value("i", [1, 8], onnx.TensorProto.UINT8)], [floats("y", [1, 8])], [], [], [(0, 255)]),
+    }
+
+
+@suite.case("integers that are drawn are such as the graph can use, in the program, tgc run and tgc bench")
+def draws():
+    for number, (name, (nodes, inputs, outputs, weights, options, wanted)) in enumerate(drawn().items()):
+        folder = T.scratch(SCRATCH / f"drawn_{number}")
+        onnx.save(G.model(nodes, inputs, outputs, weights), folder / "net.onnx")
+        T.emit(TGC, folder / "net.onnx", folder / "net.c", *options)
+        T.build_quickly(folder / "net.c", folder / "net")
+        rows = re.search(r"feed_info\[\] = \{\n(.*?)\n\};", (folder / "net.c").read_text(), re.S).group(1)
+        found = [(int(least), int(most)) for least, most in re.findall(r", (-?\d+), (-?\d+)\}", rows)]
+        expect(found == [pair or (0, -1) for pair in wanted], f"{name}: {found}, expected {wanted}")
+        for words in (["--selftest"], ["--bench", "0.001"]):
+            T.must(T.run([folder / "net", *words], timeout=60))
+        for command in ("run", "bench") if number % 4 == 0 or OPTIONS.all else ("run",):
+            T.must(T.run([TGC, command, folder / "net.onnx", *options], timeout=60))
+
+
+@suite.case("tgc run and the self-test draw the same; where there are no reference vectors both say why")
+def same_draws():
+    nodes, inputs, outputs, weights, _, _ = drawn()["BERT's three"]
+    folder = T.scratch(SCRATCH / "same_draws")
+    onnx.save(G.model(nodes, inputs, outputs, weights), folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c")
+    T.must(T.run([TGC, "run", folder / "net.onnx", "--out-dir", folder]))
+    text = re.search(r"selftest_output_0\[\d+\] =((?:\s*\"(?:\\.|[^\"\\])*\")+);", (folder / "net.c").read_text()).group(1)
+    literal = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', text))
+    reference = re.sub(rb"\\([0-7]{1,3}|.)", lambda m: bytes([int(m[1], 8)]) if m[1][:1].isdigit() else m[1], literal.encode())
+    T.compare("y", np.load(folder / "y.npy").ravel(), np.frombuffer(reference, np.float32), 1e-6, 1e-6)
+    chaos = [G.node("Mul", ["x", "big"], ["a"]), G.node("Sin", ["a"], ["y"])]
+    strings = [G.node("StringConcat", ["x", "x"], ["y"])]
+    text = onnx.TensorProto.STRING
+    big = G.weight("big", np.float32(1e8))
+    for name, model, options, why in (
+            ("chaos", G.model(chaos, [G.value("x", [64])], [G.value("y", [64])], [big]), [], "roundings decide"),
+            ("strings", G.model(strings, [G.value("x", [4], text)], [G.value("y", [4], text)], [], opset=20), [], "takes or makes strings"),
+            ("large", G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", [1 << 18])], [G.value("y", [1 << 18])], []), [],
+             "large; tgc --vectors=always"),
+            ("never", G.perceptron(), ["--vectors=never"], "--vectors=never")):
+        folder = T.scratch(SCRATCH / f"no_vectors_{name}")
+        onnx.save(model, folder / "net.onnx")
+        for always in ([], ["--vectors=always"]) if not options else ([],):
+            done = T.must(T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", *options, *always]))
+            T.build_quickly(folder / "net.c", folder / "net")
+            tested = T.run([folder / "net", "--selftest"])
+            if name == "large" and always:
+                expect(tested.status == 0, tested.describe())
+                continue
+            expect(tested.status == 77 and why in tested.out.decode(), tested.describe())
+            expect((why in done.err) == bool(always), f"{name}: {done.err}")
+
+
 @suite.case("the program knows libraries older than C11, as newlib is, and times what takes nanoseconds")
 def old_library():
     folder = T.scratch(SCRATCH / "old")

@@ -87,7 +87,7 @@ static int open_session(struct session *s, const net_options *options)
         size_t nbytes = bound_bytes(t);
         s->input[i] = get_memory(nbytes);
         fill_random(t->dtype, s->input[i], t->element_bytes, nbytes / t->element_bytes,
-                    (uint32_t)i + 1);
+                    (uint32_t)i + 1, info->feeds[i].least, info->feeds[i].most);
         memcpy((char *)&s->in + t->offset, &s->input[i], sizeof(void *));
     }
     for (int i = 0; i < info->output_count; i++) {

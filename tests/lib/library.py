@@ -90,7 +90,7 @@ class Library:
         describe = self.function("describe")
         describe.restype = C.POINTER(Info)
         self.info = describe().contents
-        expect(self.info.version == 4, f"{path}: unknown version {self.info.version}")
+        expect(self.info.version == 5, f"{path}: unknown version {self.info.version}")
         self.arena, self.model = aligned(self.info.arena_bytes), C.c_void_p()
         self.options = options                  # functions that the model may call
         got = self.function("init")(C.byref(self.model), pointer(self.arena), C.c_size_t(self.info.arena_bytes),

@@ -153,6 +153,36 @@ def _(folder):
     expect(fixed(np.ones((2, 4), np.float32))["y"].shape == (2, 3), "dim={'batch': 2}")
 
 
+@case("sizes that follow from others are compared, and found by what they are in")
+def _(folder):
+    def text(name, *inputs):
+        lines = [f"input %{v}\n%{v[0]}2 = add(%{v[0]}, 1)\noutput %{v[0]}2 as \"{v[0]}2\"\n" for v in inputs]
+        (folder / f"{name}.tg").write_text('tg 1\ngraph "g"\ndim n<=8\n' + "dim m<=8\n" * (len(inputs) > 1) + "".join(lines))
+        return tgc.compile(folder / f"{name}.tg")
+
+    pair = text("pair", "x : f32[n, 2*n]")
+    for shape in ((3, 6), (8, 16), (0, 0)):
+        expect(np.array_equal(pair(np.ones(shape, np.float32)), np.full(shape, 2)), f"{shape}")
+    for shape in ((8, 0), (3, 5), (3, 7), (2, 6)):
+        refused(lambda: pair(np.ones(shape, np.float32)), "'x'", "dimension 1", f"is {2 * shape[0]} by the other sizes")
+    sums = text("sums", "x : f32[2*n+1]", "z : f32[n+m, 3*m]")
+    ones = lambda *shape: np.ones(shape, np.float32)
+    expect(sums(ones(7), ones(5, 6))["z2"].shape == (5, 6), "n and m stand alone nowhere")
+    refused(lambda: sums(ones(6), ones(5, 6)), "'x'", "no value of its symbol")
+    refused(lambda: sums(ones(7), ones(4, 6)), "'z'")
+    refused(lambda: sums(ones(17), ones(16, 27)), "'z'")
+    refused(lambda: sums(ones(7), ones(5, 6), dim={"n": 2}), "'x'", "5 by the other sizes")
+    every = text("every", "x : f32[n, m]", "z : f32[n+m, floordiv(n+1,2), n*m+1, max(n,m), 16-n, floormod(n,3), min(n,m)]")
+    for n, m in ((3, 2), (8, 8), (0, 5), (1, 7)):
+        right = (n + m, (n + 1) // 2, n * m + 1, max(n, m), 16 - n, n % 3, min(n, m))
+        expect(every(ones(n, m), ones(*right))["z2"].shape == right, f"{right}")
+        for axis in range(len(right)):
+            for step in (-1, 1):
+                other = [size + step * (k == axis) for k, size in enumerate(right)]
+                if other[axis] >= 0:
+                    refused(lambda: every(ones(n, m), ones(*other)), "'z'")
+
+
 GUARD = """
 import ctypes, mmap, sys
 import numpy as np, tgc
