@@ -70,12 +70,80 @@ const char *program_var_in_run(const struct program *p, const struct var *v)
     return program_is_field(p, v) ? mem_printf(p->t, "in->dim_%s", name) : name;
 }
 
+/* ---------------------------------------------------------------------------------- names taken */
+
+/* What the text of emitted files defines: made from it by runtime/taken.c. */
+enum taken { MACRO, OF_FILE, OF_MAIN, OF_DRIVER, OWN };
+static const struct { enum taken kind; const char *word; } taken_words[] = {
+#define TAKEN(word) {MACRO, #word},
+#define TAKEN_FILE(word) {OF_FILE, #word},
+#define TAKEN_MAIN(word) {OF_MAIN, #word},
+#define TAKEN_CALL(word) {OF_DRIVER, #word},
+#define TAKEN_OWN(word) {OWN, #word},
+#define STATUS(name, value, text) {OWN, #name},
+#include "backends/taken.inc"
+#include "backends/program/statuses.def"
+#undef TAKEN
+#undef TAKEN_FILE
+#undef TAKEN_MAIN
+#undef TAKEN_CALL
+#undef TAKEN_OWN
+#undef STATUS
+};
+/* Of which there is one for each input, output or state, with its number. */
+static const char *const tables[] = {"input_dim", "output_dim", "state_dim", "feed_rule", "selftest_input", "selftest_output"};
+#define COUNT(table) (sizeof(table) / sizeof *(table))
+
+/* prefix: NULL, or the program's name */
+static void add_taken(struct names *names, enum taken kind, const char *prefix)
+{
+    for (size_t i = 0; i < COUNT(taken_words); i++)
+        if (taken_words[i].kind == kind)
+            names_add(names, prefix ? mem_printf(names->t, "%s_%s", prefix, taken_words[i].word) : taken_words[i].word);
+}
+
+/* No name of the model is one of these: reserved words, macros, and macros and enumerators with the program's name. */
+static struct names *names_of_macros(struct program *p)
+{
+    struct names *taken = names_reserved(p->t);
+    add_taken(taken, MACRO, NULL);
+    add_taken(taken, OWN, p->upper);
+    for (int i = 0; i < p->s->nvar; i++)
+        if (p->var_name && p->var_name[p->s->var[i]->id])
+            names_add(taken, mem_printf(p->t, "%s_MAX_%s", p->upper, name_upper(p->t, p->var_name[p->s->var[i]->id])));
+    return taken;
+}
+
+/* What is of the program around the functions alone: kernels are not called so, dimensions may be. */
+static void hold_names_of_main(struct program *p, bool held)
+{
+    for (size_t i = 0; i < COUNT(taken_words); i++)
+        if (taken_words[i].kind == OF_MAIN)
+            (held ? names_hold : names_release)(p->file, taken_words[i].word);
+}
+
 /* ---------------------------------------------------------------------------------- giving them */
+
+/* Macros are in capitals: names that differ in case alone would have one. */
+static const char *name_var(struct program *p, struct names *names, struct names *capitals, const char *wanted)
+{
+    const char *bound = mem_printf(p->t, "%s_MAX_", p->upper);
+    if (strncmp(name_mangle(p->t, wanted), bound, strlen(bound)) == 0)       /* as another one's macro is */
+        wanted = mem_printf(p->t, "dim_%s", wanted);
+    for (;;) {
+        const char *name = names_unique(names, wanted, "n"), *capital = name_upper(p->t, name);
+        if (names_has(capitals, capital))
+            continue;
+        names_add(capitals, capital);
+        return name;
+    }
+}
 
 static void name_vars(struct program *p)
 {
     const struct schedule *s = p->s;
     struct names *names = names_new(p->t, p->file);              /* of NAME_run and of kernels */
+    struct names *capitals = names_new(p->t, NULL);
     for (int i = 0; i < s->nvar; i++)
         p->nvar_id = s->var[i]->id >= p->nvar_id ? s->var[i]->id + 1 : p->nvar_id;
     for (int i = 0; i < s->nstep; i++)
@@ -84,7 +152,7 @@ static void name_vars(struct program *p)
     p->var_name = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *p->var_name);
     for (int i = 0; i < s->nvar; i++)
         if (!p->var_name[s->var[i]->id]) {
-            p->var_name[s->var[i]->id] = names_unique(names, s->var[i]->name, "n");
+            p->var_name[s->var[i]->id] = name_var(p, names, capitals, s->var[i]->name);
             names_add(p->run, p->var_name[s->var[i]->id]);
         }
     for (int i = 0; i < s->nstep; i++) {
@@ -154,7 +222,7 @@ static void name_buffers(struct program *p)
         note_buffers(p, s->kernel[i]->scratch, s->kernel[i]->nscratch);
     p->buffer_name = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_name);
     p->buffer_used = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->buffer_used);
-    struct names *reserved = names_reserved(p->t), *field = names_new(p->t, reserved);
+    struct names *reserved = names_of_macros(p), *field = names_new(p->t, reserved);
     for (int i = 0; i < s->nvar; i++)
         if (program_is_field(p, s->var[i]))
             names_add(field, mem_printf(p->t, "dim_%s", p->var_name[s->var[i]->id]));
@@ -230,7 +298,7 @@ void program_name_all(struct program *p)
     const struct schedule *s = p->s;
     const struct host_call *h;
     p->file = names_of_files(p->t);
-    p->visible = names_new(p->t, names_reserved(p->t));
+    p->visible = names_new(p->t, names_of_macros(p));
     for (int step = 0; (h = schedule_next_external(s, &step));) {
         names_add(p->file, h->external->symbol);
         names_add(p->visible, h->external->symbol);
@@ -241,6 +309,13 @@ void program_name_all(struct program *p)
     names_add(p->visible, p->name);
     snippets_reserve(p->visible);
     p->kernel_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->kernel_name);
+    add_taken(p->file, OF_FILE, NULL);
+    add_taken(p->file, OWN, p->upper);
+    for (int i = 0; i < s->ninput + s->noutput + s->nstate; i++) {
+        for (size_t k = 0; k < COUNT(tables); k++)
+            names_add(p->file, mem_printf(p->t, "%s_%d", tables[k], i));
+    }
+    hold_names_of_main(p, true);
     for (int i = 0; i < s->nkernel; i++)
         names_add(p->visible,
                   p->kernel_name[i] = names_unique(p->file, s->kernel[i]->name, "kernel"));
@@ -254,6 +329,7 @@ void program_name_all(struct program *p)
             p->part_name[i] = names_unique(p->file, mem_printf(p->t, "%s_part", name), "part");
         }
     name_entries(p);
+    hold_names_of_main(p, false);
     p->run = names_new(p->t, p->file);
     name_vars(p);
     name_buffers(p);
@@ -267,19 +343,31 @@ struct names *names_of_files(struct tgc *t)
 #undef WORD
     };
     struct names *taken = names_reserved(t);
+    add_taken(taken, MACRO, NULL);
     for (size_t i = 0; i < sizeof word / sizeof *word; i++)
         names_add(taken, word[i]);
     snippets_reserve(taken);
     return taken;
 }
 
+static bool is_table(const char *s)
+{
+    for (size_t k = 0; k < COUNT(tables); k++) {
+        size_t n = strlen(tables[k]);
+        if (strncmp(s, tables[k], n) == 0 && s[n] == '_' && s[n + 1] && !s[n + 1 + strspn(s + n + 1, "0123456789")])
+            return true;
+    }
+    return false;
+}
+
 const char *program_name(struct tgc *t, const char *stem)
 {
     struct names *taken = names_of_files(t);
     const char *s = name_mangle(t, stem);
+    add_taken(taken, OF_DRIVER, NULL);
     if (!*s)
         s = "model";
-    if (names_has(taken, s))
+    if (names_has(taken, s) || is_table(s))
         s = mem_printf(t, "%s_model", s);
     return s;
 }

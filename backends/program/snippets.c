@@ -178,13 +178,20 @@ static void read_code(const struct program *p, struct reading *r, const char *s,
     r->of_head |= r->in_head && is_program_name(p, s, n);
 }
 
+static bool is_directive(const char *text, const char *s)
+{
+    while (s > text && s[-1] == ' ')
+        s--;
+    return s > text && s[-1] == '#';
+}
+
 /* Whether the word at s, in a text of ours, would hide the program's own name or be hidden by it.
  * Fields are not: they follow a point or an arrow, or are in a struct's body, where only the tags
  * of other structs count, and types of a template's head. */
 static bool is_name_of_ours(const struct program *p, const char *text, const char *s, size_t n,
                             const struct reading *r)
 {
-    if (!is_program_name(p, s, n))
+    if (!is_program_name(p, s, n) || is_directive(text, s))
         return false;
     if (r->in_body && !r->of_head)
         return s - text >= 7 && !strncmp(s - 7, "struct ", 7);

@@ -731,6 +731,72 @@ def _(folder):
     expect(done.status not in (0, -6, -11), f"a batch beyond the bound: {done.describe()}")
 
 
+@case("sizes that are expressions are compared with what they follow from: run, verify, --shape, the program")
+def _(folder):
+    """n stands alone nowhere in `sums`; every size of `all` that is off by one is refused."""
+    texts = {"pair": ["x : f32[n<=8, 2*n]"],
+             "sums": ["x : f32[2*n+1]", "z : f32[n+m, 3*m]"],
+             "all": ["x : f32[n<=8, m<=8]", "z : f32[n+m, floordiv(n+1,2), n*m+1, max(n,m), 16-n, floormod(n,3), m]"]}
+    right = {"pair": [(3, 6)], "sums": [(7,), (5, 6)], "all": [(3, 2), (5, 2, 7, 3, 13, 0, 2)]}
+    bounds = "dim n<=8\ndim m<=8\n"
+    for name, inputs in texts.items():
+        lines = [f"input %{v}\n%{v[0]}2 = add(%{v[0]}, 1)\noutput %{v[0]}2 as \"y{v[0]}\"\n" for v in inputs]
+        (folder / f"{name}.tg").write_text(f'tg 1\ngraph "g"\n{bounds if name == "sums" else ""}' + "".join(lines))
+        names = [v[0] for v in inputs]
+        T.emit(TGC, folder / f"{name}.tg", folder / f"{name}.c", "--vectors=never")
+        T.build(folder / f"{name}.c", folder / name, flags=("-O1", "-g", "-fsanitize=address,undefined"))
+
+        def give(shapes, wanted):
+            for v, shape in zip(names, shapes):
+                np.save(folder / f"{v}.npy", np.arange(np.prod(shape), dtype=np.float32).reshape(shape))
+            files = [folder / f"{v}.npy" for v in names]
+            done = [T.run([folder / name, *files, "-o", folder]),
+                    tgc(folder, "run", f"{name}.tg", *[w for v in names for w in ("-i", f"{v}={v}.npy")], "--out-dir", "out", "--dim", "n=..8",
+                        status=0 if wanted else 1)]
+            ran = [d for d in done if d.status == 0]
+            expect(len(ran) == 2 * wanted and not any("Sanitizer" in d.err or d.status < 0 for d in done), f"{name} {shapes}: "
+                   + "; ".join(d.describe() for d in done))
+            for v in names if wanted else ():
+                for out in (folder, folder / "out"):
+                    T.compare(v, np.load(out / f"y{v}.npy"), np.load(folder / f"{v}.npy") + 1, 0, 0)
+
+        give(right[name], True)
+        for k, shape in enumerate(right[name]):
+            for axis in range(len(shape)):
+                for step in (-1, 1):
+                    other = list(shape)
+                    other[axis] += step
+                    if other[axis] >= 0 and (name != "sums" or (k, axis) != (1, 0)):         # n+m: another m
+                        give([*right[name][:k], tuple(other), *right[name][k + 1:]], False)
+    expect("axis 1 cannot be 5: it is n*2, which the other sizes make 6" in
+           tgc(folder, "pair.tg", "-o", "q.c", "--shape=x=3x5", status=1).err, "--shape")
+    tgc(folder, "pair.tg", "-o", "q.c", "--shape=x=3x6")
+    expect("f32[3,6]" in (folder / "q.h").read_text(), "--shape=x=3x6")
+    tgc(folder, "sums.tg", "-o", "q.c", "--shape=x=7", "--shape=z=5x6")
+    expect("f32[5,6]" in (folder / "q.h").read_text(), "symbols that stand alone nowhere")
+    np.save(folder / "x.npy", np.ones((3, 6), np.float32))
+    tgc(folder, "verify", "pair.tg", "pair.tg", "-i", "x=x.npy")
+    tgc(folder, "verify", "all.tg", "all.tg", "--dim", "n=..8")
+    (folder / "data").mkdir()
+    for shape, status in (((3, 6), 0), ((3, 5), 1), ((8, 0), 1)):
+        np.save(folder / "data" / "input_0.npy", np.ones(shape, np.float32))
+        np.save(folder / "data" / "output_0.npy", np.full(shape, 2, np.float32))
+        tgc(folder, "verify", "pair.tg", "--data", "data", status=status)
+
+
+@case("a .npy file that is shorter or longer than its shape says is refused")
+def _(folder):
+    (folder / "m.tg").write_text('tg 1\ngraph "m"\ninput %x : f32[n<=8, 4]\n%y = add(%x, 1)\noutput %y as "y"\n')
+    T.emit(TGC, folder / "m.tg", folder / "m.c", "--vectors=never")
+    T.build(folder / "m.c", folder / "m")
+    whole = save(folder, np.ones((3, 4), np.float32)).read_bytes()
+    for change, status in ((0, 0), (-1, 1), (-48, 1), (1, 1), (16, 1)):
+        (folder / "x.npy").write_bytes(whole[:len(whole) + min(change, 0)] + b"\0" * max(change, 0))
+        tgc(folder, "run", "m.tg", "-i", "x=x.npy", status=status)
+        done = T.run([folder / "m", folder / "x.npy", "-o", folder])
+        expect(done.status == status, f"{change}: {done.describe()}")
+
+
 def save(folder, array):
     np.save(folder / "array.npy", array)
     return folder / "array.npy"
@@ -780,22 +846,93 @@ for number, word in enumerate(OWN_WORDS):
     suite.add(f"a model called {word}", check_called, word, OPTIONS.all or number % 2 == 0, SCRATCH / f"called_{word}")
 
 
-@case("a model may be called like any word of an emitted file", slow=True)
+def emitted_words(folder, target):
+    """The identifiers of the program and header that models become for a target, with NET for their names."""
+    words = set()
+    for model in ("mlp", "transformer_block"):
+        for options in ([], ["--threads=2", "--weights=incbin"]) if target == "c" else ([],):
+            tgc(folder, HERE.parents[1] / "models" / f"{model}.tg", "-o", "qzq.c", "--name=qzq", f"--target={target}", *options)
+            for name in ("qzq.c", "qzq.h"):
+                code = re.sub(r"(?s)/\*.*?\*/", "", (folder / name).read_text())
+                words |= set(re.findall(r"\b[A-Za-z_]\w*", re.sub(r'"(\\.|[^"\\])*"', "", code)))
+    return sorted({re.sub("^qzq", "net", re.sub("^QZQ", "NET", word)) for word in words})
+
+
+def nameable(target):
+    return target != "cuda" or "NVRTC" in T.run([TGC, "--version"]).out.decode()
+
+
+def check_named(folder, words, what, target):
+    """A program with a tensor, dimension or node of each of these names compiles without a warning."""
+    nodes, inputs, outputs, dims = [], [], [], []
+    for i, word in enumerate(words):
+        name = {kind: word if kind == what else f"{kind}{i}" for kind in ("input", "output", "dim", "node")}
+        shape = [word if what == "dim" else 3, 4]
+        dims += ["--dim", f"{word}=..3"] if what == "dim" else []
+        nodes.append(G.node("Softmax" if what == "node" else "Relu", [name["input"]], [name["output"]], name=name["node"]))
+        inputs.append(G.value(name["input"], shape))
+        outputs.append(G.value(name["output"], shape))
+    onnx.save(G.model(nodes, inputs, outputs), folder / "names.onnx")
+    tgc(folder, "names.onnx", "-o", "net.c", f"--target={target}", "--vectors=never", "--max-memory=4G", *dims)
+    T.must(T.run(["gcc", *T.WARNINGS, "-fsyntax-only", "-DNET_MAIN", "net.c"], cwd=folder, timeout=300))
+
+
+@case("tensors, dimensions and nodes may be called like any word of what is emitted for any target")
+def _(folder):
+    targets = ["c", "opencl", "cuda", "metal", "amd"]
+    by_target = {target: emitted_words(folder, target) for target in targets if nameable(target)}
+    # in the quick form what is no plain word of small letters, and of these some
+    some = lambda words, k: words if OPTIONS.all else [word for i, word in enumerate(words) if i % 24 == k or not re.search("[a-z]", word)]
+    for number, (target, words) in enumerate(by_target.items()):
+        expect(len(words) > 300, f"{target}: {len(words)} words")
+        for k, what in enumerate(("input", "output", "dim", "node")):
+            if OPTIONS.all or (target == "c" and what in ("input", "dim")) or number == k + 1:
+                check_named(folder, some(words, k), what, target)
+
+
+@case("dimensions and tensors that differ in case alone, and those that are called like the program's own macros")
+def _(folder):
+    names = ["t", "T", "NET_MAX_T", "NET_ARENA_BYTES", "NET_OK", "NET_MAIN", "INT64_MAX", "RTLD_NOW", "max_f32", "feed_rule_0"]
+    for what in ("input", "dim"):
+        check_named(folder, names, what, "c")
+    bounds = re.findall(r"define (NET_MAX_\w+)", (folder / "net.h").read_text())
+    expect(len(bounds) == len(set(bounds)) == len(names), f"{bounds}")
+
+
+@case("a model may be called like any word of what is emitted for any target", slow=True)
 def _(folder):
     perceptron(folder)
-    tgc(folder, "model.onnx", "-o", "net.c")
-    code = re.sub(r'"(\\.|[^"\\])*"', "", (folder / "net.c").read_text())
-    words = sorted(set(re.findall(r"\b[A-Za-z_]\w*", code)))
     wrong = []
-    for word in words:
-        if word.lower().startswith("net") or re.search(r"_(dim|output|input)_\d+$", word):
+    for target in ("c", "opencl", "cuda", "metal", "amd"):
+        if not nameable(target):
             continue
-        tgc(folder, "model.onnx", "-o", f"{word}.c")
-        prefix = re.search(r"define (\w+)_ARENA_BYTES", (folder / f"{word}.h").read_text()).group(1)
-        done = T.run(["gcc", *T.WARNINGS, "-fsyntax-only", f"-D{prefix}_MAIN", f"{word}.c"], cwd=folder)
-        if done.status != 0:
-            wrong.append(done.describe()[:300])
-    expect(not wrong, f"{len(wrong)} of {len(words)} words; " + "\n".join(wrong[:5]))
+        for word in emitted_words(folder, target):
+            if word.lower().startswith("net"):
+                continue
+            tgc(folder, "model.onnx", "-o", f"{word}.c", f"--target={target}", "--vectors=never")
+            wrong += called_wrongly(folder, word)
+    expect(not wrong, f"{len(wrong)} words; " + "\n".join(wrong[:5]))
+
+
+def called_wrongly(folder, word):
+    prefix = re.search(r"define (\w+)_ARENA_BYTES", (folder / f"{word}.h").read_text()).group(1)
+    done = T.run(["gcc", *T.WARNINGS, "-fsyntax-only", f"-D{prefix}_MAIN", f"{word}.c"], cwd=folder)
+    return [done.describe()[:300]] if done.status else []
+
+
+@case("a model may be called like a word that a device's program has for itself")
+def _(folder):
+    (folder / "m.tg").write_text('tg 1\ngraph "m"\ninput %x : f32[8]\n%y = exp(%x)\noutput %y as "y"\n')
+    wrong = []
+    for target, words in DEVICE_WORDS.items():
+        for word in words:
+            tgc(folder, "m.tg", "-o", f"{word}.c", f"--target={target}")
+            wrong += called_wrongly(folder, word)
+    expect(not wrong, "\n".join(wrong))
+
+
+DEVICE_WORDS = {"opencl": ["context", "queue", "load_program", "on_error", "ifdef", "dlopen", "time_t", "INT64_MIN", "feed_rule_0", "input_dim_0"],
+                "amd": ["init", "load", "wait", "call", "get_device"], "metal": ["init", "load", "wait", "call"]}
 
 
 @case("a declared output shape that the nodes do not make is said, and the nodes count")
