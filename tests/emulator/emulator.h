@@ -21,6 +21,15 @@
  *      banks.c               lanes that want words of one bank of local memory
  *      calls.c               calls of any driver: counted, listed, failing on demand
  *
+ * What it does not see:
+ *      - PTX within kernels (asm), and what stands under __CUDA_ARCH__: pieces of runtime/ have a model of each (TGC_..._MODEL), which
+ *        runs instead. What ptxas makes of it tests/onnx/machine_test.py reads.
+ *      - blocks at once: they run one after the other, those of a cluster in turns, so nothing that depends on how several interleave
+ *        but what tickets.c counts, races of the same bytes, and who ends before others have arrived.
+ *      - places of a block's arrays: each lies by itself, with bounds of its own, where a device has them one behind the other.
+ *      - how a vendor's compiler rounds: contracts=1 rounds products and sums once wherever the text lets a compiler, as they do when
+ *        nothing is said; tests/exec/contract_test.py runs kernels both ways.
+ *
  * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side; Metal's
  * framework and the Objective-C runtime are a third, metal/.
  * What knows a language is one file (language_opencl.c: words, how a kernel is called), clang's
