@@ -50,7 +50,7 @@ enum { MAX_TOLD = 4096 };
 static void tell_value(struct tgc *t, struct options *o, const struct model_input *input,
                        const struct array *v)
 {
-    if (v->nelem > MAX_TOLD || v->dtype == DTYPE_STRING)
+    if (!v->data || v->nelem > MAX_TOLD || v->dtype == DTYPE_STRING)
         return;
     struct onnx_value_option value = {.input = input->name,
                                       .dtype = v->dtype,
@@ -206,7 +206,8 @@ static bool find_shape(struct tgc *t, const struct options *o, const struct feed
     return true;
 }
 
-/* All elements are the number, zeros or ones, or what an input has that is not given. */
+/* All elements are the number, zeros or ones. random: no data, but a shape, so that the run draws what an
+ * input has that is not given. */
 static bool make_value(struct tgc *t, const struct options *o, const struct feed *f, const struct model_input *in,
                        const char *given, struct array *v)
 {
@@ -218,11 +219,13 @@ static bool make_value(struct tgc *t, const struct options *o, const struct feed
     if (!fits)
         return diag_error(t, &(struct place){.file = o->model}, "-i %.100s=%.60s: the input is %s, which has no such value",
                           in->name, given, in->dtype == DTYPE_VOID ? "no tensor" : declared_text(t, in));
-    if (!find_shape(t, o, f, in, given, v) || !array_allocate(t, v))
+    if (!find_shape(t, o, f, in, given, v))
         return false;
     if (word == WORD_RANDOM)
-        array_fill_random(v);
-    for (size_t i = 0; i < v->nelem && word != WORD_RANDOM; i++)
+        return true;
+    if (!array_allocate(t, v))
+        return false;
+    for (size_t i = 0; i < v->nelem; i++)
         scalar_store(v->dtype, (char *)v->data + i * dtype_nbytes(v->dtype), s);
     return true;
 }
@@ -238,6 +241,8 @@ static bool read_values(struct tgc *t, struct options *o, int from, int count, s
         if (!make_value(t, o, f, &f->input[i], given->path, &f->value[i]) ||
             !feed_settle_shape(t, o, &f->input[i], &f->value[i], f->source[i]))
             return false;
+        if (!f->value[i].data && word_of(given->path) == WORD_RANDOM)
+            f->source[i] = NULL;                                /* not given, but for its shape */
     }
     return true;
 }

@@ -157,7 +157,9 @@ void function_attribute_text(const struct emit *e, value function, const char *n
  * than an int, by its sign else. Of a function, whose result has that type, and of a call. */
 void extend_function(const struct emit *e, value function, LLVMTypeRef result);
 void extend_call(const struct emit *e, value made, const LLVMTypeRef *type, int n);
-/* a function of runtime/ */
+/* The text of which an own piece is compiled; *lanes: of its vectors. NULL: the piece stays C. */
+const struct snippet *piece_text(const struct emit *e, const char *name, int *lanes);
+/* Calls a function of runtime/: the module's own, or one that stays C. */
 value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *arg, int n);
 value pointer_at(const struct emit *e, value base, LLVMTypeRef element, value offset);
 /* align 0: the type's own */
@@ -282,8 +284,6 @@ void gpu_matrix_functions(const struct emit *e, struct text *out);
 
 /* piece_code.c: writes the module's own pieces, and those that they call. */
 void pieces_emit(struct emit *e);
-/* The text of which an own piece is compiled; *lanes: of its vectors. NULL: the piece stays C. */
-const struct snippet *piece_text(const struct emit *e, const char *name, int *lanes);
 
 /* state.c */
 /* What NAME_run() begins with (loads the lengths that the context keeps, checks them against the inputs,

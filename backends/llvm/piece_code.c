@@ -8,9 +8,6 @@
  */
 #include "backends/llvm/piece_code.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { MOST_ELEMENTS = 64 };
 
 /* ------------------------------------------------------------------------------------ declarations */
@@ -174,29 +171,6 @@ static void bind_parameters(struct piece *p)
         }
         add_variable(p, a);
     }
-}
-
-/* Files of pieces that compute with numbers and vectors alone. */
-static bool is_arithmetic(const struct snippet *s)
-{
-    return strcmp(s->file, "number") == 0 || strcmp(s->file, "math") == 0 || strcmp(s->file, "vector_math") == 0;
-}
-
-/* A function of vectors, "exp_f32x8", is compiled from the text of four lanes, with OpenCL C's name where C
- * has a cast. */
-const struct snippet *piece_text(const struct emit *e, const char *name, int *lanes)
-{
-    const char *x = strstr(name, "_f32x");
-    const struct snippet *s = NULL;
-    *lanes = 1;
-    if (x) {
-        *lanes = atoi(x + strlen("_f32x"));
-        name = mem_printf(e->t, "opencl_%.*s_f32x4", (int)(x - name), name);
-        s = snippet_find(name);
-        name += strlen("opencl_");
-    }
-    s = s ? s : snippet_find(name);
-    return s && (e->gpu || is_arithmetic(s)) ? s : NULL;
 }
 
 static void emit_piece(struct emit *e, const struct own_piece *own)

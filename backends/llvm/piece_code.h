@@ -65,7 +65,8 @@ struct operand piece_assignment(struct piece *p);                /* an expressio
 void piece_head(struct words *w, enum ctype *result);
 bool piece_parameter(struct words *w, struct variable *a);
 
-/* piece_vectors.c: a function of vectors that is an instruction or two on all processors; false: it is none. */
+/* piece_vectors.c: a function of vectors that is an instruction or two on all processors, of arguments that are
+ * no places; false: it is none. */
 bool piece_call_vectors(struct piece *p, const char *name, const struct operand *a, int n, struct operand *r);
 
 #endif

@@ -157,7 +157,10 @@ static struct operand call_named(struct piece *p, const char *name)
     while (!words_take(&p->w, ")")) {
         if (n == MOST_ARGUMENTS)
             words_wrong(&p->w);
-        a[n++] = piece_assignment(p);
+        a[n] = piece_assignment(p);
+        if (a[n].is_place)
+            a[n] = made(read(p, a[n]), a[n].type);
+        n++;
         words_take(&p->w, ",");
     }
     if (strcmp(name, "signbit") == 0 && n == 1)

@@ -58,7 +58,7 @@ bool piece_call_vectors(struct piece *p, const char *name, const struct operand 
         if (n != f->n)
             words_wrong(&p->w);
         for (int k = 0; k < n; k++)
-            arg[k] = piece_read_as(p, a[k], f->kind == SPLATS ? C_FLOATS : a[k].type);
+            arg[k] = f->kind == SPLATS ? ctype_convert(p->e, a[k].v, a[k].type, C_FLOATS) : a[k].v;
         *r = (struct operand){.v = apply_function(p, f, arg), .type = f->to};
         return true;
     }

@@ -18,10 +18,11 @@
 
 struct fixture { struct tgc *t; struct llvm_output out; struct code_object object; };
 
-/* A function of runtime/ is called, and the weights are data. */
+/* A function of runtime/ that works for the host is called, and the weights are data. */
 static const char source[] = "tg 1\ngraph \"net\"\ninput %x : f32[4] as \"x\"\n"
                              "weight %w : f32[4] = uniform(low=-1, high=1, seed=1)\n"
-                             "%s = add(%x, %w)\n%y = erf(%s)\noutput %y as \"y\"\n";
+                             "%s = add(%x, %w)\n%y = erf(%s)\n"
+                             "%top, %_i = topk(%y) {k=1}\noutput %y as \"y\"\noutput %top as \"top\"\n";
 
 static int setup(void **state)
 {
@@ -111,13 +112,14 @@ static void run_object(const struct code_object *object, int n)
     assert_int_equal(code_find(c, "net_nothing"), 0);
     memcpy(&init, &p, sizeof p);
     memcpy(&run, &q, sizeof q);
-    float x[2][4] = {{0, 0, 0, 0}, {1, 2, 3, 4}}, y[2][4];
+    float x[2][4] = {{0, 0, 0, 0}, {1, 2, 3, 4}}, y[2][4], top;
     static _Alignas(64) unsigned char arena[1 << 16];
     assert_int_equal(init(&model, arena, sizeof arena, NULL), PROGRAM_OK);
     for (int i = 0; i < 2; i++) {
         const void *in[] = {x[i]};
-        void *out[] = {y[i]};
+        void *out[] = {y[i], &top};
         assert_int_equal(run(model, in, out), PROGRAM_OK);
+        assert_true(top == fmaxf(fmaxf(y[i][0], y[i][1]), fmaxf(y[i][2], y[i][3])));
     }
     for (int k = 0; k < 4; k++) {     /* the weights from the first run, by which the second is right */
         double w = 0;

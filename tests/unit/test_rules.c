@@ -111,6 +111,21 @@ static bool value_load(struct env *e, struct uop *u, union scalar *r)
     return true;
 }
 
+/* Of all elements of a source of one axis: what byte_products() makes. */
+static bool value_sum(struct env *e, struct uop *u, union scalar *r)
+{
+    union scalar v;
+    int64_t n;
+    assert_true(REDUCE_OP(u->arg.i) == OP_ADD && u->src[0]->ndim == 1 && uop_const_int(u->src[0]->dim[0], &n));
+    r->f = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!value(e, u->src[0], &i, &v))
+            return false;
+        r->f = scalar_cast(u->dtype, DTYPE_F64, (union scalar){.f = r->f + v.f}).f;
+    }
+    return true;
+}
+
 static bool value_move(struct env *e, struct uop *u, const int64_t *at, union scalar *r)
 {
     struct uop *index[MAX_RANK], *src_index[MAX_RANK], *valid;
@@ -171,6 +186,7 @@ static bool value(struct env *e, struct uop *u, const int64_t *at, union scalar 
                 return false;
         *r = scalar_cast(u->dtype, DTYPE_F64, (union scalar){.f = v[0].f * v[1].f + v[2].f});
         return true;
+    case OP_REDUCE: return value_sum(e, u, r);
     default: break;
     }
     if (op_class(u->op) == CLASS_MOVE)
@@ -246,8 +262,21 @@ static struct uop *constant(struct builder *b, enum dtype d)
 }
 
 /* A byte as a float, or what is made of one: a number, often a whole one. */
+/* A sum of three products of bytes, without their scales. */
+static struct uop *byte_products(struct builder *b)
+{
+    struct uop *dim = uop_int(b->t, 3), *factor[2];
+    for (int k = 0; k < 2; k++) {
+        struct buffer *bytes = buffer_new(b->t, BUFFER_INPUT, k ? DTYPE_I8 : DTYPE_U8, &dim, 1, k ? "y" : "x");
+        factor[k] = uop_cast(b->t, DTYPE_F32, uop_buffer(b->t, bytes));
+    }
+    return tensor_sum(b->t, uop_binary(b->t, OP_MUL, factor[0], factor[1]), 1, false);
+}
+
 static struct uop *bounded_float(struct builder *b)
 {
+    if (b->bounded && pick(&b->r, 8) == 0)
+        return byte_products(b);
     enum dtype byte = pick(&b->r, 2) ? DTYPE_U8 : DTYPE_I8;
     struct uop *x = uop_cast(b->t, DTYPE_F32, scalar_buffer(b, byte));
     switch (pick(&b->r, 4)) {
