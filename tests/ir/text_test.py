@@ -299,11 +299,11 @@ def host_found():
 def found_once():
     """What a call finds is one symbol of the program, which the header says once; the graph lists it, too."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "call.tg"
+        path = Path(folder) / "found.tg"
         path.write_text(host_text("nonzero", ["bool[8]"], ["i64[K]"], [8, 0, 8], "K"))
         compiled(path, "nonzero")
         header = path.with_suffix(".h").read_text()
-        expect(header.count("#define CALL_MAX_K 8 ") == 1, header)
+        expect(header.count("#define FOUND_MAX_K 8 ") == 1, header)
 
 
 def host_sizes(function, inputs, results, params, found, sizes):

@@ -20,7 +20,7 @@ ATTRIBUTES = {"buffer": 1.0, "id": 2.0, "threadgroup_position_in_grid": 1.0, "th
               "threadgroups_per_grid": 1.0, "max_total_threads_per_threadgroup": 1.0}
 LACKS = {"double", "goto", "try", "catch", "throw", "new", "delete", "dynamic_cast", "typeid", "virtual", "thread_local", "register", "asm", "restrict",
          "__restrict__", "memcpy", "__attribute__", "_Pragma"}
-DIRECTIVES = re.compile(r"#(include <metal_stdlib>|define |ifndef |endif|pragma unroll)")
+DIRECTIVES = re.compile(r"#(include <metal_stdlib>|define |ifndef |endif|pragma unroll|pragma clang fp contract\(off\)$)")
 TOKEN = re.compile(r"[A-Za-z_]\w*|0[xX][0-9a-fA-F.]*(?:[pP][+-]?\d+)?\w*|\d[\w.]*(?:(?<=[eE])[+-]\d+\w*)?|[\[\]]{2}|\S")
 
 
