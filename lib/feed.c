@@ -103,13 +103,28 @@ const char *names_of_inputs(struct tgc *t, const struct model_input *input, int 
     return n ? x.s : "none";
 }
 
-static bool check_names(struct tgc *t, const struct options *o, const struct model_input *input,
-                        int n)
+/* Whether the model itself gives the value. */
+static bool is_constant(const struct model *m, const char *name)
+{
+    const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
+    for (size_t i = 0; g && i < g->n_initializer; i++)
+        if (strcmp(g->initializer[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool check_names(struct tgc *t, const struct options *o, const struct model *m,
+                        const struct model_input *input, int n)
 {
     for (int i = 0; i < o->ninput; i++) {
         bool known = false;
         for (int k = 0; k < n && !known; k++)
             known = strcmp(o->input[i].name, input[k].name) == 0;
+        if (!known && is_constant(m, o->input[i].name))
+            return diag_error(t, &(struct place){.file = o->model},
+                              "-i %.100s=%.200s: the model gives '%.100s' a value (an initializer), "
+                              "which is compiled in; remove that from the model to make it an input",
+                              o->input[i].name, o->input[i].path, o->input[i].name);
         if (!known)
             return diag_error(t, &(struct place){.file = o->model},
                               "the model has no input '%.100s' (-i %.100s=%.200s); it has %s",
@@ -254,7 +269,7 @@ bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct f
     f->source = mem_array(t, (size_t)f->n, sizeof *f->source);
     bool *is_image = mem_array(t, (size_t)f->n + 1, sizeof *is_image);
     int from, count = model_count_of_entry(o, m, false, f->n, &from);
-    if (!check_names(t, o, f->input + from, count))
+    if (!check_names(t, o, m, f->input + from, count))
         return false;
     for (int i = from; i < from + count; i++) {
         const struct input_file *file = find_file(o, f->input[i].name);

@@ -38,12 +38,15 @@ static int64_t find_opset(OperatorSetIdProto *const *import, size_t n, const cha
 
 int64_t onnx_opset(const struct onnx_model *m, const FunctionProto *f, const char *domain)
 {
-    if (f)
-        return find_opset(f->opset_import, f->n_opset_import, domain);
+    int64_t imported = f ? find_opset(f->opset_import, f->n_opset_import, domain)
+                         : find_opset(m->proto->opset_import, m->proto->n_opset_import, domain);
+    if (imported)
+        return imported;
     /* Before IR version 3 there were no imports, and one operator set. */
-    if (m->proto->ir_version < 3 && !m->proto->n_opset_import && is_default_domain(domain))
+    if (!f && m->proto->ir_version < 3 && !m->proto->n_opset_import && is_default_domain(domain))
         return 1;
-    return find_opset(m->proto->opset_import, m->proto->n_opset_import, domain);
+    /* Optimizers leave out the import of what they fuse; runtimes take the newest version then. */
+    return is_default_domain(domain) ? 0 : onnx_newest_opset(domain);
 }
 
 /* The slot of the function of that name, or the free slot where it would be inserted. */
@@ -333,6 +336,23 @@ static bool check_attribute_tensors(struct onnx_model *m, const NodeProto *n,
            check_dims(m, &at, a->sparse_tensor->dims, a->sparse_tensor->n_dims);
 }
 
+/* Once for each operator set. */
+static void warn_of_import(struct onnx_model *m, const struct onnx_body *b, const NodeProto *n)
+{
+    const FunctionProto *f = b->function;
+    bool is_imported = f ? find_opset(f->opset_import, f->n_opset_import, n->domain)
+                         : find_opset(m->proto->opset_import, m->proto->n_opset_import, n->domain);
+    bool is_known = is_imported || is_default_domain(n->domain) || onnx_find_function(m, n);
+    for (int i = 0; i < m->nassumed && !is_known; i++)
+        is_known = strcmp(m->assumed[i], n->domain) == 0;
+    if (is_known)
+        return;
+    VEC_PUSH(m->tgc, m->assumed, m->nassumed, m->cap_assumed, n->domain);
+    struct place at = onnx_place_node(m, n);
+    diag_warn(m->tgc, &at, "the %s does not import its operator set '%.100s'; version %d is assumed",
+              f ? "function" : "model", n->domain, onnx_newest_opset(n->domain));
+}
+
 static bool check_node(struct onnx_model *m, const struct onnx_body *b, const NodeProto *n)
 {
     struct tgc *t = m->tgc;
@@ -351,6 +371,7 @@ static bool check_node(struct onnx_model *m, const struct onnx_body *b, const No
                           "so that its version is unknown",
                           n->domain[0] ? n->domain : "ai.onnx", b->function ? "function" : "model");
     }
+    warn_of_import(m, b, n);
     for (size_t i = 0; i < n->n_attribute; i++) {
         AttributeProto *a = n->attribute[i];
         fault = find_attribute_fault(b, a);

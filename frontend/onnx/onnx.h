@@ -68,6 +68,8 @@ struct onnx_model {
     struct onnx_mapping *mapping;
     struct onnx_mapping *missing;   /* external files that were reported, with no base */
     bool refused_external;          /* the refusal of all external files was reported */
+    const char **assumed;           /* operator sets that are not imported, and were warned of */
+    int nassumed; size_t cap_assumed;
 };
 
 /* Reads, scans, unpacks and checks a model. path "-": standard input. NULL: diagnostics were

@@ -831,6 +831,23 @@ optimized_case("an encoder, optimized: all", bert_net, LEVELS.ORT_ENABLE_ALL,
                [(MS, "SkipLayerNormalization")], slow=True)
 
 
+@suite.case("an operator set that is not imported is assumed, with a warning; an initializer is no input")
+def missing_import():
+    folder = T.scratch(SCRATCH / "missing-import")
+    nodes = [helper.make_node("Gelu", ["x"], ["g"], domain=MS), helper.make_node("Binarizer", ["g"], ["b"], domain="ai.onnx.ml", threshold=0.5),
+             helper.make_node("Gelu", ["b"], ["h"], domain=MS), helper.make_node("Add", ["h", "w"], ["y"])]
+    weight = numpy_helper.from_array(np.ones(4, F32), "w")
+    m = network(nodes, [weight], [float_value("x", 4), float_value("w", 4)], [float_value("y", 4)])
+    onnx.save(m, folder / "m.onnx")
+    x = np.array([-1, 0.2, 0.9, 3], F32)
+    np.save(folder / "x.npy", x)
+    done = T.must(T.run([TGC, "run", "m.onnx", "-i", "x=x.npy", "--out-dir", "."], cwd=folder))
+    np.testing.assert_allclose(np.load(folder / "y.npy"), session(m).run(None, {"x": x})[0], rtol=1e-5)
+    expect(done.err.count("does not import") == 2 and "'com.microsoft'; version 1" in done.err and "'ai.onnx.ml'; version 5" in done.err, done.err)
+    done = T.must(T.run([TGC, "run", "m.onnx", "-i", "w=ones"], cwd=folder), 1)
+    expect("'w' a value (an initializer)" in done.err, done.err)
+
+
 @suite.case("blocks that nothing tells are asked for")
 def _():
     folder = T.scratch(SCRATCH / "blocks")
