@@ -2,6 +2,8 @@
  * compiles, from strings in NAME.c. */
 #include "backends/opencl/opencl.h"
 
+#include <stdlib.h>
+
 static void opencl_head(struct program *p, const struct kernel *k, const int block[GRID_RANK], struct text *out)
 {
     (void)p, (void)k;
@@ -37,23 +39,33 @@ static void opencl_embed(struct program *p, const char *text, struct text *out)
     text_puts(out, "};\n\n");
 }
 
-/* Where weights begin, each after the one before it, and where the last one ends. */
+struct span { size_t begin, end; };
+
+static int compare_spans(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Where weights begin that no other one covers, and where the last one ends: a buffer has whole ones. */
 static void opencl_tables(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     struct text_list list = {.out = out, .separator = ",", .indent = 4, .tail = 1};
-    size_t last = 0;
+    struct span *span = mem_array(p->t, (size_t)s->nweight + 1, sizeof *span);
+    size_t end = 0;
+    for (int i = 0; i < s->nweight; i++)
+        span[i] = (struct span){s->weight[i]->offset, s->weight[i]->offset + s->weight[i]->nbytes};
+    span[s->nweight] = (struct span){s->weight_nbytes, s->weight_nbytes};
+    qsort(span, (size_t)s->nweight + 1, sizeof *span, compare_spans);
     text_puts(out, "/* Where weights begin, and where the last one ends: a buffer has whole ones. */\n"
                    "static const size_t weight_begin[] = {\n    ");
     list.line = out->n - 4;
     list_put(&list, "0");
     for (int i = 0; i <= s->nweight; i++) {
-        const size_t at = i < s->nweight ? s->weight[i]->offset : s->weight_nbytes;
-        if (at < last)
-            TGC_BUG(p->t, "weights are not in the order of their places");
-        if (at > last)
-            list_put(&list, mem_printf(p->t, "%zu", at));
-        last = at;
+        if (span[i].begin > 0 && span[i].begin >= end && (i == 0 || span[i].begin > span[i - 1].begin))
+            list_put(&list, mem_printf(p->t, "%zu", span[i].begin));
+        end = span[i].end > end ? span[i].end : end;
     }
     text_puts(out, "};\n\n");
 }
