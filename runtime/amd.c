@@ -232,6 +232,9 @@ static inline float shuffle_f32(float x, unsigned m)
     return __builtin_bit_cast(float, other);
 }
 
+//@ amd_mul_add_f32
+static inline float mul_add_f32(float a, float b, float c) { return fmaf(a, b, c); }
+
 //@ amd_exp2_f32
 static inline float exp2_f32(float x) { return __builtin_exp2f(x); }
 

@@ -351,6 +351,9 @@ static inline float round_tf32(float v)
 #endif
 }
 
+//@ cuda_mul_add_f32
+static inline float mul_add_f32(float a, float b, float c) { return fmaf(a, b, c); }
+
 //@ cuda_exp2_f32
 /* Within two units in the last place; denormals are 0. */
 static inline float exp2_f32(float x)

@@ -214,20 +214,24 @@ static inline float sqrt_f32(float x)
 #endif
 }
 
-//@ exp_f32 bits_f32 float_bits
+//@ mul_add_f32
+/* a * b + c. Rounded twice on processors, so that all have the same bits; once in the languages of GPUs, whose
+ * compilers fuse nothing of themselves. */
+static inline float mul_add_f32(float a, float b, float c) { return a * b + c; }
+
+//@ exp_f32 mul_add_f32 bits_f32 float_bits
 /* e^x = 2^k * e^r, r in +-ln2/2; k comes out of the low bits of x*log2(e) + 1.5*2^23. */
 static inline float exp_f32(float x)
 {
     float v = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
-    float shifted = v * 1.44269504f + 12582912.0f, k = shifted - 12582912.0f;
-    float r = v - k * 0.693359375f + k * 2.12194440e-4f;
-    float p =
-        ((((1.98756915e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) *
-             r +
-         1.6666665459e-1f) *
-            r +
-        5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
+    float shifted = mul_add_f32(v, 1.44269504f, 12582912.0f), k = shifted - 12582912.0f;
+    float r = mul_add_f32(k, 2.12194440e-4f, mul_add_f32(k, -0.693359375f, v));
+    float p = mul_add_f32(1.98756915e-4f, r, 1.3981999507e-3f);
+    p = mul_add_f32(p, r, 8.3334519073e-3f);
+    p = mul_add_f32(p, r, 4.1665795894e-2f);
+    p = mul_add_f32(p, r, 1.6666665459e-1f);
+    p = mul_add_f32(p, r, 5.0000001201e-1f);
+    p = mul_add_f32(p * r, r, r) + 1.0f;
     uint32_t n = bits_f32(shifted) - 0x4b400000u + 254u,
              half = n >> 1; /* 2^k in two factors: k may be beyond the range of one */
     return p * float_bits(half << 23) * float_bits((n - half) << 23);
@@ -295,16 +299,14 @@ static double expm1_f64(double x)
     return u - 1 == -1 || u > 0x1p60 ? u - 1 : (u - 1) * (x / log_f64(u));
 }
 
-//@ tanh_f32 exp_f32
+//@ tanh_f32 exp_f32 mul_add_f32
 static inline float tanh_f32(float x)
 {
-    float z = x * x;
-    float small = ((((-5.70498872745e-3f * z + 2.06390887954e-2f) * z - 5.37397155531e-2f) * z +
-                    1.33314422036e-1f) *
-                       z -
-                   3.33332819422e-1f) *
-                      z * x +
-                  x;
+    float z = x * x, p = mul_add_f32(-5.70498872745e-3f, z, 2.06390887954e-2f);
+    p = mul_add_f32(p, z, -5.37397155531e-2f);
+    p = mul_add_f32(p, z, 1.33314422036e-1f);
+    p = mul_add_f32(p, z, -3.33332819422e-1f);
+    float small = mul_add_f32(p * z, x, x);
     float large = copysignf(1.0f - 2.0f / (exp_f32(2.0f * fabsf(x)) + 1.0f), x);
     return fabsf(x) < 0.625f ? small : x != x ? x : large;
 }
@@ -521,26 +523,24 @@ static double acos_f64(double x)
     return fabs(x) > 1 ? (double)NAN : atan2_f64(sqrt_f64((1 - x) * (1 + x)), x);
 }
 
-//@ erf_f32 exp_f32
+//@ erf_f32 exp_f32 mul_add_f32
 /* |x| < 0.92: a polynomial. Beyond: 1 - e^q, q a polynomial, too. */
 static inline float erf_f32(float x)
 {
     float a = fabsf(x), z = x * x, v = a > 4.0f ? 4.0f : a;
-    float small = -5.99087216e-4f;
-    small = small * z + 4.99318447e-3f;
-    small = small * z - 2.67666206e-2f;
-    small = small * z + 1.12818167e-1f;
-    small = small * z - 3.76124948e-1f;
-    small = small * z + 1.28379151e-1f;
-    float q = 1.95720713e-4f;
-    q = q * v - 3.04109324e-3f;
-    q = q * v + 2.22184528e-2f;
-    q = q * v - 1.03914030e-1f;
-    q = q * v - 6.37202263e-1f;
-    q = q * v - 1.12766373f;
-    q = q * v - 1.98554685e-4f;
+    float small = mul_add_f32(-5.99087216e-4f, z, 4.99318447e-3f);
+    small = mul_add_f32(small, z, -2.67666206e-2f);
+    small = mul_add_f32(small, z, 1.12818167e-1f);
+    small = mul_add_f32(small, z, -3.76124948e-1f);
+    small = mul_add_f32(small, z, 1.28379151e-1f);
+    float q = mul_add_f32(1.95720713e-4f, v, -3.04109324e-3f);
+    q = mul_add_f32(q, v, 2.22184528e-2f);
+    q = mul_add_f32(q, v, -1.03914030e-1f);
+    q = mul_add_f32(q, v, -6.37202263e-1f);
+    q = mul_add_f32(q, v, -1.12766373f);
+    q = mul_add_f32(q, v, -1.98554685e-4f);
     float large = copysignf(1.0f - exp_f32(q), x);
-    return a < 0.921875f ? small * x + x : large;
+    return a < 0.921875f ? mul_add_f32(small, x, x) : large;
 }
 
 //@ erf_f64 exp_f64

@@ -795,6 +795,9 @@ typedef int4 mask_i32x4;
 //@ metal_store_aligned_i32x4 f32x4
 #define store_aligned_i32x4(space, p, v) (*(SPACE_##space i32x4 *)(p) = (v))
 
+//@ metal_mul_add_f32
+static inline float mul_add_f32(float a, float b, float c) { return fmaf(a, b, c); }
+
 //@ metal_exp2_f32
 static inline float exp2_f32(float x) { return exp2(x); }
 

@@ -150,6 +150,18 @@ static struct operand call_other(struct piece *p, const char *name, const struct
     return made(call_piece(p->e, name, ctype_register(p->e, result), arg, n), result);
 }
 
+/* As the languages of devices and C have it, without a call. */
+static struct operand mul_add(struct piece *p, const struct operand *a)
+{
+    struct emit *e = p->e;
+    value arg[3];
+    for (int k = 0; k < 3; k++)
+        arg[k] = piece_read_as(p, a[k], C_F32);
+    value r = e->gpu ? call_intrinsic(e, "llvm.fma", &e->f32, 1, arg, 3)
+                     : binary(e, LLVM_FADD, binary(e, LLVM_FMUL, arg[0], arg[1]), arg[2]);
+    return made(r, C_F32);
+}
+
 static struct operand call_named(struct piece *p, const char *name)
 {
     struct operand a[MOST_ARGUMENTS], r;
@@ -163,6 +175,8 @@ static struct operand call_named(struct piece *p, const char *name)
         n++;
         words_take(&p->w, ",");
     }
+    if (strcmp(name, "mul_add_f32") == 0 && n == 3)
+        return mul_add(p, a);
     if (strcmp(name, "signbit") == 0 && n == 1)
         return sign_bit(p, a[0]);
     return call_builtin(p, name, a, n, &r) || piece_call_vectors(p, name, a, n, &r) ? r : call_other(p, name, a, n);
