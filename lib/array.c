@@ -222,9 +222,9 @@ bool array_compare(struct tgc *t, struct text *out, const struct array *got,
     double size = is_number ? array_largest(want) : 0;
     if (is_float || (nbad && is_number))
         text_printf(out, "largest difference %.3g", largest);
-    if (is_float && largest > 0 && size > 0)
-        text_printf(out, ", %.2g of the largest element, %.3g", largest / size, size);
     else if (!nbad)
         text_puts(out, "equal");
+    if (is_float && largest > 0 && size > 0)
+        text_printf(out, ", %.2g of the largest element, %.3g", largest / size, size);
     return nbad == 0;
 }
