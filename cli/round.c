@@ -115,8 +115,6 @@ static bool work(struct child *c, struct options *o, struct model *m)
     struct kernel_times times = {0};
     const char *name = program_name(t, m->stem);
     o->weights = WEIGHTS_FILE;
-    if (c->timed)
-        o->command = COMMAND_BENCH;  /* the choices of other instruction sets are known, and not measured */
     struct listener quiet = *t->listener;
     quiet.on_progress = NULL;        /* the search shows its own progress */
     t->listener = &quiet;

@@ -420,11 +420,12 @@ static bool read_tuning(struct tgc *t, const struct options *o)
 }
 
 /* The instruction sets that kernels have variants for: files for all of them, a run here for what its
- * code uses, by LLVM or, where that cannot be, by the C compiler. */
-static isa_set instruction_sets(const struct options *o)
+ * code uses, by LLVM or, where that cannot be, by the C compiler. Keys of tune files depend on the layout,
+ * which the widest set decides: so what has choices of them, or measures them, is scheduled as a file is. */
+static isa_set instruction_sets(const struct tgc *t, const struct options *o)
 {
     bool runs = o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH;
-    bool by_llvm = o->target == TARGET_LLVM, here = runs && (by_llvm || o->any_target);
+    bool by_llvm = o->target == TARGET_LLVM, here = runs && !t->tuning && (by_llvm || o->any_target);
     isa_set set = o->isa ? o->isa : here ? options_native_isa() : isa_all();
     bool asks = o->command == COMMAND_COMPILE && !o->processor &&
                 (o->emit == EMIT_OBJECT || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE);
@@ -438,7 +439,7 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
 {
     struct compile_options compile_options = {
         .noopt = o->level == 0, .level = o->level, .threads = o->threads,
-        .isa = instruction_sets(o), .name = name};
+        .name = name};
     if (backend_is_of_device(backend_find(target_name(o->target)))) {
         compile_options.on_device = true;
         compile_options.device = o->device ? o->device : device_default(target_name(o->target));
@@ -450,6 +451,8 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
     }
     if (!read_tuning(t, o))
         return false;
+    if (!compile_options.on_device)
+        compile_options.isa = instruction_sets(t, o);
     if (o->passes)
         m->record = mem_array(t, (size_t)pass_count(), sizeof *m->record);
     compile_options.record = m->record;
