@@ -13,7 +13,7 @@ static void fill_random(const char *dtype, void *data, size_t element_bytes, siz
 {
     static const char *const letter[] = {"a", "b", "c", "d"};
     unsigned char *at = (unsigned char *)data;
-    uint64_t span = (uint64_t)most - (uint64_t)least + 1;
+    uint64_t count = (uint64_t)most - (uint64_t)least + 1;
     uint32_t x = seed * 2654435761u + 12345u;
     for (size_t i = 0; i < n; i++, at += element_bytes) {
         x ^= x << 13; /* xorshift32 */
@@ -24,7 +24,7 @@ static void fill_random(const char *dtype, void *data, size_t element_bytes, siz
         uint64_t bits = strcmp(dtype, "f16") == 0    ? 0x3800u | (x >> 9 & 0x83ff)
                         : strcmp(dtype, "bf16") == 0 ? 0x3f00u | (x >> 9 & 0x807f)
                         : dtype[0] == 'f'            ? 0x30u | (x >> 9 & 7)
-                        : least <= most              ? (uint64_t)least + (span ? (x >> 9) % span : x)
+                        : least <= most              ? (uint64_t)least + (count ? (x >> 9) % count : x)
                                                      : 0;
         if (strcmp(dtype, "f32") == 0) {
             memcpy(at, &f32, 4);

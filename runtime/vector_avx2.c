@@ -91,15 +91,19 @@ static inline IN_f32x8 f32x8 load_bf16_f32x8(const uint16_t *p)
 }
 
 //@ load_f16_f32x8 f32x8
-/* exponent and mantissa moved into place, then the exponent by 112, but for those of infinity */
+/* Exponent and mantissa moved into place, then the exponent by 112, but for those of infinity. A subnormal is
+ * the fraction of 2^-14, which is subtracted: processors that take subnormal floats for zero have none to take. */
 static inline IN_f32x8 f32x8 load_f16_f32x8(const uint16_t *p)
 {
     const bits_f32x8 h =
         (bits_f32x8)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     const bits_f32x8 size = (h & 0x7fff) << 13;
     const __m256i large = _mm256_cmpgt_epi32((__m256i)size, _mm256_set1_epi32(0x0f7fffff));
-    const bits_f32x8 none = (bits_f32x8)large & 0x7f800000;
-    return (f32x8)((bits_f32x8)((f32x8)size * 0x1p112f) | none | (h & 0x8000) << 16);
+    const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x00800000), (__m256i)size);
+    const f32x8 normal = (f32x8)((size + 0x38000000) | ((bits_f32x8)large & 0x7f800000));
+    const f32x8 fraction = (f32x8)(size + 0x38800000) - 0x1p-14f;
+    const f32x8 v = _mm256_blendv_ps(normal, fraction, (f32x8)small);
+    return (f32x8)((bits_f32x8)v | (h & 0x8000) << 16);
 }
 
 //@ half_f32x8 f32x8

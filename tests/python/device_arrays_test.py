@@ -198,8 +198,15 @@ class Array:
         return PYTHON.PyCapsule_New(C.addressof(self.held[0]), NAME, None)
 
     def now(self):
-        """What the memory holds: the emulated device's is the host's, too."""
-        return np.frombuffer((C.c_char * self.values.nbytes).from_address(self.at), self.values.dtype).reshape(self.values.shape).copy()
+        """What the memory holds."""
+        return peek(self.at, self.values.nbytes).view(self.values.dtype).reshape(self.values.shape)
+
+
+def peek(at, nbytes):
+    """Bytes of the emulated device's memory, whatever is still to be done."""
+    found = np.empty(nbytes, np.uint8)
+    device.library.emulator_peek(C.c_void_p(found.ctypes.data), C.c_void_p(at), C.c_size_t(nbytes))
+    return found
 
 
 def taken(array, stream):
@@ -210,7 +217,7 @@ def taken(array, stream):
     t = managed.tensor
     shape = tuple(t.shape[:t.ndim])
     expect(tuple(t.strides[:t.ndim]) == tuple(int(np.prod(shape[k + 1:])) for k in range(t.ndim)), "other strides")
-    values = np.frombuffer((C.c_char * (int(np.prod(shape)) * t.bits // 8)).from_address(t.data), np.uint8).copy()
+    values = peek(t.data, int(np.prod(shape)) * t.bits // 8)
     del array
     managed.deleter(C.addressof(managed))
     return shape, (t.code, t.bits), values
