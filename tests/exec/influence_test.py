@@ -321,11 +321,12 @@ def quantized(n):
 
 
 @network("bytes")
+# i8 of seven bits: onnxruntime without VNNI saturates sums of two products beyond, so that what reaches them changes nothing
 def whole_numbers(n):
-    a, b = n.input(9, 30, dtype=np.uint8, most=256), n.constant(n.random.integers(-127, 128, (30, 21)).astype(np.int8))
+    a, b = n.input(9, 30, dtype=np.uint8, most=256), n.constant(n.random.integers(-64, 64, (30, 21)).astype(np.int8))
     n.give(n("MatMulInteger", a, b, n.number(7, np.uint8)))
     x = n.input(2, 6, 9, 9, dtype=np.uint8, most=256)
-    w = n.constant(n.random.integers(-127, 128, (10, 6, 3, 3)).astype(np.int8))
+    w = n.constant(n.random.integers(-64, 64, (10, 6, 3, 3)).astype(np.int8))
     n.give(n("ConvInteger", x, w, n.number(128, np.uint8), pads=[1] * 4))
 
 
