@@ -28,10 +28,46 @@ static bool is_too_large(const struct node *n, int most)
     return depth > MAX_SEGMENT_DEPTH * most || n->use->seg->nnode > MAX_SEGMENT_NODES * most;
 }
 
-/* Whether its segment would be one of more tensors than the device's kernels have, its result among them, if it computed the node. */
+/* Tensors and sums below the segment's value, if it computes all that lies between; more than `most` where
+ * there are more of them, or very many operations. */
+static int count_reach(struct tgc *t, const struct segment *s, int most)
+{
+    enum { LOOK_MAX = 4096 };
+    struct mem_mark mark = scratch_mark(t);
+    struct uop_map seen = {.t = t, .scratch = true};
+    struct uop **todo = scratch_array(t, LOOK_MAX, sizeof *todo);
+    int n = 0, done = 0, count = 0;
+    todo[n++] = s->value;
+    while (done < n && count <= most) {
+        struct uop *u = todo[done++];
+        bool is_inside = u == s->value || op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE;
+        count += u->op != OP_CONST && (value_is_leaf(u) || !is_inside);
+        for (int i = 0; i < u->nsrc && is_inside && !value_is_leaf(u); i++) {
+            struct uop *v = u->src[i];
+            if (v->dtype == DTYPE_INDEX || map_get(&seen, v))
+                continue;
+            map_set(&seen, v, v);
+            if (n < LOOK_MAX)
+                todo[n++] = v;
+            else
+                count = most + 1;
+        }
+    }
+    scratch_release(t, mark);
+    return count;
+}
+
+/* Whether its segment would be one of more tensors than the device's kernels have, its result among them, if it
+ * computed the node. What is not decided yet counts as a tensor, unless all of it comes of few. */
 static bool has_too_many_operands(const struct plan *p, const struct node *n)
 {
-    return n->use->seg->nread + n->u->nsrc > device_operands(p->t);
+    struct segment *s = n->use->seg;
+    int most = device_operands(p->t);
+    if (s->nread + n->u->nsrc <= most)
+        return false;
+    if (!s->reach)
+        s->reach = 1 + count_reach(p->t, s, most);
+    return s->reach > most;
 }
 
 static double evaluations_of(struct plan *p, const struct node *n)

@@ -66,6 +66,7 @@ struct segment {
     int nnode, ncontraction;
     /* leaves that it reads; with the nodes that it uses and does not compute, as far as is decided, so many tensors */
     struct uop_map leaves; int nread;
+    int reach;                   /* tensors below it, if it computes all between; 0: not counted yet */
     int depth;                   /* of the use whose sources are being visited */
     struct band band[BANDS_MAX]; int nband;
     struct clip clip;
