@@ -92,6 +92,7 @@ EACH = "EACH(L) "
 LOOPS = {
     "float(float)": ("f", "EACH(1) out.f[k] = F(in.x[k]);"),
     "float(float, float)": ("f", "EACH(1) out.f[k] = F(in.x[k], in.y[k]);"),
+    "float(float, float, float)": ("f", "EACH(1) out.f[k] = F(in.x[k], in.y[k], in.z[k]);"),
     "double(double)": ("d", "EACH(1) out.d[k] = F(in.d[k]);"),
     "double(double, double)": ("d", "EACH(1) out.d[k] = F(in.d[k], in.e[k]);"),
     "bool(float)": ("b", "EACH(1) out.b[k] = F(in.x[k]);"),
@@ -459,6 +460,18 @@ def fma_exact():
     return equal(exact.astype(F32), settled | np.isnan(product + Z))
 
 
+def twice_or_once():
+    """A product and a sum: rounded twice, or once by compilers that fuse them (gcc for aarch64)."""
+    once = fma_exact()
+    with np.errstate(all="ignore"):
+        twice = X * Y + Z
+
+    def check(y, lanes):
+        fused, want, _ = once(y, lanes)
+        return fused | same(y, twice)[0], twice, None
+    return check
+
+
 def floormod(a, b):
     r = np.fmod(a, b)
     return np.where(r == 0, np.copysign(0, b), np.where((r < 0) != (b < 0), r + b, r))
@@ -536,6 +549,7 @@ for kind, a, b in (("f32", X, Y), ("f64", D, E)):
 # of the product with log(2) half an ulp, up to 150 of them
 with np.errstate(over="ignore"):
     WANT["exp2_f32"] = relative(np.exp2(X.astype(LONG)).astype(F32), 150 * 0.7 * 2.0**-23)
+WANT["mul_add_f32"] = twice_or_once()
 WANT["log1p_f64"] = relative(np.log1p(D.astype(LONG)).astype(F64), 1e-15)
 WANT["expm1_f64"] = relative(np.expm1(D.astype(LONG)).astype(F64), 2e-15)
 
