@@ -212,9 +212,9 @@ def _():
                    domains=["org.nowhere"])
 
 
-@bad("a domain that is not imported", "culprit", "com.microsoft")
+@bad("a domain that is not imported, and unknown", "culprit", "org.nowhere")
 def _():
-    return G.model([G.node("Gelu", ["x"], ["y"], name="culprit", domain="com.microsoft")], [X], [Y])
+    return G.model([G.node("Gelu", ["x"], ["y"], name="culprit", domain="org.nowhere")], [X], [Y])
 
 
 @bad("too few inputs", "culprit", "Add")
