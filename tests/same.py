@@ -3,6 +3,7 @@
     tests/same.py OLD NEW                 the quick form, a minute or two
     tests/same.py OLD NEW --all           every model at hand, all options
     tests/same.py OLD NEW --models a.onnx b.tg
+    tests/same.py OLD NEW --targets c,opencl,cuda,amd,metal,llvm
     tests/same.py OLD NEW --show          the first lines that differ, of each model
 
 OLD and NEW are programs. Each model is compiled by both with the same options, in folders that
@@ -37,6 +38,7 @@ def node_models():
     folder = ROOT / ".cache" / f"nodes-{onnx.__version__}"
     if not folder.exists():
         warnings.simplefilter("ignore")
+        folder.parent.mkdir(exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=folder.parent))
         for case in collect_testcases(None):
             (fresh / f"{case.name}.onnx").write_bytes(case.model.SerializeToString())
@@ -61,7 +63,8 @@ def models(every):
 def write(tgc, model, options, folder):
     """All that a compile leaves: {name: bytes}."""
     folder.mkdir()
-    command = [tgc, str(model), "-o", "m.c", "--weights=file", *options]
+    out = "m.o" if "--target=llvm" in options else "m.c"
+    command = [tgc, str(model), "-o", out, "--weights=file", *options]
     try:
         done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
                               timeout=LIMIT, env={**os.environ, "LC_ALL": "C"})
@@ -106,13 +109,16 @@ def main():
     parser.add_argument("new", type=Path)
     parser.add_argument("--all", action="store_true", help="every model at hand, all options")
     parser.add_argument("--models", nargs="*", type=Path, help="these instead")
+    parser.add_argument("--targets", default="c", help="with commas; c otherwise")
     parser.add_argument("--show", action="store_true", help="the first lines that differ")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     start = time.monotonic()
     chosen = options.models or models(options.all)
+    ways = [[f"--target={target}", *flags] for target in options.targets.split(",")
+            for flags in (ALL if options.all else QUICK) if target in ("c", "llvm") or flags == QUICK[0]]
     tasks = [(options.old.resolve(), options.new.resolve(), model.resolve(), flags)
-             for model in chosen for flags in (ALL if options.all else QUICK)]
+             for model in chosen for flags in ways]
     differ = compiled = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         for model, flags, found, good in pool.map(compare, tasks):
